@@ -19,13 +19,13 @@ from decksmith.models.replies import StreamSplitter
 
 if TYPE_CHECKING:
     import aiohttp
+    from openai import AsyncOpenAI, AsyncStream
 
 Answer = TypeVar("Answer")
 PULSE = float(os.environ.get("DECKSMITH_PULSE") or 2)  # of several servers: seconds between looks
 PULSE_LIMIT = 5 * PULSE  # seconds for an answer to a look
 MISSES = 3  # unanswered looks until a server is given up
 IDLE = 5  # seconds that an unused connection is kept; servers close theirs no earlier
-LONGEST_EVENT = 1 << 20  # bytes of one event of a stream
 NEW = "not asked yet"
 
 
@@ -95,6 +95,7 @@ class ModelServer:
     def __init__(self, url: str, trouble: str | None = None, proxy: str | None = None) -> None:
         self.url, self.trouble, self.misses, self.proxy = url.rstrip("/"), trouble, 0, proxy
         self.calls: set[asyncio.Task[Any]] = set()
+        self.sdk: AsyncOpenAI | None = None
 
     async def during(self, request: Coroutine[Any, Any, Answer]) -> Answer:
         """What the coroutine `request` returns; it is cancelled when the server is given up."""
@@ -154,9 +155,31 @@ class ServerPool:
             },
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, **secure),
             timeout=aiohttp.ClientTimeout(total=None),
-            read_bufsize=LONGEST_EVENT,
         )
         return self.session
+
+    def _sdk(self, server: ModelServer) -> "AsyncOpenAI":
+        """The openai package's client of a server, which reads streams. Its import takes longer than a
+        hundred requests: whoever does not stream goes without."""
+        import httpx2
+        from openai import AsyncOpenAI, DefaultAioHttpClient
+
+        if not server.sdk:
+            timeout = httpx2.Timeout(self.model.timeout)
+            client = DefaultAioHttpClient(
+                limits=httpx2.Limits(max_connections=None),
+                timeout=timeout,
+                trust_env=self.trust_env,
+                follow_redirects=False,
+            )
+            server.sdk = AsyncOpenAI(
+                base_url=server.url,
+                api_key=self.key,
+                max_retries=0,
+                timeout=timeout,
+                http_client=client,
+            )
+        return server.sdk
 
     async def exchange(
         self, server: ModelServer, body: Record, splitter: StreamSplitter | None
@@ -166,19 +189,55 @@ class ServerPool:
         ConnectionError, ValueError."""
         import aiohttp
 
-        sent = body
         if splitter:
-            more = {"stream": True, "stream_options": {"include_usage": True}}
-            sent = body | {key: more[key] for key in more if key not in self.model.drop}
-        text = json.dumps(sent, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            return await self._stream(server, body, splitter)
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         asking = self._connected().post(
             server.url + path(body), data=text.encode(), allow_redirects=False, proxy=server.proxy
         )
         try:
             async with asking as answer:
-                return await _read(answer, splitter)
+                said, status = await answer.read(), answer.status
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error) or repr(error)) from None
+        if not 200 <= status < 300:
+            raise RequestError.of_status(status, said.decode(errors="replace"), answer.headers)
+        return _checked(json.loads(said), answer.headers)
+
+    async def _stream(self, server: ModelServer, body: Record, splitter: StreamSplitter) -> Any:
+        """`exchange` by the openai package, whose errors become ours."""
+        import httpx2
+        import openai
+
+        more = {"stream": True, "stream_options": {"include_usage": True}}
+        body = body | {name: more[name] for name in more if name not in self.model.drop}
+        try:
+            stream = await self._sdk(server).post(
+                path(body),
+                body=body,
+                cast_to=object,
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+            )
+            async with stream:
+                return await _streamed(stream, splitter)
+        except openai.APIStatusError as error:
+            said = error.response
+            raise RequestError.of_status(said.status_code, said.text, said.headers) from None
+        except openai.APIConnectionError as error:
+            # The aiohttp transport calls a refused connection a timeout of connecting.
+            late = isinstance(error, openai.APITimeoutError)
+            if late and not isinstance(error.__cause__, httpx2.ConnectTimeout):
+                raise TimeoutError from None
+            raise ConnectionError(str(error.__cause__ or error)) from None
+        except openai.APIError as error:  # a failure that came as an event of the stream
+            code = error.body.get("code") if isinstance(error.body, dict) else None
+            status = code if isinstance(code, int) else 502
+            raise RequestError.of_status(status, error.message, {}) from None
+        except httpx2.TimeoutException:
+            raise TimeoutError from None
+        except httpx2.TransportError as error:
+            raise ConnectionError(repr(error)) from None
 
     def choose(self) -> ModelServer:
         """The least busy server that answers; raises RequestError, with what is wrong with each, when
@@ -267,6 +326,9 @@ class ServerPool:
         """Stop watching and close the connections."""
         if self.watcher:
             self.watcher.cancel()
+        for server in self.servers:
+            if server.sdk:
+                await server.sdk.close()
         if self.session:
             await self.session.close()
 
@@ -276,37 +338,21 @@ def path(body: Record) -> str:
     return "/completions" if "prompt" in body else "/chat/completions"
 
 
-async def _read(answer: "aiohttp.ClientResponse", splitter: StreamSplitter | None) -> Any:
-    if splitter and answer.status == 200 and "json" not in answer.headers.get("content-type", ""):
-        return await _streamed(answer, splitter)
-    text = await answer.read()
-    if not 200 <= answer.status < 300:
-        said = text.decode(errors="replace")
-        raise RequestError.of_status(answer.status, said, answer.headers)
-    data = json.loads(text)
-    if isinstance(data, dict):
-        _raise_wrapped(data, json.dumps(data), answer.headers)
-        choices = data.get("choices") or []
-        if splitter and choices:  # what cannot stream comes in one piece
-            splitter.feed(choices[0].get("message"))
-            splitter.end()
-    return data
-
-
-async def _streamed(answer: "aiohttp.ClientResponse", splitter: StreamSplitter) -> Record:
-    """A stream of events (the HTML standard's server-sent events) as one JSON. Raises ValueError for events of another form."""
+async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> Any:
+    """The events of a stream as one JSON; what cannot stream comes in one piece. Raises ValueError for
+    events of another form."""
+    answer = stream.response
     finish, usage = None, None
     named: Record = {}
     try:
-        async for line in answer.content:
-            field, _, event = line.strip().partition(b":")
-            if event.strip() == b"[DONE]":
-                break
-            if field != b"data":
-                continue
-            chunk = json.loads(event)
-            if isinstance(chunk.get("error"), dict):
-                _raise_wrapped(chunk, str(chunk["error"].get("message")), {})
+        if "json" in answer.headers.get("content-type", ""):
+            data = _checked(json.loads(await answer.aread()), answer.headers)
+            for choice in data.get("choices", [])[:1]:
+                splitter.feed(choice.get("message"))
+                splitter.end()
+            return data
+        async for event in stream:
+            chunk: Any = event
             usage = chunk.get("usage") or usage
             named |= {name: chunk[name] for name in replies.NAMED if chunk.get(name)}
             for choice in (chunk.get("choices") or [])[:1]:
@@ -321,9 +367,11 @@ async def _streamed(answer: "aiohttp.ClientResponse", splitter: StreamSplitter) 
     return {**named, "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
 
 
-def _raise_wrapped(data: Record, text: str, headers: Mapping[str, str]) -> None:
-    """Raise the RequestError of a failure that a gateway wraps in a 200, or in an event of a stream."""
-    if isinstance(data.get("error"), dict) and not data.get("choices"):
-        code = data["error"].get("code")
+def _checked(data: Any, headers: Mapping[str, str]) -> Any:
+    """A server's JSON. Raises RequestError for a failure that a gateway wraps in a 200."""
+    error = data.get("error") if isinstance(data, dict) else None
+    if isinstance(error, dict) and not data.get("choices"):
+        code = error.get("code")
         status = code if isinstance(code, int) else 502
-        raise RequestError.of_status(status, text, headers)
+        raise RequestError.of_status(status, json.dumps(data), headers)
+    return data
