@@ -11,9 +11,7 @@ from decksmith.measure.results import (
     claims,
     report,
     report_data,
-    report_origin,
     report_pictures,
-    report_words,
     stats,
     tables,
     text,
@@ -565,7 +563,7 @@ def test_one_file_holds_every_picture_and_plot_and_asks_for_nothing_else(small, 
 def test_the_page_says_who_made_its_numbers_when_and_by_which_command_and_no_path_of_here(tmp_path):
     folder = synthetic.run(tmp_path / "results/runs/one/offline", "one", 0.6, 3)
     (run,) = load([folder])
-    ((label, facts),) = report_origin.origin([run])
+    ((label, facts),) = report_data.origin([run])
     facts = dict(facts)
     assert label == "one"
     assert facts["command"] == "make baseline MODEL=one PROTOCOL=offline"
@@ -580,12 +578,12 @@ def test_every_measure_of_the_judge_has_a_unit_and_a_sentence_and_pages_of_the_d
     from decksmith.measure.judging import offline
 
     for name in offline.MEASURES:
-        sentence = report_words.sentence(name)
+        sentence = report_data.sentence(name)
         assert sentence[0].isupper() and sentence.endswith("."), name
-        share = "hare of" in sentence or name in report_words.UNITS
-        assert share or report_words.UNITS.get(name, report_words.SHARE) == report_words.SHARE
-    assert set(report_words.UNITS) <= set(offline.MEASURES)
-    for word in report_words.WORDS:
+        share = "hare of" in sentence or name in report_data.UNITS
+        assert share or report_data.UNITS.get(name, report_data.SHARE) == report_data.SHARE
+    assert set(report_data.UNITS) <= set(offline.MEASURES)
+    for word in report_data.WORDS:
         file, _, section = word.page.partition("#")
         titles = [
             line.lstrip("# ").lower().replace(" ", "-")
@@ -606,4 +604,4 @@ def test_what_the_judge_said_of_slides_and_what_the_model_thought_reach_the_page
     row = next(one for one in data["rows"] if one["id"] == record["id"])
     assert row["evidence"]["design"][0]["slide"] == 2 and row["observations"][0]["slide"] == 3
     assert row["reasoning"] == "Outline first."
-    assert data["measures"]["contrast"] == [": 1", report_words.sentence("contrast")]
+    assert data["measures"]["contrast"] == [": 1", report_data.sentence("contrast")]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from decksmith.core.records import Asks, ChecklistItem, Record, prompt_of
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import stats, text
-from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.records import Run
 from decksmith.measure.results.summary import fault_of
 
 ELEMENTS = (

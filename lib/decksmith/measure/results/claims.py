@@ -6,10 +6,12 @@ import json
 
 from decksmith.core import cli
 from decksmith.measure.results import cost_table, pairs, stats, text
-from decksmith.measure.results.comparison import (
+from decksmith.measure.results.pairs import HEADLINE, is_headline
+from decksmith.measure.results.records import (
     Comparison,
     CostTable,
     Guided,
+    Mean,
     Pair,
     PairedDifference,
     Run,
@@ -18,8 +20,6 @@ from decksmith.measure.results.comparison import (
     TestedPair,
     Trained,
 )
-from decksmith.measure.results.pairs import is_headline
-from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
 from decksmith.models import registry
 
@@ -181,13 +181,6 @@ def verdict(pair: TestedPair) -> tuple[str, str]:
     if mean < 0:
         a, b, shown = b, a, text.interval(turned(found))
     return "beats", f"{a} beats {b} by {shown}{on}{_at_worst(pair)}"
-
-
-def direction(entry: Step) -> str:
-    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
-    if entry["verdict"] != "beats":
-        return entry["verdict"]
-    return "better" if (entry["difference"]["mean"] or 0) > 0 else "worse"
 
 
 def _separated(found: Mean) -> bool:
@@ -358,3 +351,47 @@ def settings(run: Run) -> dict[str, object]:
     if served := run["summary"]["model"].get("served"):
         found |= {f"server.{name}": value for name, value in served.items() if name != "rewards"}
     return found
+
+
+# A chain of trainings, such as base, SFT, DPO, GRPO: each model against the one before it and against the first
+
+
+def chain_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
+    """[(a run, an earlier one)]: the one before it, then the first, which are the same for the second run."""
+    first, *later = sorted(runs, key=lambda run: run["order"])
+    found, before = [], first
+    for run in later:
+        found.append((run, before))
+        if before is not first:
+            found.append((run, first))
+        before = run
+    return found
+
+
+def chain_steps(runs: list[Run], compared: Comparison) -> list[Step]:
+    """The comparisons of a chain; the difference is the model's less the earlier one's, of the headline's measure. Of
+    benchmarks a step has what benchmarks.metrics.note_chain noted in the run."""
+    found: list[Step] = []
+    for run, other in chain_pairs(runs):
+        found_difference, pair = difference(compared, run["label"], other["label"], *HEADLINE)
+        if found_difference is not None and pair is not None:
+            found.append(
+                {
+                    "model": run["label"],
+                    "against": other["label"],
+                    "difference": found_difference,
+                    "p_holm": pair["p_holm"],
+                    "family": pair["family"],
+                    "verdict": pair["verdict"],
+                    "sentence": pair["sentence"],
+                    "benchmarks": run["chain"].get(other["label"], []),
+                }
+            )
+    return found
+
+
+def direction(entry: Step) -> str:
+    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
+    if entry["verdict"] != "beats":
+        return entry["verdict"]
+    return "better" if (entry["difference"]["mean"] or 0) > 0 else "worse"

@@ -5,10 +5,12 @@ A deck under a condition took what all its samples and revisions took, not only 
 
 from collections.abc import Iterable
 
+import numpy
+
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import Spent
 from decksmith.measure.results import stats, usage
-from decksmith.measure.results.comparison import Cost, CostTable, Run
+from decksmith.measure.results.records import Cost, CostTable, Run
 from decksmith.measure.results.summary import domains
 
 KINDS = ("tokens", "seconds", "usd")
@@ -18,8 +20,6 @@ UNITS = {"tokens": "tokens in and out", "seconds": "seconds of generation", "usd
 
 def per_deck(run: Run) -> Cost:
     """The means of a run over its prompts by kind of KINDS; None where some deck does not say what it took."""
-    import numpy
-
     rows: dict[str, list[Spent]] = {}
     for record in run["records"]:
         rows.setdefault(prompt_of(record), []).append(usage.of(record))

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from decksmith.core import cli, stream
 from decksmith.core.records import Kind, Numbers, Optionals, Record
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results.comparison import Fault, Run
-from decksmith.measure.results.records import Identity, ScoreRow
+from decksmith.measure.results.records import Fault, Identity, Run, ScoreRow
 from decksmith.measure.results.summary import summarize
 
 PROTOCOL = "scores of another tool"  # stands where a run has the name of its protocol

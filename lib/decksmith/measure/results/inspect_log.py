@@ -18,7 +18,7 @@ from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.measure.decks.records import Render
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results import external_scores
-from decksmith.measure.results.comparison import Fault, Run
+from decksmith.measure.results.records import Fault, Run
 from decksmith.measure.results.report_pictures import INSIDE, avif, data_uri, inside_run, slides
 from decksmith.measure.results.runs import measures, titles
 from decksmith.measure.results.summary import fault_of, found_of, status_of

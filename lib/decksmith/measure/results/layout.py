@@ -23,6 +23,12 @@ def run_name(folder: Path) -> str:
     return model if protocol else folder.resolve().name
 
 
+def shown(folder: Path) -> str:
+    """A run's folder as seen from the checkout, results/runs/..; elsewhere its name alone."""
+    model, under = _place(folder)
+    return f"results/runs/{model}/{under}" if under else model
+
+
 def make_command(folder: Path) -> str:
     """The make command that makes this run, or makes it again; of a folder that is in no results/runs, with a place for
     the model's name."""

@@ -22,8 +22,8 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
 from decksmith.measure.results import external_scores, layout, runs, stats
-from decksmith.measure.results.comparison import Look, Looks, Run
 from decksmith.measure.results.pairs import HEADLINE, headline_values
+from decksmith.measure.results.records import Look, Looks, Run
 from decksmith.models import registry
 
 ORDINALS = "No First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth".split()

@@ -4,23 +4,20 @@ The headline is Overall under the floor, chosen before anybody looked; its famil
 and accountings are secondary: their p-values are corrected together, over pairs and measures of one accounting.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import numpy
 
 from decksmith.core import stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.results import stats
-from decksmith.measure.results.comparison import Bounds, Pair, PairedDifference, Run, TestedPair
+from decksmith.measure.results.records import Bounds, Pair, PairedDifference, Run, TestedPair
 from decksmith.measure.results.runs import titles
+from decksmith.measure.results.stats import Array
 from decksmith.measure.results.summary import Columns, columns, domains, scales
-
-if TYPE_CHECKING:
-    from decksmith.measure.results.stats import Array
 
 ACCOUNTINGS = {"floor": "floor", "renderable": "renderable only", "scored": "both scored"}
 HEADLINE = ("floor", "overall")
@@ -75,8 +72,6 @@ def between(runs: list[Run]) -> list[Pair]:
 
 
 def _column(prompts: list[str], measure: str, ours: Columns, theirs: Columns) -> Column:
-    import numpy
-
     sides = [
         numpy.array([table[measure].get(prompt, numpy.nan) for prompt in prompts])
         for table in (ours, theirs)
@@ -86,15 +81,11 @@ def _column(prompts: list[str], measure: str, ours: Columns, theirs: Columns) ->
 
 def _only_common(column: Column) -> None:
     """Leave only the prompts for which both runs have a value."""
-    import numpy
-
     lacking = numpy.isnan(column.ours) | numpy.isnan(column.theirs)
     column.ours[lacking] = column.theirs[lacking] = numpy.nan
 
 
 def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair:
-    import numpy
-
     a, b, accounting = column.of
     sizes = [int((~numpy.isnan(values)).sum()) for values in (column.ours, column.theirs)]
     return {
@@ -139,8 +130,6 @@ def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list
 
 def _estimates(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[PairedDifference]:
     """`stats.differences` of these columns, rounded."""
-    import numpy
-
     asked = domains(record for run in runs for record in run["records"])
     results = stats.differences(
         numpy.stack([column.ours for column in wanted], axis=1),

@@ -11,24 +11,21 @@ with independent parts. What is compared is the paired difference by prompt, in 
 (Searle, Casella and McCulloch 1992, Variance Components; Miller 2024, arXiv:2411.00640, for evaluations of language models).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy
 
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.results import runs, stats, text
-from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.records import Run
+from decksmith.measure.results.stats import Array
 from decksmith.measure.results.summary import busy
 from decksmith.measure.results.usage import added
 from decksmith.models.records import Gen, Usage
-
-if TYPE_CHECKING:
-    from decksmith.measure.results.stats import Array
 
 Scores = dict[str, list[list[float]]]  # the score of each judging of each sample, by prompt
 POWER = 0.8
@@ -111,8 +108,6 @@ def components(scores: list[Scores], judge: float | None = None) -> Parts:
     model does not find hard what this one finds easy. Negative estimates are 0. `spread` is of 95 %, by 500 seeded
     resamples of the prompts.
     """
-    import numpy
-
     cells = _cells(scores)
     n, random = cells["mean"].shape[1], numpy.random.default_rng(stats.SEED)
     parts = _moments(cells, judge)
@@ -130,8 +125,6 @@ def components(scores: list[Scores], judge: float | None = None) -> Parts:
 
 def _cells(scores: list[Scores]) -> dict[str, Array]:
     """What the moments need of every (model, prompt), as arrays of that shape."""
-    import numpy
-
     prompts = sorted(set.intersection(*map(set, scores)))
     names = (
         "mean",
@@ -168,8 +161,6 @@ def _cells(scores: list[Scores]) -> dict[str, Array]:
 
 def _moments(cells: dict[str, Array], judge: float | None) -> Parts:
     """Solve the expected mean squares for the components, from the lowest level up."""
-    import numpy
-
     total = {name: values.sum() for name, values in cells.items()}
     if judge is None and total["df_judge"]:
         judge = total["ss_judge"] / total["df_judge"]

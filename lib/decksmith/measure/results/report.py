@@ -11,21 +11,17 @@ from decksmith.core.records import prompt_of
 from decksmith.measure.results import (
     claims,
     external_scores,
-    judge_agreement,
     looks,
     report_data,
-    report_origin,
     report_pictures,
-    report_words,
     tables,
     text,
 )
-from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import is_headline
 from decksmith.measure.results.plots import Forms, loss, plots
-from decksmith.measure.results.records import Mean
+from decksmith.measure.results.records import Comparison, Mean, Run
 from decksmith.measure.results.report_data import Shown
-from decksmith.measure.results.runs import caption, judged_by, offline, titles
+from decksmith.measure.results.runs import agreement_said, caption, judged_by, offline, titles
 from decksmith.measure.results.summary import status_of
 from decksmith.measure.results.tables import spent
 
@@ -64,11 +60,11 @@ def page(
         "cards": [_card(run) for run in runs],
         "seen": seen["said"],
         "plots": _plots(out, runs, compared, training, single),
-        "words": report_words.glossary(runs),
+        "words": report_data.glossary(runs),
         "docs": None if single else _docs(out),
-        "origin": report_origin.origin(runs),
-        "command": report_origin.command(runs),
-        "version": report_origin.version(),
+        "origin": report_data.origin(runs),
+        "command": report_data.command(runs),
+        "version": report_data.version(),
     }
     data = report_data.data(runs, pictures, compared)
     data |= {"markdown": tables.markdown(runs, compared), "docs": said["docs"]}
@@ -228,13 +224,12 @@ def _honest(runs: list[Run]) -> str:
             f"Scores by {judge}: measures computed from the rendered slides, their pixels and their text. No vision model and no "
             "person looked at these pictures, so they compare with other offline scores only."
         )
-    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {judge_agreement.said(judge)}."
+    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {agreement_said(judge)}."
 
 
 _ALT = {
     "overall": "Overall score of each model with its interval",
     "dimensions": "Score of each model in each dimension with intervals",
-    "radar": "Profile of the dimensions",
     "deltas": "Paired differences to the first run",
     "loss": "Loss over the steps of the training",
     "costs": "Overall of each run against what a deck of it costs, with 95 % intervals of both; what another run dominates is hollow",

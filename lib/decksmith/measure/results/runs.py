@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +13,15 @@ from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results import external_scores, judge_agreement, layout
-from decksmith.measure.results.comparison import Run
-from decksmith.measure.results.records import Identity, Summary
+from decksmith.measure.results import external_scores, layout
+from decksmith.measure.results.records import Identity, Run, Summary
 from decksmith.measure.results.summary import TITLES, place, summarize
-from decksmith.measure.results.text import few
+from decksmith.measure.results.text import few, interval
 from decksmith.models import registry
 
 OFFLINE = "offline measures, no vision model looked at these pictures; its card: docs/judge-card.md"
 FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has
+AGREEMENTS = cli.ROOT / "results/judges"  # how far judges follow people, by judge
 COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0567f", "#2a8c8c")
 
 
@@ -184,7 +185,7 @@ def caption(runs: list[Run]) -> str:
         return f"Scores as {' and '.join(sorted({run['path'].name for run in runs}))} gives them"
     if judge is None:
         return "No deck was judged"
-    about = [*([OFFLINE] if offline(runs) else []), judge_agreement.said(judge)]
+    about = [*([OFFLINE] if offline(runs) else []), agreement_said(judge)]
     said = f"Judge: {judge} ({'; '.join(about)})"
     records = [record for run in runs for record in run["records"]]
     if poor := {prompt_of(record) for record in records if record["score"].get("lacks")}:
@@ -223,3 +224,29 @@ def measures(runs: list[Run]) -> list[str]:
     """The measures that any of these runs has a mean of, in the order of the tables."""
     found = (run["summary"]["means"]["floor"] for run in runs)
     return list(dict.fromkeys(itertools.chain.from_iterable(found)))
+
+
+# How far a judge follows people, kept by judge-compare
+
+
+def keep_agreement(judge: str, found: Record) -> Path:
+    """Keep what was found of a judge, `{"study", "votes", "agreement": {"mean", "lo", "hi"}}`; returns the file."""
+    stream.write(path := _agreement(judge), json.dumps(found, ensure_ascii=False) + "\n")
+    return path
+
+
+def agreement_said(judge: str) -> str:
+    """The clause of a caption. Raises cli.BadData for a file that `keep_agreement` did not write."""
+    path = _agreement(judge)
+    if not path.is_file():
+        return "never held beside people"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        share = interval(found["agreement"])
+        return f"it prefers what people prefer in a share of {share} of {found['votes']} votes ({found['study']})"
+    except (ValueError, KeyError, TypeError) as error:
+        raise cli.BadData(f"{path}: judge-compare --keep writes it anew ({error!r})") from None
+
+
+def _agreement(judge: str) -> Path:
+    return AGREEMENTS / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', judge)}.json"

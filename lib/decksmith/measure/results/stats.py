@@ -4,22 +4,19 @@ Prompts are what is sampled; several decks for one prompt are averaged before th
 those of one domain do, the caller says to which cluster each row belongs, and clusters are what is sampled.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+import numpy
+from numpy.typing import NDArray
 
-    from decksmith.measure.results.comparison import PairedDifference
-    from decksmith.measure.results.records import Mean
+from decksmith.measure.results.records import Mean, PairedDifference
 
-    Array = NDArray[Any]
-    Scale = tuple[Any, Any]  # the least and the most, two numbers or two arrays
-    Labels = Sequence[Hashable]  # the cluster of each row
+Array = NDArray[Any]
+Scale = tuple[Any, Any]  # the least and the most, two numbers or two arrays
+Labels = Sequence[Hashable]  # the cluster of each row
 
 LEVEL = 0.95
 EXCHANGES, SEED = 20_000, 0
@@ -34,8 +31,6 @@ def mean(values: Iterable[float], scale: Scale | None = None, strict: bool = Fal
 
     A single value has no interval (`lo` and `hi` are None), and no value has no mean either.
     """
-    import numpy
-
     column = numpy.asarray(list(values), dtype=float)[:, None]
     return entry(means(column, scale, strict=strict), 0)
 
@@ -56,8 +51,6 @@ def means(
     Returns arrays, one entry per column: `mean`, `lo`, `hi` (NaN with fewer than two values), `n`, and `clusters`: how many
     clusters the interval rests on, 0 where each row stands alone.
     """
-    import numpy
-
     present = ~numpy.isnan(values)
     n = present.sum(axis=0)
     with numpy.errstate(invalid="ignore", divide="ignore"):
@@ -74,8 +67,6 @@ def _ends(
     scale: Scale | None, strict: bool, mean_a: Array, mean_b: Array, a: Array, b: Array
 ) -> tuple[Any, Any]:
     """The least and the largest difference that one more row could show; (None, None) without a scale."""
-    import numpy
-
     if not scale:
         return None, None
     if strict:
@@ -103,8 +94,6 @@ def differences(
     interval never contradict each other), and over the rows with both values `n`, `wins`, `ties`, `losses`, `sd` of the
     differences, and `effect`: their mean over their sd (Cohen's d for paired samples, d_z).
     """
-    import numpy
-
     has_a, has_b = ~numpy.isnan(a), ~numpy.isnan(b)
     both, any_ = has_a & has_b, has_a | has_b
     n, n_a, n_b = (has.sum(axis=0) for has in (both, has_a, has_b))
@@ -172,8 +161,6 @@ def rule(clusters: int, what: str = "domain") -> str:
 
 def holm(p: Sequence[float]) -> Array:
     """Adjusted p-values of one family, in the order given (Holm 1979, Scandinavian Journal of Statistics 6:65). NaN stays NaN."""
-    import numpy
-
     values = numpy.asarray(p, dtype=float)
     order = numpy.argsort(values)  # NaN last
     m = int((~numpy.isnan(values)).sum())
@@ -223,8 +210,6 @@ def number(value: float, digits: int = 4) -> float | None:
 
 
 def _sd(gap: Array, n: Array) -> Array:
-    import numpy
-
     centre = numpy.where(numpy.isnan(gap), 0.0, gap).sum(axis=0) / n
     squares = numpy.where(numpy.isnan(gap), 0.0, (gap - centre) ** 2).sum(axis=0)
     return numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
@@ -232,8 +217,6 @@ def _sd(gap: Array, n: Array) -> Array:
 
 def _best(scale: Scale, *sides: Array) -> Array:
     """The highest value of each column; where nothing is above the least that can be, the most that can be."""
-    import numpy
-
     best = numpy.max(
         [
             numpy.where(numpy.isnan(values), -numpy.inf, values).max(axis=0, initial=-numpy.inf)
@@ -247,8 +230,6 @@ def _best(scale: Scale, *sides: Array) -> Array:
 
 def _labels(clusters: Labels | None) -> Array | None:
     """The clusters as numbers from 0, one for each row; None where no cluster has two rows or all rows are in one."""
-    import numpy
-
     if clusters is None:
         return None
     place: dict[Hashable, int] = {}
@@ -285,8 +266,6 @@ def _interval(
       shares as those of benchmarks then keep to 2.5 % errors on each side (compare Clopper and Pearson 1934, Biometrika 26:404).
     * What may have gone unseen: a share of all prompts at the end of the scale that `n` rows miss with a chance of `UNSEEN`.
     """
-    import numpy
-
     n = present.sum(axis=0)
     least = numpy.minimum(
         rest.min(axis=0, initial=0.0), numpy.inf if ends[0] is None else ends[0] - centre
@@ -327,7 +306,6 @@ def _student(
     sums: of each cluster's residuals, shape (clusters, columns); sizes: its rows. For a mean, CR2 divides the squared sum of a
     cluster by 1 - its share of the rows.
     """
-    import numpy
     from scipy.special import stdtr, stdtrit
 
     left = 1 - sizes / n
@@ -348,7 +326,6 @@ def _likelihood(
     end), one c > 0 for each mean: the lower the mean, the smaller the c. So c is found by bisection, once for the limit of the
     likelihood ratio and once for a mean of 0. reach: how far the end lies below the mean.
     """
-    import numpy
     from scipy.special import stdtr, stdtrit
 
     spare = max(extra, 1e-9)  # of what no row shows, next to nothing is put at the end
@@ -399,8 +376,6 @@ def exchanged(a: Array, b: Array, clusters: Labels | None = None) -> Array:
     """The two-sided p of the sign-flip permutation test for each column: under the null hypothesis the two models' results for
     a prompt, and with clusters for all prompts of a cluster at once, could be exchanged. All exchanges are counted up to 14
     prompts or clusters, 20,000 seeded ones beyond, as Phipson and Smyth 2010 do, so never 0."""
-    import numpy
-
     labels, has_a, has_b = _labels(clusters), ~numpy.isnan(a), ~numpy.isnan(b)
     a0, b0, wa, wb = (
         numpy.where(has_a, a, 0.0),
@@ -427,8 +402,6 @@ def exchanged(a: Array, b: Array, clusters: Labels | None = None) -> Array:
 
 def _gathered(rows: Array, labels: Array | None) -> Array:
     """The sums of rows by cluster, shape (clusters, columns); the rows themselves without clusters."""
-    import numpy
-
     if labels is None:
         return rows
     found = numpy.zeros((labels.max() + 1, rows.shape[1]))
@@ -438,8 +411,6 @@ def _gathered(rows: Array, labels: Array | None) -> Array:
 
 def _exchanges(n: int) -> Iterator[Array]:
     """Blocks of 0 and 1, shape (block, n): which prompts keep their places; all 2**n of them up to n = 14."""
-    import numpy
-
     if n <= 14:
         yield (numpy.arange(2**n)[:, None] >> numpy.arange(n) & 1).astype(float)
         return
@@ -449,8 +420,6 @@ def _exchanges(n: int) -> Iterator[Array]:
 
 @lru_cache(maxsize=2 * EXCHANGES // BLOCK)
 def _drawn(n: int, start: int) -> Array:
-    import numpy
-
     return (
         numpy.random.default_rng([SEED, n, start]).integers(0, 2, (BLOCK, n)).astype(numpy.float64)
     )

@@ -4,27 +4,24 @@ The accountings never mix: `floor` counts a model fault as 1 in every dimension 
 at decks that rendered. Judge, renderer and infra faults are in neither; they are counted.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from statistics import fmean
-from typing import TYPE_CHECKING, cast
+from typing import cast
+
+import numpy
 
 from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Asks, By, prompt_of, sample_of
-from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Judge, Score
+from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Judge, Score, Spent
 from decksmith.measure.results import stats, usage
-from decksmith.measure.results.comparison import Fault
-from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
+from decksmith.measure.results.records import Fault, Faults, Mean, ParametersSent, Summary, Took
+from decksmith.measure.results.stats import Array
 from decksmith.models.records import Asked, Gen
 
-if TYPE_CHECKING:
-    from decksmith.measure.judging.records import Spent
-    from decksmith.measure.results.stats import Array
 Cells = dict[str, float]  # a value for each prompt
 Columns = dict[str, Cells]  # and these for each measure
 
@@ -209,8 +206,6 @@ def scale(measure: str) -> tuple[int, int]:
 
 def scales(measures: Iterable[str]) -> tuple[Array, Array]:
     """The least and the most that these measures can be, two arrays."""
-    import numpy
-
     ends = [scale(measure) for measure in measures]
     least, most = zip(*ends, strict=True) if ends else ((), ())
     return numpy.array(least, dtype=float), numpy.array(most, dtype=float)
@@ -218,8 +213,6 @@ def scales(measures: Iterable[str]) -> tuple[Array, Array]:
 
 def means(table: Columns, domains: dict[str, str | None]) -> dict[str, Mean]:
     """`stats.means` of every column, clustered by the domains of the prompts: `{measure: {"mean", "lo", "hi", "n"}}`."""
-    import numpy
-
     prompts = sorted({prompt for cells in table.values() for prompt in cells})
     place = {prompt: index for index, prompt in enumerate(prompts)}
     values = numpy.full((len(place), len(table)), numpy.nan)
@@ -453,6 +446,22 @@ def busy(records: Iterable[DeckRecord], stages: Collection[str] | None = None) -
         total += max(0.0, stop - max(start, end))
         end = max(end, stop)
     return total if spans else None
+
+
+def began_and_ended(
+    records: Iterable[Mapping[str, object]],
+) -> tuple[datetime, datetime] | None:
+    """When the first stage of these records began and the last ended, in UTC; None where no record says."""
+    spans = []
+    for record in records:
+        for value in record.values():
+            by = value.get("by") if isinstance(value, dict) else None
+            if isinstance(by, dict) and by.get("at"):
+                start = datetime.fromisoformat(by["at"]).astimezone(UTC)
+                spans.append((start, start + timedelta(seconds=by.get("took") or 0)))
+    if not spans:
+        return None
+    return min(start for start, _ in spans), max(end for _, end in spans)
 
 
 def _took(records: list[DeckRecord]) -> Took:

@@ -4,12 +4,12 @@ import json
 import textwrap
 
 from decksmith.core import stream
+from decksmith.core.records import Record
 from decksmith.measure.judging.scoring import JUDGED
-from decksmith.measure.results import chains, checklist, cost_table, stats, text
+from decksmith.measure.results import checklist, claims, cost_table, stats, text
 from decksmith.measure.results.claims import ranked, settings
-from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.measure.results.pairs import ACCOUNTINGS, is_headline
-from decksmith.measure.results.records import Mean, Summary
+from decksmith.measure.results.records import Comparison, CostTable, Mean, Pair, Run, Summary
 from decksmith.measure.results.runs import caption, measures, titles
 from decksmith.measure.results.summary import BESIDE, columns, domains, means
 from decksmith.measure.results.text import few
@@ -37,6 +37,16 @@ DOMINATED = (
     "as high or higher, and a deck of it costs no more ({unit}); whether the scores are separated is said in the headline."
 )
 CHECKED = "Items answered yes with the slide that shows each, and the mean share over prompts."
+CHAIN = "The chain, step by step"
+CHAIN_NOTE = (
+    "The runs in the order in which they were given, each against the one before it and against the first. p corrected: by Holm's "
+    "method over all pairs of these runs, as in the headline."
+)
+BENCHMARKS = (
+    " General benchmarks: the difference over the same questions, p corrected over the benchmarks of each two models; worse: a "
+    "loss is shown; holds: a loss of more than the benchmark's margin is ruled out (bin/bench-compare has the sentences)."
+)
+NO_BENCHMARKS = " No two of these models have results of a general benchmark (make regressions)."
 ASKED = "How the models were asked"
 SHOWN = [
     ("floor", "overall"),
@@ -151,7 +161,7 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     if several:
         found.append(paired_table(compared))
     if several and "chain" in runs[0]:
-        found.append(chains.table(runs, compared))
+        found.append(chain_table(runs, compared))
     note = CHECKED
     for kind in ("item", "feature", "language"):
         title, header, rows = checklist.table(runs, kind)
@@ -295,6 +305,38 @@ def _setting(values: dict[str, object], label: str) -> str:
     if value is None:
         return "not set"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def chain_table(runs: list[Run], compared: Comparison) -> Table:
+    """Each step of a chain of trainings, with what benchmarks say of it."""
+    found = claims.chain_steps(runs, compared)
+    names = sorted({entry["benchmark"] for step in found for entry in step["benchmarks"]})
+    header = ["Step", "Against", "Prompts", "Difference", "p corrected", "Verdict", *names]
+    rows = []
+    for step in found:
+        difference = step["difference"]
+        measured = {entry["benchmark"]: entry for entry in step["benchmarks"]}
+        rows.append(
+            [
+                step["model"],
+                step["against"],
+                str(difference["n"]),
+                text.interval(difference),
+                text.p_value(step["p_holm"]),
+                claims.direction(step),
+                *(_benchmark(measured.get(name)) for name in names),
+            ]
+        )
+    return CHAIN, header, rows, CHAIN_NOTE + (BENCHMARKS if names else NO_BENCHMARKS)
+
+
+def _benchmark(entry: Record | None) -> str:
+    """What a benchmark says of a step; a dash where one of the two models has no results."""
+    if entry is None:
+        return text.DASH
+    if entry["verdict"] == "refused":
+        return "not compared"
+    return f"{text.interval(entry['difference'])} {entry['verdict']}"
 
 
 def paired_table(compared: Comparison) -> Table:

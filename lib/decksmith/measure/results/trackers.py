@@ -17,7 +17,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import external_scores, layout, usage
-from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.records import Run
 from decksmith.measure.results.report_pictures import inside_run, slides
 from decksmith.measure.results.runs import measures
 from decksmith.measure.results.summary import fault_of, found_of, status_of
