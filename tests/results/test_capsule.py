@@ -480,9 +480,7 @@ def test_stored_photos_stand_in_for_the_service_that_gave_them(tmp_path, monkeyp
 
     record = {"id": "p1", "deck": {"path": "p1/deck.md"}}
     value = pictures.illustrate(stored, record, Service())
-    protocol = Protocol.load("offline")
-    protocol.images["provider"] = "pexels"
-    assert capsule._illustrated(record, value, stored, now, protocol) == value
+    assert capsule.illustrate(record, value, stored, now, "pexels") == value
     assert (now / value["items"][0]["path"]).read_bytes() == picture
     assert value["items"][1]["fallback"] == {"reason": "pexels: nothing found", "transient": False}
 

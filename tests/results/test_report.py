@@ -392,9 +392,7 @@ def digests(folder):
 def test_plots_are_drawn_as_png_and_svg_and_equal_runs_give_equal_bytes(runs, tmp_path):
     loaded = load([runs / "low", runs / "high"])
     names = plots(tmp_path / "one", loaded, claims.compare(loaded))
-    assert names == [
-        f"{name}.{form}" for name in ("overall", "dimensions", "deltas") for form in ("png", "svg")
-    ]
+    assert names == [f"{name}.{form}" for name in ("scores", "deltas") for form in ("png", "svg")]
     again = load([runs / "low", runs / "high"])
     plots(tmp_path / "two", again, claims.compare(again))
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
@@ -450,7 +448,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
 
 
 def test_a_plot_is_drawn_again_when_what_it_shows_changed_or_it_is_gone(small, tmp_path):
-    runs, plot = load([small / "one", small / "two"]), tmp_path / "plots" / "overall.svg"
+    runs, plot = load([small / "one", small / "two"]), tmp_path / "plots" / "scores.svg"
     drawn = []
     for change in ("nothing", "nothing", "label", "gone"):
         if change == "label":
@@ -458,7 +456,7 @@ def test_a_plot_is_drawn_again_when_what_it_shows_changed_or_it_is_gone(small, t
         elif change == "gone":
             plot.unlink()
         html = report.page(tmp_path, runs)[0].read_text()
-        assert all(f'"plots/{name}.svg"' in html for name in ("overall", "deltas"))
+        assert all(f'"plots/{name}.svg"' in html for name in ("scores", "deltas"))
         drawn.append((plot.read_bytes(), plot.stat().st_mtime_ns))
     first, second, renamed, again = drawn
     assert second == first

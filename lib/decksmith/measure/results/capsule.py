@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import json
 import os
 import re
@@ -19,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +26,7 @@ from typing import Any, cast
 from decksmith import __version__
 from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Error, Record, expanded, prompt_of, sample_of
+from decksmith.core.records import Record, expanded, prompt_of, sample_of
 from decksmith.measure.decks import conditions, pictures, templates
 from decksmith.measure.decks.conditions import Condition
 from decksmith.measure.decks.records import Images
@@ -47,6 +47,7 @@ LOCKS = (
     "assets/engine/package-lock.json",
     "containers/images.lock",
 )
+CODE = ("lib/decksmith/**/*.py", "assets/renderer/*.mjs", "bin/*-*")
 # What a replay makes again and compares, the last stage first.
 REPLAYED = ("score", "features", "judge", "revise", "choose", "render", "images", "deck", "gen")
 # Of a model's entry in the registry: what it is called, and what its requests depend on.
@@ -66,24 +67,11 @@ def toolchain() -> dict[str, str | None]:
     found: dict[str, str | None] = {
         name: _sha((cli.ROOT / name).read_bytes()) for name in LOCKS if (cli.ROOT / name).is_file()
     }
-    code = sorted(
-        [
-            *cli.ROOT.glob("lib/decksmith/**/*.py"),
-            *cli.ROOT.glob("assets/renderer/*.mjs"),
-            *cli.ROOT.glob("bin/*-*"),
-        ]
-    )
+    code = [path for each in CODE for path in cli.ROOT.glob(each)]
     found["code"] = stream.fingerprint(
-        [[str(path.relative_to(cli.ROOT)), _sha(path.read_bytes())] for path in code]
+        [[str(path.relative_to(cli.ROOT)), _sha(path.read_bytes())] for path in sorted(code)]
     )
-    try:
-        done = subprocess.run(
-            ["git", "-C", cli.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True
-        )
-        found["revision"] = done.stdout.strip() or None
-    except OSError:
-        found["revision"] = None
-    return found
+    return {**found, "revision": cli.git("rev-parse", "HEAD")}
 
 
 def _sha(data: bytes) -> str:
@@ -93,18 +81,18 @@ def _sha(data: bytes) -> str:
 # Packing
 
 
-def pack(paths: Sequence[Path], out: Path) -> Path:
+def pack(folders: Sequence[Path], out: Path) -> Path:
     """Write the capsule of finished runs into the folder `out`; returns its path, `<runs>-<hash of the file>.tar`.
 
     The same runs give the same bytes. Raises cli.Missing for a file that is not there, cli.BadData when a run cannot be replayed:
     its protocol changed since, or a picture is gone.
     """
-    folders = [Path(path) for path in paths]
     entries: Entries = {}
     slides: dict[str, dict[str, str]] = {}
     models: dict[str, Record] = {}
+    places = {layout.run_name(folder): folder.resolve() for folder in folders}
     names = [layout.run_name(folder) for folder in folders]
-    if len(set(names)) < len(names):
+    if len(places) < len(names):
         raise cli.BadData("two of these runs have one name; a capsule tells them apart by it")
     for folder, name in zip(folders, names, strict=True):
         files = {file: _read(folder / file) for file in FILES}
@@ -115,14 +103,14 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
             files["condition.json"] = _read(folder / "condition.json")
         if under and under.revise:
             files["revise.jsonl"] = _lines(folder / REVISIONS)
+        files["gen.jsonl"] = _replies(folder, records, under)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries |= _assets(protocol)
-        entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records, under)
         entries |= {f"runs/{name}/{path}": folder / path for path in _kept(records)}
         models |= _models(records, protocol)
-        slides[name] = _slides(folder, records)
+        shown = [(record.get("render") or {}).get("slides") or [] for record in records]
+        slides[name] = {path: _sha(_read(folder / path)) for paths in shown for path in paths}
     if len(names) > 1:
-        places = {name: folder.resolve() for name, folder in zip(names, folders, strict=True)}
         entries["compare.json"] = _dumps(_compared(places, cli.ROOT))
     if (cli.ROOT / LOCKS[-1]).is_file():
         entries[LOCKS[-1]] = cli.ROOT / LOCKS[-1]
@@ -135,7 +123,6 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
         "slides": slides,
     }
     entries["capsule.json"] = _dumps(about)
-    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=out, suffix=".tmp") as file:
         _write(file, entries)
@@ -191,8 +178,9 @@ def _assets(protocol: Protocol) -> Entries:
 def _models(records: list[Record], protocol: Protocol) -> dict[str, Record]:
     """The registry's entries of those who wrote and judged."""
     known = registry.models()
-    used = {*(_model(record) for record in records), *protocol.judges}
-    return {name: {key: getattr(known[name], key) for key in ENTRY} for name in known.keys() & used}
+    wrote = {((record.get("gen") or {}).get("model") or {}).get("name") for record in records}
+    used = known.keys() & {*wrote, *protocol.judges}
+    return {name: {key: getattr(known[name], key) for key in ENTRY} for name in used}
 
 
 def _kept(records: list[Record]) -> Iterator[str]:
@@ -200,12 +188,6 @@ def _kept(records: list[Record]) -> Iterator[str]:
     for record in records:
         yield from (item["path"] for item in (record.get("images") or {}).get("items") or [])
         yield from (record.get("judge") or {}).get("replies") or []
-
-
-def _slides(folder: Path, records: list[Record]) -> dict[str, str]:
-    """{path of a slide's picture: its sha256}."""
-    shown = [(record.get("render") or {}).get("slides") or [] for record in records]
-    return {path: _sha(_read(folder / path)) for paths in shown for path in paths}
 
 
 def _write(file: Any, entries: Entries) -> None:
@@ -241,16 +223,11 @@ def _dumps(data: Any) -> bytes:
     )
 
 
-def _model(record: Record) -> str | None:
-    return ((record.get("gen") or {}).get("model") or {}).get("name")
-
-
 def _replies(folder: Path, records: list[Record], under: Condition | None) -> bytes:
     """The lines of the run's journal that these records rest on, in their order; of a prompt's other samples the last."""
-    path = folder / "journal/gen.jsonl"
     lines: dict[tuple[str, str | None], bytes] = {}
     last: dict[str, bytes] = {}
-    for line in _lines(path).splitlines(keepends=True):
+    for line in _lines(folder / "journal/gen.jsonl").splitlines(keepends=True):
         entry = stream.loads(line)
         lines[entry["id"], entry.get("inputs")] = last[entry["id"]] = line
     found = []
@@ -359,17 +336,18 @@ class Replay:
     is not what was stored, and `counts` what was compared."""
 
     def __init__(self, path: Path, into: Path) -> None:
-        self.path, self.into = Path(path), Path(into).resolve()
+        self.path, self.into = path, into.resolve()
+        self.stored, self.root = self.into / "capsule", self.into / "root"
         self.notes: list[str] = []
         self.differences: list[str] = []
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
 
     def run(self) -> Replay:
-        self.stored, self.root = unpack(self.path, self.into / "capsule"), self.into / "root"
+        unpack(self.path, self.stored)
         self.about = _json(self.stored / "capsule.json")
-        if self.about.get("format") != FORMAT:
+        if (form := self.about.get("format")) != FORMAT:
             raise cli.BadData(
-                f"{self.path}: a capsule of format {str(self.about.get('format'))[:20]}; this reads {FORMAT}"
+                f"{self.path}: a capsule of format {str(form)[:20]}; this reads {FORMAT}"
             )
         runs = self._named()
         named = re.search(r"-([0-9a-f]{12})\.tar\Z", self.path.name)
@@ -384,7 +362,10 @@ class Replay:
             self._root()
             for name in runs:
                 self._redo(name)
-            self._compare(runs)
+            for name in runs:
+                self._compare(name)
+            if len(runs) > 1:
+                self._comparison(runs)
         except RecursionError:
             raise cli.BadData(f"{self.path}: nested too deeply") from None
         return self
@@ -403,23 +384,20 @@ class Replay:
         return runs
 
     def _toolchain(self) -> None:
+        """Note in what the toolchains differ."""
         then, now = self.about.get("toolchain") or {}, toolchain()
         for name in sorted({*then, *now} - {"revision"}):
             if then.get(name) != now.get(name):
-                revision = (
-                    f" (at the git revision {_short(then.get('revision'))})"
-                    if name == "code"
-                    else ""
+                at = f" (at the git revision {_short(then.get('revision'))})"
+                was = _short(then.get(name)) + (at if name == "code" else "")
+                self.notes.append(
+                    f"{_shown(name)}: the capsule's is {was}, here it is {_short(now.get(name))}"
                 )
-                self._another(name, _short(then.get(name)) + revision, _short(now.get(name)))
         for file in sorted((self.stored / "assets").rglob("*.*")):
-            name = file.relative_to(self.stored)
+            name = str(file.relative_to(self.stored))
             ours = cli.ROOT / name
             if not ours.is_file() or ours.read_bytes() != file.read_bytes():
                 self.notes.append(f"{name} of this checkout is another; the capsule's is used")
-
-    def _another(self, what: str, then: str, now: str) -> None:
-        self.notes.append(f"{_shown(what)}: the capsule's is {then}, here it is {now}")
 
     def _root(self) -> None:
         """A root with this checkout's code and toolchain and the capsule's protocol, judge's instructions and models."""
@@ -447,14 +425,15 @@ class Replay:
         """Everything of one run again, from its prompts and its stored replies, into now/<name>."""
         stored, now = self.stored / "runs" / name, self.into / "now" / name
         now.mkdir(parents=True)
-        protocol, under = self._protocol(name), self._condition(name)
-        if under and under.template:
-            templates.put(now, templates.Template(**under.template))
-        if under:
-            shutil.copy(stored / "condition.json", now)
-        if under and under.revise:
-            (now / "journal").mkdir()
-            shutil.copy(stored / "revise.jsonl", now / REVISIONS)
+        protocol, path, under = self._protocol(name), stored / "condition.json", None
+        if path.is_file():
+            under = conditions.held(_json(path), path)
+            shutil.copy(path, now)
+            if under.template:
+                templates.put(now, templates.Template(**under.template))
+            if under.revise:
+                (now / "journal").mkdir()
+                shutil.copy(stored / "revise.jsonl", now / REVISIONS)
         source = now / "replies.jsonl"
         source.write_bytes(b"".join(stream.dumps(row) + b"\n" for row in self._rows(name, under)))
         for target, command in self._stages(protocol, under, stored, now):
@@ -537,7 +516,7 @@ class Replay:
                         sent = under.messages({**row, "messages": sent})
                     gen = self._reply(name, entry, sent)
                 elif not gen.get("error"):
-                    self._count("replies that no journal has")
+                    self.counts["replies that no journal has"] += 1
                 given = {"condition": under.asked()} if under else {}
                 yield {**each, "gen": {**gen, **given}, **paid}
 
@@ -546,59 +525,38 @@ class Replay:
         gen: Record = entry["gen"]
         slug, sampling = (gen.get("model") or {}).get("slug"), gen.get("sampling") or {}
         inputs = stream.fingerprint(["gen", {"model": slug, "messages": messages, **sampling}])
-        self._count("replies")
+        self.counts["replies"] += 1
         if not gen.get("error") and inputs != entry.get("inputs"):
             self.differences.append(
                 f"{name} {entry['id']} gen: the stored reply was given to another request than the stored one"
             )
         return gen
 
-    def _condition(self, name: str) -> Condition | None:
-        """What the run was asked under."""
-        path = self.stored / "runs" / name / "condition.json"
-        return conditions.held(_json(path), path) if path.is_file() else None
-
     def _writer(self, stored: Path) -> str:
         """The registry's name of who wrote a run. Raises cli.BadData where the capsule has no such entry."""
-        for _, record in stream.records(stored / "scores.jsonl"):
-            name = _model(record)
-            if isinstance(name, str) and name in (self.about.get("models") or {}):
-                return name
-        raise cli.BadData(f"{self.path}: it has no entry of the model that revised its decks")
+        model = _json(stored / "summary.json").get("model")
+        name = model.get("name") if isinstance(model, dict) else None
+        if not isinstance(name, str) or name not in (self.about.get("models") or {}):
+            raise cli.BadData(f"{self.path}: it has no entry of the model that revised its decks")
+        return name
 
-    def _compare(self, runs: list[str]) -> None:
-        """Hold everything that was derived again against what was stored."""
-        for name in runs:
-            stored, now = self.stored / "runs" / name, self.into / "now" / name
-            then, again = (
-                {record["id"]: record for _, record in stream.records(place / "scores.jsonl")}
-                for place in (stored, now)
-            )
-            self._engines(name, then, again)
-            for ident in then:
-                self._slides(name, then[ident], again[ident])
-            for ident in then:
-                self._count("records")
-                for key in REPLAYED:
-                    old, new = (_without(side[ident].get(key)) for side in (then, again))
-                    self._same(name, ident, key, old, new, "numbers of records")
-            old, new = (_json(place / "summary.json") for place in (stored, now))
-            self._same(name, "", "summary", old, new, "numbers of summaries")
-            self._fixed(name, *(_json(place / "protocol.json") for place in (stored, now)))
-        if len(runs) > 1:
-            self._comparison(runs)
-
-    def _engines(self, name: str, then: dict[str, Record], again: dict[str, Record]) -> None:
-        """Note in what the renderers differ."""
-        old, new = _engines(then), _engines(again)
-        if set(old) == set(new):
-            return
-        for one, other in itertools.product(old.values(), new.values()):
-            for key in other:
-                if one.get(key) != other[key]:
-                    self._another(
-                        f"{name}: renderer's {key}", _short(one.get(key)), _short(other[key])
-                    )
+    def _compare(self, name: str) -> None:
+        """Hold everything of a run that was derived again against what was stored."""
+        places = self.stored / "runs" / name, self.into / "now" / name
+        then, again = (
+            {record["id"]: record for _, record in stream.records(place / "scores.jsonl")}
+            for place in places
+        )
+        for ident in then:
+            self._slides(name, then[ident], again[ident])
+        for ident in then:
+            self.counts["records"] += 1
+            for key in REPLAYED:
+                old, new = (_without(side[ident].get(key)) for side in (then, again))
+                self._same(name, ident, key, old, new, "numbers of records")
+        old, new = (_json(place / "summary.json") for place in places)
+        self._same(name, "", "summary", old, new, "numbers of summaries")
+        self._fixed(name, *(_json(place / "protocol.json") for place in places))
 
     def _comparison(self, runs: list[str]) -> None:
         then = _json(self.stored / "compare.json")
@@ -614,26 +572,19 @@ class Replay:
 
     def _slides(self, name: str, then: Record, again: Record) -> None:
         known = self.about["slides"][name]
-        paths = [
-            path
-            for record in (then, again)
-            for path in (record.get("render") or {}).get("slides") or []
-        ]
-        for path in dict.fromkeys(map(str, paths)):
+        old, new = ((side.get("render") or {}).get("slides") or [] for side in (then, again))
+        for path in dict.fromkeys(map(str, [*old, *new])):
             file = self.into / "now" / name / path
-            now = (
-                _sha(file.read_bytes())
-                if path in ((again.get("render") or {}).get("slides") or [])
-                else None
-            )
-            self._count("slides")
+            now = _sha(file.read_bytes()) if path in new else None
+            self.counts["slides"] += 1
             if known.get(path) != now:
                 self.differences.append(
                     f"{name} {then['id']} {_shown(path)} sha256: stored {_short(known.get(path))}, now {_short(now)}"
                 )
 
     def _fixed(self, name: str, then: Record, now: Record) -> None:
-        self._count("protocol files")
+        """Hold what was held fixed against what is; another renderer is a note, and no difference."""
+        self.counts["protocol files"] += 1
         same = {key: value for key, value in then.items() if key != "hash"}
         if stream.fingerprint(same) != then.get("hash"):
             self.differences.append(
@@ -641,29 +592,19 @@ class Replay:
             )
         lines = identity.differences({**then, "renderer": None}, {**now, "renderer": None})
         self.differences += [f"{name} protocol.json {_shown(line)}" for line in lines]
+        old, new = then.get("renderer"), now.get("renderer")
+        if isinstance(old, dict) and isinstance(new, dict):
+            self.notes += [_shown(line) for line in identity.lines(old, new, f"{name}: renderer")]
 
     def _same(self, name: str, ident: str, key: str, then: Any, now: Any, what: str) -> None:
         """Note each place where two values differ; `by` (when, how long, by whom) is left out."""
         for path, old, new in _leaves(then, now, key):
-            self._count(what, isinstance(old, int | float) or isinstance(new, int | float))
-            if (
-                old != new
-                or (old is None) != (new is None)
-                or isinstance(old, bool) != isinstance(new, bool)
-            ):
-                values = "stored {}, now {}".format(*_values(old, new))
+            self.counts[what] += isinstance(old, int | float) or isinstance(new, int | float)
+            if old != new or isinstance(old, bool) != isinstance(new, bool):
+                where = " ".join(filter(None, [name, ident, _shown(path)]))
                 self.differences.append(
-                    " ".join(filter(None, [name, ident, f"{_shown(path)}: {values}"]))
+                    f"{where}: stored {{}}, now {{}}".format(*_values(old, new))
                 )
-
-    def _count(self, what: str, n: int = 1) -> None:
-        self.counts[what] = self.counts.get(what, 0) + n
-
-
-def _engines(records: dict[str, Record]) -> dict[str, Record]:
-    """The renderers that these records name, by their fingerprints."""
-    named = ((record.get("render") or {}).get("engine") for record in records.values())
-    return {stream.fingerprint(engine): engine for engine in named if engine}
 
 
 def _without(value: Any) -> Any:
@@ -717,11 +658,8 @@ def _short(text: object) -> str:
 def _toml(value: Any) -> str:
     """A JSON value as TOML."""
     if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{_toml(str(key))} = {_toml(part)}" for key, part in value.items())
-            + "}"
-        )
+        pairs = [f"{_toml(str(key))} = {_toml(part)}" for key, part in value.items()]
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -748,86 +686,92 @@ def _environment(root: Path, into: Path | None = None) -> dict[str, str]:
 # Two stages that take what was paid for from the capsule in place of asking again
 
 
-def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
-    """Run the stage "images" or "judge" of a replay over stdin; `stored` and `now`: the run's folders in the capsule and in
-    the replay. Returns the exit status."""
-    then = {
-        record["id"]: record.get(stage) or {}
-        for _, record in stream.records(stored / "scores.jsonl")
-    }
-    if stage == "images":
+class StoredPhotos:
+    """A provider whose answers are the pictures that a capsule has for one record."""
 
-        def illustrate(record: DeckRecord) -> Images:
-            kept = cast(Images, then[record["id"]])
-            return cast(Images, _illustrated(cast(Record, record), kept, stored, now, protocol))
+    def __init__(self, name: str, value: Images, folder: Path) -> None:
+        self.name, self.items, self.folder = name, value.get("items") or [], folder
 
-        return stream.stage("images", illustrate, takes=DeckRecord, needs="deck")
-
-    class Heard(vision.Vision):
-        """A vision judge with its stored replies for an endpoint."""
-
-        def __init__(self, protocol: Protocol) -> None:
-            self.run, self.protocol, self.judging = now, protocol, identity.judging(protocol)
-            self.rubric, self.schema = stream.fingerprint(self.judging), protocol.schema
-
-        def hear(self, record: DeckRecord, replies: list[str], usage: Usage) -> Judge:
-            common: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
-            try:
-                if not replies:
-                    raise ValueError("no reply was stored")
-                _, seen = self._pictures(record)
-                text = (stored / replies[-1]).read_bytes().decode("utf-8", "replace")
-                said = vision.usable(text, self.schema, vision.items(record), seen["slides"])
-            except (OSError, ValueError) as error:
-                return {
-                    "error": {"kind": "judge", "class": "unparseable", "message": str(error)},
-                    **common,
-                }
-            return {**self._value(record, said), "seen": seen, **common}
-
-    def hear(record: DeckRecord) -> Judge:
-        value, ident = then[record["id"]], record["id"]
-        stored_replies = value.get("replies") or []
-        if not stored_replies:
-            message = "no reply was stored"
-            nothing: Error = {"kind": "judge", "class": "unparseable", "message": message}
-            return cast(Judge, value) or {"error": nothing}
-        if len(protocol.judges) == 1:
-            paths = [f"{ident}/judge/{n}.txt" for n in range(1, len(stored_replies) + 1)]
-            return Heard(protocol).hear(record, paths, cast(Usage, value.get("usage")))
-        members = {}
-        for name in protocol.judges:
-            count = sum(path.startswith(f"{ident}/judge/{name}/") for path in stored_replies)
-            paths = [f"{ident}/judge/{name}/{n}.txt" for n in range(1, count + 1)]
-            usage = (value.get("members") or {}).get(name, {}).get("usage") or {}
-            members[name] = Heard(protocol.alone(name)).hear(record, paths, cast(Usage, usage))
-        return judges.joined(protocol, members)
-
-    return stream.stage("judge", hear, takes=DeckRecord, needs="render")
+    def find(self, words: str) -> pictures.Found:
+        item = next((item for item in self.items if item.get("query") == words), None)
+        if item is None:
+            raise pictures.Unavailable("the capsule has no picture for it", False)
+        if fallback := item.get("fallback"):
+            why = fallback["reason"].removeprefix(f"{self.name}: ")
+            raise pictures.Unavailable(why, fallback["transient"])
+        file = self.folder / Path(item["path"]).name
+        return file.read_bytes(), item.get("attribution")
 
 
-def _illustrated(
-    record: Record, value: Images, stored: Path, now: Path, protocol: Protocol
-) -> Images:
-    class Stored:
-        """A provider whose answers are the capsule's pictures."""
-
-        name = protocol.images["provider"]
-
-        def find(self, words: str) -> pictures.Found:
-            item = next((i for i in value.get("items") or [] if i.get("query") == words), None)
-            if item is None:
-                raise pictures.Unavailable("the capsule has no picture for it", False)
-            if fallback := item.get("fallback"):
-                raise pictures.Unavailable(
-                    fallback["reason"].removeprefix(f"{self.name}: "), fallback["transient"]
-                )
-            file = stored / record["id"] / "images" / Path(item["path"]).name
-            return file.read_bytes(), item.get("attribution")
-
+def illustrate(record: Record, value: Images, stored: Path, now: Path, provider: str) -> Images:
+    """The pictures of a deck as `value` of the capsule has them. `stored`, `now`: the run's folders."""
     # Each record its own cache: two records may have got two pictures for one query.
     os.environ["XDG_CACHE_HOME"] = str(now / "cache" / record["id"])
-    return pictures.illustrate(now, record, Stored())
+    photos = StoredPhotos(provider, value, stored / record["id"] / "images")
+    return pictures.illustrate(now, record, photos)
+
+
+class StoredWords(vision.Vision):
+    """A vision judge with its stored replies for an endpoint. `stored`, `now`: the run's folders."""
+
+    def __init__(self, protocol: Protocol, stored: Path, now: Path) -> None:
+        self.stored, self.run, self.protocol = stored, now, protocol
+        self.judging, self.schema = identity.judging(protocol), protocol.schema
+        self.rubric = stream.fingerprint(self.judging)
+
+    def hear(self, record: DeckRecord, replies: list[str], usage: Usage) -> Judge:
+        """The verdict of the last of these replies (paths in the run's folder)."""
+        common: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
+        try:
+            if not replies:
+                raise ValueError("no reply was stored")
+            _, seen = self._pictures(record)
+            text = (self.stored / replies[-1]).read_bytes().decode("utf-8", "replace")
+            said = vision.usable(text, self.schema, vision.items(record), seen["slides"])
+        except (OSError, ValueError) as error:
+            return {**_unparseable(str(error)), **common}
+        return {**self._value(record, said), "seen": seen, **common}
+
+
+def _unparseable(message: str) -> Judge:
+    return {"error": {"kind": "judge", "class": "unparseable", "message": message}}
+
+
+def judged_again(
+    record: DeckRecord, value: Record, stored: Path, now: Path, protocol: Protocol
+) -> Judge:
+    """What the judges of `value`, the verdict of the capsule, said, read again. The paths are made anew, not taken from it."""
+    kept = value.get("replies") or []
+    if not kept:
+        return cast(Judge, value) or _unparseable("no reply was stored")
+    verdicts = {}
+    panel = len(protocol.judges) > 1
+    for name in protocol.judges:
+        folder = f"{record['id']}/judge/{name}/" if panel else f"{record['id']}/judge/"
+        count = sum(path.startswith(folder) for path in kept) if panel else len(kept)
+        paths = [f"{folder}{n}.txt" for n in range(1, count + 1)]
+        own = (value.get("members") or {}).get(name, {}) if panel else value
+        usage = cast(Usage, own.get("usage") or ({} if panel else None))
+        judge = StoredWords(protocol.alone(name) if panel else protocol, stored, now)
+        verdicts[name] = judge.hear(record, paths, usage)
+    return judges.joined(protocol, verdicts) if panel else verdicts[protocol.judges[0]]
+
+
+def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
+    """Run the stage "images" or "judge" of a replay over stdin; returns the exit status."""
+    rows = stream.records(stored / "scores.jsonl")
+    then = {record["id"]: record.get(stage) or {} for _, record in rows}
+
+    def images(record: DeckRecord) -> Images:
+        value, provider = cast(Images, then[record["id"]]), protocol.images["provider"]
+        return illustrate(cast(Record, record), value, stored, now, provider)
+
+    def judge(record: DeckRecord) -> Judge:
+        return judged_again(record, then[record["id"]], stored, now, protocol)
+
+    if stage == "images":
+        return stream.stage("images", images, takes=DeckRecord, needs="deck")
+    return stream.stage("judge", judge, takes=DeckRecord, needs="render")
 
 
 if __name__ == "__main__":

@@ -21,9 +21,10 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
-from decksmith.measure.results import external_scores, layout, runs, stats
+from decksmith.measure.results import layout, runs, stats
 from decksmith.measure.results.pairs import HEADLINE, headline_values
 from decksmith.measure.results.records import Look, Looks, Run
+from decksmith.measure.results.runs import is_external
 from decksmith.models import registry
 
 ORDINALS = "No First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth".split()
@@ -86,7 +87,7 @@ def remember(loaded: list[Run]) -> Looks:
     said. Files with scores of another tool have no memory."""
     if len(loaded) < 2:
         return {"pairs": [], "said": []}
-    if external_scores.is_external(loaded[0]):
+    if is_external(loaded[0]):
         return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
     kept: dict[int, Kept] = {}

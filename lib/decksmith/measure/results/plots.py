@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from decksmith.core import cli, stream
 from decksmith.measure.results import claims, cost_table, text
 from decksmith.measure.results.records import Comparison, Mean, Run
 from decksmith.measure.results.runs import caption, measures, titles
-from decksmith.measure.results.summary import SHARES
+from decksmith.measure.results.summary import ACCOUNTINGS, SHARES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,20 +36,8 @@ WIDTH, LEFT, BARS, LINE, GAP = 4.2, 0.12, 2.62, 0.19, 0.14
 TITLE, TEXT, NOTE = 12.5, 9.5, 9  # points
 
 INKS = {
-    "light": {
-        "ink": "#1f2328",
-        "soft": "#5f656d",
-        "line": "#e3e1db",
-        "paper": "#ffffff",
-        "halo": "#ffffff",
-    },
-    "dark": {
-        "ink": "#e8e6e1",
-        "soft": "#9aa0a8",
-        "line": "#34383e",
-        "paper": "none",
-        "halo": "#1a1d21",
-    },
+    "light": dict(ink="#1f2328", soft="#5f656d", line="#e3e1db", paper="#ffffff", halo="#ffffff"),
+    "dark": dict(ink="#e8e6e1", soft="#9aa0a8", line="#34383e", paper="none", halo="#1a1d21"),
 }
 
 
@@ -97,20 +84,9 @@ def drawn(figure: Figure, form: str, **more: Any) -> bytes:
     return buffer.getvalue()
 
 
-def plots(
-    out: Path,
-    runs: list[Run],
-    compared: Comparison,
-    forms: Forms = PRINT,
-) -> list[str]:
+def plots(out: Path, runs: list[Run], compared: Comparison, forms: Forms = PRINT) -> list[str]:
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
-    kinds = {
-        "overall": _plot_overall,
-        "dimensions": _plot_dimensions,
-        "deltas": _plot_deltas,
-    }
-    if compared.get("costs"):
-        kinds["costs"] = _plot_costs
+    kinds = {"scores": _plot_scores, "deltas": _plot_deltas, "costs": _plot_costs}
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
@@ -118,11 +94,7 @@ def plots(
     return files
 
 
-def loss(
-    out: Path,
-    metrics: Path,
-    forms: Forms = PRINT,
-) -> list[str]:
+def loss(out: Path, metrics: Path, forms: Forms = PRINT) -> list[str]:
     """Draw a training run's metrics.jsonl into the folder `out` as loss.png and so on; returns the file names.
 
     A line holds {"step", "loss"} or {"step", "val_loss"}, in nats a token. Without a step nothing is drawn.
@@ -140,11 +112,7 @@ def loss(
 
 
 def each_form(
-    out: Path,
-    name: str,
-    draw: Draw,
-    forms: Forms = PRINT,
-    tight: bool = True,
+    out: Path, name: str, draw: Draw, forms: Forms = PRINT, tight: bool = True
 ) -> list[str]:
     """Draw one figure in the forms of each ink; returns the file names, none when there is nothing to draw.
 
@@ -389,33 +357,32 @@ def _dot(axes: Axes, x: float, y: float, color: str, hollow: bool) -> None:
     dot.set_clip_on(False)
 
 
-def _scale(axes: Axes, tone: Tone) -> None:
-    axes.set_xlim(1, 5)
-    axes.set_xticks([1, 2, 3, 4, 5])
-    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-
-
-def _plot_overall(
+def _plot_scores(
     pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
 ) -> Figure:
-    """Both means of each run, models by name: the order of the means would read as a ranking."""
-    empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
+    """Both means of Overall and the floor's of each dimension, models by name: the order of the means would read as a ranking."""
     groups: list[Group] = []
-    for run in runs:
+    for name in ["overall", *dimensions(runs)]:
         bars = []
-        for accounting, word in (("floor", "floor"), ("renderable", "rendered")):
-            value = run["summary"]["means"][accounting].get("overall", empty)
-            words = [text.interval(value), f"{word}, n = {value['n']}"]
-            bars.append(Bar(value, run["color"], words, hollow=accounting == "renderable"))
-        groups.append((run["label"], bars))
+        for run in runs:
+            floor, rendered = (run["summary"]["means"][of].get(name) for of in ACCOUNTINGS)
+            if floor and floor["mean"] is not None:
+                bars.append(Bar(floor, run["color"], [text.interval(floor)]))
+            if name == "overall" and rendered:
+                words = [text.interval(rendered), f"rendered, n = {rendered['n']}"]
+                bars.append(Bar(rendered, run["color"], words, hollow=True))
+        groups.append((titles(runs).get(name, name), bars))
     said = [
         Said(titles(runs)["overall"], TITLE, bold=True),
         Said(f"{caption(runs)}. 1 is the least, 5 the most.", NOTE, "soft"),
         Said("Filled: floor. Hollow: rendered decks. Lines are 95 % intervals.", NOTE, "soft"),
         *(Said(line) for line in _said(compared)),
+        *_legend(runs),
     ]
     figure, axes = _bars(pyplot, tone, said, groups, begin=1)
-    _scale(axes, tone)
+    axes.set_xlim(1, 5)
+    axes.set_xticks([1, 2, 3, 4, 5])
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
     return figure
 
 
@@ -431,30 +398,6 @@ def dimensions(runs: list[Run]) -> list[str]:
     """The dimensions of which any of these runs has a mean."""
     others = ("overall", "judge_only", "craft", "craft_v5", *SHARES)
     return [name for name in measures(runs) if name not in others]
-
-
-def _plot_dimensions(
-    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
-) -> Figure | None:
-    groups: list[Group] = []
-    for name in dimensions(runs):
-        found = [(run, run["summary"]["means"]["floor"].get(name)) for run in runs]
-        bars = [
-            Bar(value, run["color"], [text.interval(value)])
-            for run, value in found
-            if value and value["mean"] is not None
-        ]
-        groups.append((titles(runs).get(name, name), bars))
-    if not groups:
-        return None
-    said = [
-        Said("Each dimension, floor", TITLE, bold=True),
-        Said("1 to 5; a model fault counts 1. Lines are 95 % intervals.", NOTE, "soft"),
-        *_legend(runs),
-    ]
-    figure, axes = _bars(pyplot, tone, said, groups, begin=1)
-    _scale(axes, tone)
-    return figure
 
 
 def _plot_deltas(
@@ -508,21 +451,13 @@ def _difference(
 # Score against cost
 
 
-def _steps(least: float, most: float) -> list[float]:
-    """The round numbers around a range, for a logarithmic axis: 1, 2 and 5 where they are few, else powers of ten."""
-    low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
-    digits = (1, 2, 5) if high - low <= 2 else (1,)
-    steps = [digit * 10.0**power for power in range(low, high + 1) for digit in digits]
-    first = max((step for step in steps if step <= least), default=steps[0])
-    last = min((step for step in steps if step >= most and step > first), default=steps[-1])
-    return [step for step in steps if first <= step <= last]
-
-
 def _plot_costs(
     pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
 ) -> Figure | None:
     """Score against cost a deck, with the intervals of both; a line joins what no other run dominates. Hollow: dominated."""
-    cost = compared["costs"]
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    cost = compared.get("costs")
     if cost is None:
         return None
     kind, beaten = cost["unit"], cost["dominated"]
@@ -538,17 +473,15 @@ def _plot_costs(
         Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
         *_legend([run for run, _, _ in points]),
     ]
-    figure, axes = _sheet(pyplot, tone, said, 2.6)
-    place = axes.get_position()
-    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
+    figure, axes = _framed(pyplot, tone, said, 2.6)
     axes.set_xscale("log")
     ends = [end for _, x, _ in points for end in (x["lo"], x["hi"], x["mean"]) if end]
-    ticks = _steps(min(ends), max(ends))
-    axes.set_xlim(ticks[0], ticks[-1])
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xticks([], minor=True)
+    few = max(ends) < 100 * min(ends)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylim(1, 5)
-    axes.set_yticks([1, 2, 3, 4, 5], ["1", "2", "3", "4", "5"], size=NOTE, color=tone["soft"])
+    axes.set_yticks([1, 2, 3, 4, 5])
     axes.grid(color=tone["line"], linewidth=0.8)
     best = sorted(_at(x, y) for run, x, y in points if run["label"] not in beaten)
     axes.plot(*zip(*best, strict=True), color=tone["soft"], linewidth=1, linestyle=":")
@@ -560,6 +493,18 @@ def _plot_costs(
             _line(axes, [x["lo"], x["hi"]], [up] * 2, run["color"])
         _dot(axes, across, up, run["color"], hollow=run["label"] in beaten)
     return figure
+
+
+def _framed(
+    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
+) -> tuple[Figure, Axes]:
+    """`_sheet` with room for numbers at the left, and y upwards."""
+    figure, axes = _sheet(pyplot, tone, said, body, notes)
+    place = axes.get_position()
+    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
+    axes.yaxis.set_major_locator(pyplot.MaxNLocator(6))
+    axes.tick_params(axis="y", labelcolor=tone["soft"])
+    return figure, axes
 
 
 def _at(x: Mean, y: Mean) -> Point:
@@ -587,13 +532,9 @@ def _plot_loss(pyplot: ModuleType, tone: Tone, *, steps: list[Point], held: list
         lines.append((held, "#b5543c", dots, "validation"))
     said = [Said("Training loss", TITLE, bold=True), Said(note, NOTE, "soft")]
     said += [Said(name, dot=color) for _, color, _, name in lines]
-    figure, axes = _sheet(pyplot, tone, said, 2.3, ["step"])
-    height = figure.get_figheight()
-    place = axes.get_position()
-    axes.set_position((0.42 / WIDTH, place.y0, 1 - 0.56 / WIDTH, 2.3 / height))
+    figure, axes = _framed(pyplot, tone, said, 2.3, ["step"])
     for points, color, how, _ in lines:
         axes.plot(*zip(*points, strict=True), color=color, **how)
-    axes.locator_params(axis="y", nbins=6)
     axes.locator_params(axis="x", nbins=6, integer=True)
     axes.grid(axis="y", color=tone["line"], linewidth=0.8)
     axes.set_ylim(0, 1.05 * max(value for points, *_ in lines for _, value in points))

@@ -10,7 +10,6 @@ from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.results import (
     claims,
-    external_scores,
     looks,
     report_data,
     report_pictures,
@@ -21,7 +20,14 @@ from decksmith.measure.results.pairs import is_headline
 from decksmith.measure.results.plots import Forms, loss, plots
 from decksmith.measure.results.records import Comparison, Mean, Run
 from decksmith.measure.results.report_data import Shown
-from decksmith.measure.results.runs import agreement_said, caption, judged_by, offline, titles
+from decksmith.measure.results.runs import (
+    agreement_said,
+    caption,
+    judged_by,
+    offline,
+    titles,
+    with_decks,
+)
 from decksmith.measure.results.summary import status_of
 from decksmith.measure.results.tables import spent
 
@@ -42,9 +48,7 @@ def page(
     The page opens from disk. Everything a model wrote reaches it as JSON or as escaped text, never as markup; a content
     security policy allows only this page's own script, style and pictures.
     """
-    for run in runs:
-        if external_scores.is_external(run):
-            raise cli.BadData(f"{run['path']} has scores only; a report needs the decks of runs")
+    with_decks(runs, "a report")
     out = Path(out)
     compared, seen = claims.compare(runs), looks.remember(runs)
     pictures = report_pictures.in_page(runs) if single else report_pictures.in_folder(out, runs)
@@ -228,8 +232,7 @@ def _honest(runs: list[Run]) -> str:
 
 
 _ALT = {
-    "overall": "Overall score of each model with its interval",
-    "dimensions": "Score of each model in each dimension with intervals",
+    "scores": "Overall score of each model, and its score in each dimension, with intervals",
     "deltas": "Paired differences to the first run",
     "loss": "Loss over the steps of the training",
     "costs": "Overall of each run against what a deck of it costs, with 95 % intervals of both; what another run dominates is hollow",

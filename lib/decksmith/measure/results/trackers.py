@@ -16,10 +16,10 @@ from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results import external_scores, layout, usage
+from decksmith.measure.results import layout, usage
 from decksmith.measure.results.records import Run
 from decksmith.measure.results.report_pictures import inside_run, slides
-from decksmith.measure.results.runs import measures
+from decksmith.measure.results.runs import measures, with_decks
 from decksmith.measure.results.summary import fault_of, found_of, status_of
 from decksmith.models.records import Gen
 
@@ -39,9 +39,7 @@ def export(tracker: str, out: Path, runs: list[Run]) -> Iterator[str]:
 
     Raises cli.Missing for a package that is not installed, cli.BadData for scores without decks.
     """
-    for run in runs:
-        if external_scores.is_external(run):
-            raise cli.BadData(f"{run['path']} has scores only; an export needs the decks of a run")
+    with_decks(runs, "an export")
     package = _package(tracker)
     for run in runs:
         yield TRACKERS[tracker](package, out.resolve(), run)

@@ -13,8 +13,9 @@ from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity, scoring
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results import external_scores, layout
+from decksmith.measure.results import layout
 from decksmith.measure.results.records import Run, Summary
+from decksmith.measure.results.runs import is_external
 from decksmith.measure.results.summary import place, summarize
 from decksmith.measure.results.text import few
 from decksmith.models.records import Asked, Gen, Served
@@ -29,7 +30,7 @@ def check(runs: list[Run]) -> None:
 
     Raises cli.BadData naming file, id, field and both values of what contradicts itself, with a remedy at the end.
     """
-    ours = [run for run in runs if not external_scores.is_external(run)]
+    ours = [run for run in runs if not is_external(run)]
     for run in ours:
         run["summary"] = _checked(run)
     if ours:
