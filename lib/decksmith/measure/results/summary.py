@@ -55,16 +55,20 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
     """
     records, model, judge = _one_run(numbered, where)
     scores = [record["score"] for record in records]
-    replied = [(record, gen) for record in records if (gen := _reply(record))]
+    replied = [
+        (record, gen) for record in records if (gen := record.get("gen")) and not gen.get("error")
+    ]
+    judged = [one for record in records if (one := record.get("judge")) and not one.get("error")]
     spent = [usage.of(record) for record, _ in replied]
-    judged = [value for record in records if (value := _verdict(record))]
     cut = [gen for _, gen in replied if gen.get("finish_reason") == "length"]
+    params = [gen["model"].get("params") for _, gen in replied if gen.get("model")]
+    prompts = domains(records)
     found: Summary = {
-        "model": {**model, "params": _own(gen for _, gen in replied)},
+        "model": {**model, "params": next(filter(None, params), {})},
         "asked": _asked(replied),
         "judge": judge,
         "n": len(records),
-        "prompts": len({prompt_of(record) for record in records}),
+        "prompts": len(prompts),
         "rendered": sum(bool(score.get("rendered")) for score in scores),
         "partial": sum(status_of(record) == "partial" for record in records),
         "truncated": len(cut),
@@ -72,15 +76,13 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         "faults": _faults([fault for record in records if (fault := fault_of(record))]),
         "tokens": _tokens(spent),
         "cost": _cost(one["cost"] for one in spent),
-        "judge_cost": _cost(_judging_cost(value) for value in judged),
-        "means": {
-            accounting: means(columns(records, accounting), domains(records))
-            for accounting in ACCOUNTINGS
-        },
+        # A verdict that nobody was asked for costs nothing.
+        "judge_cost": _cost(one["usage"]["cost"] if one.get("usage") else 0 for one in judged),
+        "means": {each: means(columns(records, each), prompts) for each in ACCOUNTINGS},
         "interval": {
             "level": stats.LEVEL,
             "method": stats.METHOD,
-            "over": stats.rule(stats.groups(domains(records).values())),
+            "over": stats.rule(stats.groups(prompts.values())),
         },
         "by": _took(records),
     }
@@ -100,52 +102,27 @@ def _one_run(
 ) -> tuple[list[DeckRecord], Asked, str | None]:
     """The records, their one model and their one judge. Raises cli.BadData."""
     records: list[DeckRecord] = []
-    model, judge = _Only("model", where), _Only("judge", where)
+    first: dict[str, tuple[str, object]] = {}  # who said it first, and what
     for number, record in numbered:
+        here = f"{where}:{number}: {record['id']}"
         if not isinstance(record.get("score"), dict):
-            raise cli.BadData(
-                f'{where}:{number}: {record["id"]}: no "score" in this record; deck-score writes it'
-            )
-        model.take(number, record["id"], _model(record))
-        judge.take(number, record["id"], (record.get("judge") or {}).get("judge"))
+            raise cli.BadData(f'{here}: no "score" in this record; deck-score writes it')
+        judge = (record.get("judge") or {}).get("judge")
+        for what, value in (("model", _model(record)), ("judge", judge)):
+            if not value:
+                continue
+            ident, known = first.setdefault(what, (record["id"], value))
+            if value != known:
+                before, now = (json.dumps(each, sort_keys=True) for each in (known, value))
+                raise cli.BadData(
+                    f"{here}: one summary is for one {what}, here are two: "
+                    f"{ident} has {before}, {record['id']} has {now}"
+                )
         records.append(record)
     if not records:
         raise cli.BadData("no records on stdin; a summary needs the scores.jsonl of a run")
-    asked = model.value or {"name": None, "slug": None}
-    return records, cast(Asked, asked), cast(str | None, judge.value)
-
-
-class _Only:
-    """What is to be the same in all records that say it."""
-
-    def __init__(self, what: str, where: object) -> None:
-        self.what, self.where, self.first = what, where, ""
-        self.value: object = None
-
-    def take(self, number: int, ident: str, value: object) -> None:
-        """Raises cli.BadData for another value than the first."""
-        if not value:
-            return
-        if not self.first:
-            self.first, self.value = ident, value
-        if value != self.value:
-            known, now = (json.dumps(each, sort_keys=True) for each in (self.value, value))
-            raise cli.BadData(
-                f"{self.where}:{number}: {ident}: one summary is for one {self.what}, here are two: "
-                f"{self.first} has {known}, {ident} has {now}"
-            )
-
-
-def _reply(record: DeckRecord) -> Gen | None:
-    """What the model replied, None where it did not."""
-    gen = record.get("gen")
-    return gen if gen and not gen.get("error") else None
-
-
-def _verdict(record: DeckRecord) -> Judge | None:
-    """What the judge said, None where it failed or was not asked."""
-    judge = record.get("judge")
-    return judge if judge and not judge.get("error") else None
+    _, asked = first.get("model", ("", {"name": None, "slug": None}))
+    return records, cast(Asked, asked), cast(str | None, first.get("judge", ("", None))[1])
 
 
 def _apart(judged: list[Judge]) -> dict[str, float]:
@@ -178,15 +155,13 @@ def _turns(records: list[DeckRecord]) -> dict[str, dict[str, float]]:
     for record in records:
         if turn := record.get("turn"):
             turns.setdefault(str(turn["n"]), []).append(record)
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for n, own in sorted(turns.items()):
         table = columns(own, "floor")
-        means = {
-            name: round(sum(cells.values()) / len(cells), 4)
-            for name in ("overall", "checklist", "kept")
-            if (cells := table.get(name))
-        }
-        found[n] = {"n": len(own), **means}
+        found[n] = {"n": len(own)}
+        for name in ("overall", "checklist", "kept"):
+            if cells := table.get(name):
+                found[n][name] = round(fmean(cells.values()), 4)
     return found
 
 
@@ -357,12 +332,6 @@ def _model(record: DeckRecord) -> dict[str, object] | None:
 # How the model was asked
 
 
-def _own(generated: Iterable[Gen]) -> dict[str, object]:
-    """The parameters that the registry set for the model, beside the protocol's."""
-    given = (gen["model"].get("params") for gen in generated if gen.get("model"))
-    return next((params for params in given if params), {})
-
-
 def _asked(replied: list[tuple[DeckRecord, Gen]]) -> ParametersSent:
     """How the model was asked: the fingerprint of all requests less its name (None where some reply does not say), and
     every parameter, `{"extra.inner": value}`, a list of values where records differ. Sample k of a prompt is asked with
@@ -416,12 +385,6 @@ def _cost(costs: Iterable[float | None]) -> float | None:
     found = list(costs)
     total = usage.added(found) if found else None
     return None if total is None else round(total, 6)
-
-
-def _judging_cost(value: Judge) -> float | None:
-    """USD of a verdict; one that nobody was asked for costs nothing."""
-    used = value.get("usage")
-    return used["cost"] if used else 0
 
 
 def _work(records: Iterable[DeckRecord]) -> Iterator[tuple[str, By]]:
