@@ -22,6 +22,7 @@ LEVEL = 0.95
 EXCHANGES, SEED = 20_000, 0
 FEWEST = 6  # pairs: with fewer, even differences that all point one way have a two-sided sign-flip p above 5 % (2 / 2**5)
 BLOCK = 1000  # exchanges held at once
+EXACT = 14  # prompts or clusters of which all exchanges are counted
 UNSEEN = 0.04  # what no row shows is ruled out only from the share on that would go unseen with less than this chance
 METHOD = "hull of Student's t (CR2), empirical likelihood on the scale, and what so many prompts can fail to show"
 
@@ -95,34 +96,31 @@ def differences(
     differences, and `effect`: their mean over their sd (Cohen's d for paired samples, d_z).
     """
     has_a, has_b = ~numpy.isnan(a), ~numpy.isnan(b)
-    both, any_ = has_a & has_b, has_a | has_b
-    n, n_a, n_b = (has.sum(axis=0) for has in (both, has_a, has_b))
-    gap = numpy.where(both, a - b, numpy.nan)
+    either, gap = has_a | has_b, a - b
+    n = (has_a & has_b).sum(axis=0)
     with numpy.errstate(invalid="ignore", divide="ignore"):
-        mean_a, mean_b = (
-            numpy.where(has, x, 0.0).sum(axis=0) / size
-            for x, has, size in ((a, has_a, n_a), (b, has_b, n_b))
-        )
-        observed = mean_a - mean_b
+        mean_a, mean_b = (numpy.nansum(x, axis=0) / (~numpy.isnan(x)).sum(axis=0) for x in (a, b))
         # What each row adds to the difference, so that their mean is the difference also where rows have one side only.
-        rest = any_.sum(axis=0) * (
-            numpy.where(has_a, a - mean_a, 0.0) / n_a - numpy.where(has_b, b - mean_b, 0.0) / n_b
+        rest = either.sum(axis=0) * (
+            numpy.where(has_a, a - mean_a, 0.0) / has_a.sum(axis=0)
+            - numpy.where(has_b, b - mean_b, 0.0) / has_b.sum(axis=0)
         )
         ends = _ends(scale, strict, mean_a, mean_b, a, b)
-        lo, hi, own, groups = _interval(observed, rest, any_, ends, _labels(clusters), strict)
+        centre = mean_a - mean_b
+        lo, hi, own, groups = _interval(centre, rest, either, ends, _labels(clusters), strict)
         lo, hi = (numpy.where(n > 1, end, numpy.nan) for end in (lo, hi))
         if scale:
             lo, hi = numpy.maximum(lo, scale[0] - scale[1]), numpy.minimum(hi, scale[1] - scale[0])
-        p = numpy.where(
-            n > 0, numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0)), numpy.nan
-        )
-        sd = _sd(gap, n)
-        effect = numpy.where(sd > 0, numpy.where(both, gap, 0.0).sum(axis=0) / n / sd, numpy.nan)
+        p = numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0))
+        paired = numpy.nansum(gap, axis=0) / n
+        squares = numpy.nansum((gap - paired) ** 2, axis=0)
+        sd = numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
+        effect = numpy.where(sd > 0, paired / sd, numpy.nan)
     return {
-        "mean": observed,
+        "mean": centre,
         "lo": lo,
         "hi": hi,
-        "p": p,
+        "p": numpy.where(n > 0, p, numpy.nan),
         "n": n,
         "clusters": groups,
         "wins": (gap > 1e-9).sum(axis=0),
@@ -135,16 +133,16 @@ def differences(
 
 def difference(found: dict[str, Array], column: int) -> PairedDifference:
     """One column of what `differences` returns, rounded."""
-    sd, effect = (number(found[name][column]) for name in ("sd", "effect"))
+    wins, ties, losses = (int(found[name][column]) for name in ("wins", "ties", "losses"))
     return {
         **entry(found, column),
         "clusters": int(found["clusters"][column]),
         "p": number(found["p"][column], 6),
-        "wins": int(found["wins"][column]),
-        "ties": int(found["ties"][column]),
-        "losses": int(found["losses"][column]),
-        "sd": sd,
-        "effect": effect,
+        "wins": wins,
+        "ties": ties,
+        "losses": losses,
+        "sd": number(found["sd"][column]),
+        "effect": number(found["effect"][column]),
     }
 
 
@@ -197,11 +195,9 @@ def mde(sd: float, n: int, wanted: float = 0.8) -> float:
     """The minimum detectable effect: the difference that `n` prompts (at least 2) find with the `wanted` chance."""
     from scipy.optimize import brentq
 
-    return (
-        float(brentq(lambda effect: power(effect, sd, n) - wanted, 1e-9 * sd, 100 * sd))
-        if sd
-        else 0.0
-    )
+    if not sd:
+        return 0.0
+    return float(brentq(lambda effect: power(effect, sd, n) - wanted, 1e-9 * sd, 100 * sd))
 
 
 def number(value: float, digits: int = 4) -> float | None:
@@ -209,21 +205,10 @@ def number(value: float, digits: int = 4) -> float | None:
     return round(float(value), digits) + 0.0 if math.isfinite(value) else None
 
 
-def _sd(gap: Array, n: Array) -> Array:
-    centre = numpy.where(numpy.isnan(gap), 0.0, gap).sum(axis=0) / n
-    squares = numpy.where(numpy.isnan(gap), 0.0, (gap - centre) ** 2).sum(axis=0)
-    return numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
-
-
 def _best(scale: Scale, *sides: Array) -> Array:
     """The highest value of each column; where nothing is above the least that can be, the most that can be."""
-    best = numpy.max(
-        [
-            numpy.where(numpy.isnan(values), -numpy.inf, values).max(axis=0, initial=-numpy.inf)
-            for values in sides
-        ],
-        axis=0,
-    )
+    values = numpy.concatenate(sides)
+    best = numpy.where(numpy.isnan(values), -numpy.inf, values).max(axis=0, initial=-numpy.inf)
     found: Array = numpy.where(best > scale[0], best, scale[1])
     return found
 
@@ -377,26 +362,22 @@ def exchanged(a: Array, b: Array, clusters: Labels | None = None) -> Array:
     a prompt, and with clusters for all prompts of a cluster at once, could be exchanged. All exchanges are counted up to 14
     prompts or clusters, 20,000 seeded ones beyond, as Phipson and Smyth 2010 do, so never 0."""
     labels, has_a, has_b = _labels(clusters), ~numpy.isnan(a), ~numpy.isnan(b)
-    a0, b0, wa, wb = (
-        numpy.where(has_a, a, 0.0),
-        numpy.where(has_b, b, 0.0),
-        has_a.astype(float),
-        has_b.astype(float),
-    )
+    a0, b0 = numpy.where(has_a, a, 0.0), numpy.where(has_b, b, 0.0)
+    wa, wb = has_a.astype(float), has_b.astype(float)
     lone = (has_a != has_b).any()
-    sums, weights = a0.sum(axis=0) + b0.sum(axis=0), wa.sum(axis=0) + wb.sum(axis=0)
-    observed = a0.sum(axis=0) / wa.sum(axis=0) - b0.sum(axis=0) / wb.sum(axis=0)
+    sum_b, weight_b = b0.sum(axis=0), wb.sum(axis=0)
+    sums, weights = a0.sum(axis=0) + sum_b, wa.sum(axis=0) + weight_b
+    observed = a0.sum(axis=0) / wa.sum(axis=0) - sum_b / weight_b
     values, counts = _gathered(a0 - b0, labels), _gathered(wa - wb, labels)
-    size = len(values)
     beyond, drawn = numpy.zeros(a.shape[1]), 0
-    for kept in _exchanges(size):
+    for kept in _exchanges(len(values)):
         # Exchanging a prompt moves its value and its weight from one side to the other.
-        sum_a = kept @ values + b0.sum(axis=0)
-        weight_a = (kept @ counts if lone else 0.0) + wb.sum(axis=0)
+        sum_a = kept @ values + sum_b
+        weight_a = (kept @ counts if lone else 0.0) + weight_b
         gap = sum_a / weight_a - (sums - sum_a) / (weights - weight_a)
         beyond += (numpy.abs(gap) >= numpy.abs(observed) - 1e-9).sum(axis=0)
         drawn += len(kept)
-    exact = size <= 14
+    exact = len(values) <= EXACT
     return (beyond + (not exact)) / (drawn + (not exact))
 
 
@@ -411,7 +392,7 @@ def _gathered(rows: Array, labels: Array | None) -> Array:
 
 def _exchanges(n: int) -> Iterator[Array]:
     """Blocks of 0 and 1, shape (block, n): which prompts keep their places; all 2**n of them up to n = 14."""
-    if n <= 14:
+    if n <= EXACT:
         yield (numpy.arange(2**n)[:, None] >> numpy.arange(n) & 1).astype(float)
         return
     for start in range(0, EXCHANGES, BLOCK):
@@ -420,6 +401,5 @@ def _exchanges(n: int) -> Iterator[Array]:
 
 @lru_cache(maxsize=2 * EXCHANGES // BLOCK)
 def _drawn(n: int, start: int) -> Array:
-    return (
-        numpy.random.default_rng([SEED, n, start]).integers(0, 2, (BLOCK, n)).astype(numpy.float64)
-    )
+    random = numpy.random.default_rng([SEED, n, start])
+    return random.integers(0, 2, (BLOCK, n)).astype(numpy.float64)
