@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -48,8 +49,6 @@ LOCKS = (
     "containers/images.lock",
 )
 CODE = ("lib/decksmith/**/*.py", "assets/renderer/*.mjs", "bin/*-*")
-# What a replay makes again and compares, the last stage first.
-REPLAYED = ("score", "features", "judge", "revise", "choose", "render", "images", "deck", "gen")
 # Of a model's entry in the registry: what it is called, and what its requests depend on.
 ENTRY = ("label", "color", "slug", "params", "extra_body", "rename", "drop", "sees")
 REVISIONS = "journal/revise-reply.jsonl"  # of a run: what a model said to its decks' findings
@@ -217,10 +216,8 @@ def _read(path: Path) -> bytes:
 
 
 def _dumps(data: Any) -> bytes:
-    return (
-        json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")
-        + b"\n"
-    )
+    text = json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "replace")
 
 
 def _replies(folder: Path, records: list[Record], under: Condition | None) -> bytes:
@@ -551,9 +548,7 @@ class Replay:
             self._slides(name, then[ident], again[ident])
         for ident in then:
             self.counts["records"] += 1
-            for key in REPLAYED:
-                old, new = (_without(side[ident].get(key)) for side in (then, again))
-                self._same(name, ident, key, old, new, "numbers of records")
+            self._same(name, ident, "", then[ident], again[ident], "numbers of records")
         old, new = (_json(place / "summary.json") for place in places)
         self._same(name, "", "summary", old, new, "numbers of summaries")
         self._fixed(name, *(_json(place / "protocol.json") for place in places))
@@ -607,30 +602,22 @@ class Replay:
                 )
 
 
-def _without(value: Any) -> Any:
-    """A stage's value without the renderer's engine (looked at once for all) and without a judge fault's words."""
-    if not isinstance(value, dict):
-        return value
-    kept = {key: part for key, part in value.items() if key != "engine"}
-    if isinstance(kept.get("error"), dict) and kept["error"].get("kind") == "judge":
-        kept["error"] = {"class": kept["error"].get("class")}
-    return kept
-
-
 _ABSENT = object()
 
 
 def _leaves(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """(path, stored, now) of every leaf of two JSON values."""
+    """(path, stored, now) of every leaf of two JSON values, but for what may differ: who made a value and when (`by`), the
+    renderer's engine (looked at once for all), and the words of a judge's fault."""
     if isinstance(then, dict) and isinstance(now, dict):
+        skipped = {"by"}
+        skipped |= {"engine"} if path == "render" else set()
+        skipped |= {"message"} if then.get("kind") == "judge" else set()
         for key in dict.fromkeys([*then, *now]):
-            if key != "by":
-                yield from _leaves(
-                    then.get(key, _ABSENT), now.get(key, _ABSENT), f"{path}.{key}" if path else key
-                )
+            if key not in skipped:
+                inner = f"{path}.{key}" if path else key
+                yield from _leaves(then.get(key, _ABSENT), now.get(key, _ABSENT), inner)
     elif isinstance(then, list) and isinstance(now, list):
-        for at in range(max(len(then), len(now))):
-            old, new = (side[at] if at < len(side) else _ABSENT for side in (then, now))
+        for at, (old, new) in enumerate(itertools.zip_longest(then, now, fillvalue=_ABSENT)):
             yield from _leaves(old, new, f"{path}[{at}]")
     else:
         yield path, then, now
