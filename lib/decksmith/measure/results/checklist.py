@@ -12,22 +12,9 @@ from decksmith.measure.results import stats, text
 from decksmith.measure.results.records import Run
 from decksmith.measure.results.summary import fault_of
 
-ELEMENTS = (
-    "code",
-    "mermaid",
-    "katex",
-    "table",
-    "image",
-    "two-cols",
-    "quote",
-    "cover",
-    "end",
-)  # what an item's @.. can name
-KINDS = {
-    "item": "Kind of item",
-    "feature": "Feature asked for",
-    "language": "Language",
-}
+# What an item's @.. can name.
+ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
+KINDS = {"item": "Kind of item", "feature": "Feature asked for", "language": "Language"}
 
 
 def families(records: Iterable[DeckRecord], kind: str = "item") -> dict[str, Record]:
@@ -67,13 +54,9 @@ def families(records: Iterable[DeckRecord], kind: str = "item") -> dict[str, Rec
 def _families(record: DeckRecord, item: ChecklistItem, kind: str) -> list[str]:
     asks: Asks = record.get("asks") or {}
     if kind == "item":
-        named = [
-            option[1:]
-            for entry in item.get("match") or []
-            for option in entry.split("|")
-            if option.startswith("@")
-        ]
-        return list(dict.fromkeys(name for name in named if name in ELEMENTS)) or ["facts"]
+        options = [option for entry in item.get("match") or [] for option in entry.split("|")]
+        named = [each[1:] for each in options if each[:1] == "@" and each[1:] in ELEMENTS]
+        return list(dict.fromkeys(named)) or ["facts"]
     if kind == "feature":
         return list(asks.get("features") or ["none"])
     return [asks["language"]] if asks.get("language") else []
@@ -98,15 +81,11 @@ def table(runs: Sequence[Run], kind: str = "item") -> tuple[str, list[str], list
     """`(title, header, rows)` a row for each family, a column for each run, cells as text."""
     found = [families(run["records"], kind) for run in runs]
     prompts = {family: value["prompts"] for each in found for family, value in each.items()}
-    rows = [
-        [family, str(n), *(_answered(each.get(family)) for each in found)]
-        for family, n in prompts.items()
-    ]
-    return (
-        f"Checklist by {KINDS[kind].lower()}",
-        [KINDS[kind], "Prompts", *(run["label"] for run in runs)],
-        rows,
-    )
+    header = [KINDS[kind], "Prompts", *(run["label"] for run in runs)]
+    rows = []
+    for family, n in prompts.items():
+        rows.append([family, str(n), *(_answered(each.get(family)) for each in found)])
+    return f"Checklist by {KINDS[kind].lower()}", header, rows
 
 
 def _answered(family: Record | None) -> str:
