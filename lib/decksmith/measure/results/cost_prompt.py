@@ -90,12 +90,9 @@ class Bill:
         about = self.usd(self.completion)
         most = self.usd(self.longest) if self.longest else None
         how = "as measured" if self.measured else "assumed"
-        cost = "nobody says at what price" if about is None else f"about {about:.2f} USD"
-        limit = "" if most is None else f", at most {most:.2f} at {self.longest} tokens"
-        return (
-            f"{self.model.name}: {self.requests} {WORDS[self.stage]}, {self.prompt:.0f} + {self.completion:.0f} "
-            f"tokens each ({how}): {cost}{limit}"
-        )
+        said = f"{self.model.name}: {self.requests} {WORDS[self.stage]}, {self.prompt:.0f} + {self.completion:.0f} tokens each ({how})"
+        said += ": nobody says at what price" if about is None else f": about {about:.2f} USD"
+        return said if most is None else f"{said}, at most {most:.2f} at {self.longest} tokens"
 
 
 def costs(entry: Model) -> bool:
@@ -138,18 +135,14 @@ def missing(
     judged = {ident for ident, _, value in kept["judge"] if "error" not in value}
     lacking = {"gen": 0, "judge": 0}
     request = asking(replace(entry), protocol, condition)
-    samples = condition.n if condition else 1
     rounds = condition.revise.get("rounds", 0) if condition else 0
     is_judges = condition is not None and condition.samples.get("choose") == "judge"
     for _, record in stream.records(folder / "prompts.jsonl"):
-        asked = expanded(record, samples)
-        left = [
-            one["id"]
-            for one in asked
-            if replies.get(one["id"]) != stream.fingerprint(["gen", request(one, values)])
-        ]
-        to_judge = [one["id"] for one in asked] if is_judges else [record["id"]]
-        lacking["gen"] += len(left) + (rounds * len(to_judge) if left else 0)
+        asked = expanded(record, condition.n if condition else 1)
+        keys = {one["id"]: stream.fingerprint(["gen", request(one, values)]) for one in asked}
+        left = sum(replies.get(ident) != key for ident, key in keys.items())
+        to_judge = list(keys) if is_judges else [record["id"]]
+        lacking["gen"] += left + (rounds * len(to_judge) if left else 0)
         lacking["judge"] += sum(bool(left) or ident not in judged for ident in to_judge)
     return lacking
 

@@ -64,30 +64,18 @@ def missing(folder: Path) -> cli.Missing:
 
 def table(runs: Path | None = None) -> list[str]:
     """The finished runs, a line each: model, protocol, decks, Overall, USD, day, and the folder."""
-    rows = [("model", "protocol", "decks", "overall", "USD", "made", "folder")]
+    rows = [["model", "protocol", "decks", "overall", "USD", "made", "folder"]]
     for folder in finished(runs):
-        summary = json.loads((folder / "summary.json").read_text())
-        made = datetime.fromtimestamp((folder / "summary.json").stat().st_mtime)
-        rows.append(
-            (
-                folder.parent.name,
-                folder.name,
-                str(summary["n"]),
-                _overall(summary),
-                _cost(summary),
-                f"{made:%Y-%m-%d %H:%M}",
-                str(folder.relative_to(cli.ROOT))
-                if folder.is_relative_to(cli.ROOT)
-                else str(folder),
-            )
-        )
+        path = folder / "summary.json"
+        summary, made = json.loads(path.read_text()), datetime.fromtimestamp(path.stat().st_mtime)
+        where = folder.relative_to(cli.ROOT) if folder.is_relative_to(cli.ROOT) else folder
+        cells = [folder.parent.name, folder.name, str(summary["n"]), _overall(summary)]
+        rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}", str(where)])
     if len(rows) == 1:
         return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    padded = [[cell.ljust(n) for cell, n in zip(row, widths, strict=True)] for row in rows]
+    return ["  ".join(row).rstrip() for row in padded]
 
 
 def _overall(summary: Record) -> str:
