@@ -6,6 +6,7 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
+from decksmith import __version__
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.results import (
@@ -32,7 +33,6 @@ from decksmith.measure.results.summary import status_of
 from decksmith.measure.results.tables import spent
 
 MANY = 3  # pairs of models whose sentences the page begins with; of more it says the ranks
-SINGLE = "report.html"  # the name of a page that is one file
 DOCS = cli.ROOT / "docs"
 
 
@@ -49,39 +49,43 @@ def page(
     security policy allows only this page's own script, style and pictures.
     """
     with_decks(runs, "a report")
-    out = Path(out)
     compared, seen = claims.compare(runs), looks.remember(runs)
     pictures = report_pictures.in_page(runs) if single else report_pictures.in_folder(out, runs)
-    said = {
-        **_headline(runs, compared),
-        **_tables(runs, compared),
-        "counted": _counted(runs),
-        "honest": _honest(runs),
-        "overall": titles(runs)["overall"],
-        "title": _title(runs),
-        "caption": caption(runs),
-        "protocol": runs[0]["protocol"].get("hash") or "unknown",
-        "cards": [_card(run) for run in runs],
-        "seen": seen["said"],
-        "plots": _plots(out, runs, compared, training, single),
-        "words": report_data.glossary(runs),
-        "docs": None if single else _docs(out),
-        "origin": report_data.origin(runs),
-        "command": report_data.command(runs),
-        "version": report_data.version(),
-    }
     data = report_data.data(runs, pictures, compared)
-    data |= {"markdown": tables.markdown(runs, compared), "docs": said["docs"]}
-    html = _html(said, *report_data.apart(data), pictures.inside if single else None)
-    file = out / (SINGLE if single else "index.html")
+    docs = None if single else _docs(out)
+    at_once, later = report_data.apart(
+        {**data, "markdown": tables.markdown(runs, compared), "docs": docs}
+    )
+    html = pages.template("report.html.j2", number=_number, place=_place).render(
+        **_headline(runs, compared),
+        tables=tables.tables(runs, compared),
+        prompts=len({prompt_of(record) for run in runs for record in run["records"]}),
+        counted=_counted(runs),
+        honest=_honest(runs),
+        overall=titles(runs)["overall"],
+        title=" and ".join(run["label"] for run in runs)
+        if len(runs) < 3
+        else f"{len(runs)} models",
+        caption=caption(runs),
+        protocol=runs[0]["protocol"].get("hash") or "unknown",
+        cards=[_card(run) for run in runs],
+        seen=seen["said"],
+        plots=_plots(out, runs, compared, training, single),
+        words=report_data.glossary(runs),
+        docs=docs,
+        origin=report_data.origin(runs),
+        command=report_data.command(runs),
+        version=f"decksmith {__version__}",
+        policy=pages.policy(_script(), _style(), "data:" if single else "'self' file:"),
+        style=pages.as_is(_style()),
+        script=pages.as_is(_script()),
+        data=pages.data(at_once),
+        later=[pages.data(deck) for deck in later],
+        inside=pages.data(pictures.inside) if single else None,
+    )
+    file = out / ("report.html" if single else "index.html")
     stream.write(file, html)
     return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
-
-
-def _title(runs: list[Run]) -> str:
-    if len(runs) > 2:
-        return f"{len(runs)} models"
-    return " and ".join(run["label"] for run in runs)
 
 
 def _headline(runs: list[Run], compared: Comparison) -> Shown:
@@ -109,15 +113,6 @@ def _alone(run: Run) -> str:
         return f"{run['label']}: no deck has a score"
     of = f"{value['n']} prompt{'s' * (value['n'] != 1)}"
     return f"{run['label']}: {text.interval(value)} of 5 on {of}, {titles([run])['overall']}, floor"
-
-
-def _tables(runs: list[Run], compared: Comparison) -> Shown:
-    found = tables.tables(runs, compared)
-    return {"tables": found, "prompts": len({p for run in runs for p in _prompts(run)})}
-
-
-def _prompts(run: Run) -> set[str]:
-    return {prompt_of(record) for record in run["records"]}
 
 
 def _docs(out: Path) -> str | None:
@@ -153,15 +148,15 @@ def _drawn(
     folder: Path, runs: list[Run], compared: Comparison, training: Path | None, forms: Forms
 ) -> list[str]:
     """Draw the plots into `folder` unless an earlier call drew the same; returns their file names."""
-    metrics = Path(training) / "metrics.jsonl" if training else None
+    metrics = training / "metrics.jsonl" if training else None
     shown = [[run[name] for name in ("label", "color", "order", "summary")] for run in runs]
     steps = metrics.read_text() if metrics and metrics.is_file() else ""
     code = [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
     key = stream.fingerprint([shown, compared, steps, forms, code, version("matplotlib")])
     note = folder / "drawn.txt"
-    before = note.read_text().split() if note.is_file() else []
-    if before[:1] == [key] and all((folder / name).is_file() for name in before[1:]):
-        return before[1:]
+    before, *names = note.read_text().split() if note.is_file() else [""]
+    if before == key and all((folder / name).is_file() for name in names):
+        return names
     files = plots(folder, runs, compared, forms)
     files += loss(folder, metrics, forms) if metrics else []
     stream.write(note, "\n".join([key, *files]) + "\n")
@@ -182,31 +177,12 @@ def _counted(runs: list[Run]) -> str:
     return f"{total}: {decks - others} {by}, {others} from a folder"
 
 
-def policy(single: bool) -> str:
-    """The Content-Security-Policy of a report: its own script and style, and its own pictures."""
-    return pages.policy(_script(), _style(), "data:" if single else "'self' file:")
-
-
 def _style() -> str:
     return pages.faces() + (pages.WEB / "report.css").read_text()
 
 
 def _script() -> str:
     return pages.script("diff.js", "report.js")
-
-
-def _html(said: Shown, data: Shown, later: list[Shown], inside: dict[str, str] | None) -> str:
-    """The page: what it says, the data that its script shows at once and later, and the pictures where it is one file."""
-    template = pages.template("report.html.j2", number=_number, place=_place)
-    return template.render(
-        **said,
-        policy=policy(single=inside is not None),
-        style=pages.as_is(_style()),
-        script=pages.as_is(_script()),
-        data=pages.data(data),
-        later=[pages.data(deck) for deck in later],
-        inside=None if inside is None else pages.data(inside),
-    )
 
 
 def _number(value: float | None) -> str:
@@ -231,11 +207,12 @@ def _honest(runs: list[Run]) -> str:
     return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {agreement_said(judge)}."
 
 
+STATES = ("rendered", "partial", "failed", "excluded")
 _ALT = {
     "scores": "Overall score of each model, and its score in each dimension, with intervals",
     "deltas": "Paired differences to the first run",
     "loss": "Loss over the steps of the training",
-    "costs": "Overall of each run against what a deck of it costs, with 95 % intervals of both; what another run dominates is hollow",
+    "costs": "Overall of each run against what a deck of it costs, with intervals of both; what another run dominates is hollow",
 }
 
 
@@ -245,9 +222,10 @@ def _card(run: Run) -> Shown:
     states = Counter(map(status_of, run["records"]))
     empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
     means = {name: summary["means"][name].get("overall", empty) for name in ("floor", "renderable")}
+    counts = [(state, states[state]) for state in STATES if states[state]]
     bar, x = [], 0.0
-    for state in ("rendered", "partial", "failed", "excluded"):
-        width = 400 * states[state] / summary["n"]
+    for state, n in counts:
+        width = 400 * n / summary["n"]
         bar.append((state, round(x, 2), round(width, 2)))
         x += width
     return {
@@ -256,11 +234,7 @@ def _card(run: Run) -> Shown:
         "slug": summary["model"]["slug"] or "",
         "color": run["color"],
         "n": summary["n"],
-        "states": [
-            (state, states[state])
-            for state in ("rendered", "partial", "failed", "excluded")
-            if states[state]
-        ],
+        "states": counts,
         "truncated": summary["truncated"],
         "classes": summary["faults"]["classes"],
         "spent": spent(summary),

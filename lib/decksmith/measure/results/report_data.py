@@ -5,7 +5,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, cast
 
-from decksmith import __version__
 from decksmith.core.records import By, Record, prompt_of
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Deck, Render
@@ -250,11 +249,6 @@ def _tools(run: Run) -> list[str]:
         for version, image in found
         if version
     )
-
-
-def version() -> str:
-    """The version that writes the report."""
-    return f"decksmith {__version__}"
 
 
 # What each measure is, in which unit

@@ -40,18 +40,15 @@ def export(tracker: str, out: Path, runs: list[Run]) -> Iterator[str]:
     Raises cli.Missing for a package that is not installed, cli.BadData for scores without decks.
     """
     with_decks(runs, "an export")
-    package = _package(tracker)
-    for run in runs:
-        yield TRACKERS[tracker](package, out.resolve(), run)
-
-
-def _package(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        package = importlib.import_module(tracker)
     except ImportError:
         raise cli.Missing(
-            f"{name} is not installed; it is not in the lock: .venv/bin/python3 -m pip install {name}"
+            f"{tracker} is not installed; it is not in the lock: .venv/bin/python3 -m pip install {tracker}"
         ) from None
+    out.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        yield TRACKERS[tracker](package, out.resolve(), run)
 
 
 # What is said of a run
@@ -98,27 +95,27 @@ def figures(run: Run) -> dict[str, float]:
 
 def rows(run: Run) -> list[DeckRow]:
     """A row for each deck, all with the same keys in the same order."""
-    return [_row(record, measures([run])) for record in run["records"]]
-
-
-def _row(record: DeckRecord, scored: list[str]) -> DeckRow:
-    gen: Gen = record.get("gen") or {}
-    fault, took, values = fault_of(record), usage.of(record), found_of(record)
-    asked = [message.get("content") for message in record.get("messages") or []]
-    return {
-        "id": record["id"],
-        "prompt": prompt_of(record),
-        "status": status_of(record),
-        "fault": fault["class"] if fault else None,
-        "message": fault["message"] if fault else None,
-        **{name: values.get(name) for name in scored},
-        "slides": len(slides(record)),
-        "tokens_out": took["completion_tokens"],
-        "usd": took["cost"],
-        "seconds": took["seconds"],
-        "request": str(asked[-1] if asked else "")[:LONGEST],
-        "reply": str(gen.get("text") or "")[:LONGEST],
-    }
+    scored, found = measures([run]), []
+    for record in run["records"]:
+        gen: Gen = record.get("gen") or {}
+        fault, took, values = fault_of(record), usage.of(record), found_of(record)
+        asked = [message.get("content") for message in record.get("messages") or []]
+        row: DeckRow = {
+            "id": record["id"],
+            "prompt": prompt_of(record),
+            "status": status_of(record),
+            "fault": fault["class"] if fault else None,
+            "message": fault["message"] if fault else None,
+            **{name: values.get(name) for name in scored},
+            "slides": len(slides(record)),
+            "tokens_out": took["completion_tokens"],
+            "usd": took["cost"],
+            "seconds": took["seconds"],
+            "request": str(asked[-1] if asked else "")[:LONGEST],
+            "reply": str(gen.get("text") or "")[:LONGEST],
+        }
+        found.append(row)
+    return found
 
 
 def sheet(run: Run, record: DeckRecord) -> "Image | None":
@@ -152,7 +149,6 @@ def identity(run: Run) -> str:
 def _mlflow(mlflow: ModuleType, out: Path, run: Run) -> str:
     """A run of the experiment `decksmith`: of the server that MLFLOW_TRACKING_URI names, else of OUT/mlflow.db. One that was
     cut off is deleted and done again. Returns the run's id."""
-    out.mkdir(parents=True, exist_ok=True)
     own = not os.environ.get("MLFLOW_TRACKING_URI")
     if own:
         mlflow.set_tracking_uri(f"sqlite:///{out / 'mlflow.db'}")
@@ -181,7 +177,6 @@ def _mlflow(mlflow: ModuleType, out: Path, run: Run) -> str:
 def _wandb(wandb: ModuleType, out: Path, run: Run) -> str:
     """A run of the project that WANDB_PROJECT names, else `decksmith`. Its id is the run's own: a second export replaces the
     first. Returns its page; where WANDB_MODE is offline, the folder that `wandb sync` takes."""
-    out.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True)
     started = wandb.init(
         project=os.environ.get("WANDB_PROJECT") or "decksmith",
