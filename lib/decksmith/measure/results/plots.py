@@ -222,20 +222,26 @@ def _sheet(
     pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
 ) -> tuple[Figure, Axes]:
     """`(figure, axes)`: `said` above, axes of `body` inches in which y counts inches downwards, `notes` below."""
-    lines, top = [], 0.12
+    parts, top = [], 0.12
     for line in said:
-        parts = _parts(line)
-        lines += [(top + LINE * row, line, part, row) for row, part in enumerate(parts)]
-        top += LINE * len(parts) + (0.08 if line.size == TITLE else 0.05)
+        left = LEFT + 0.17 * bool(line.dot)
+        lines = fitted(line.text, WIDTH - LEFT - left, line.size, line.bold)
+        if line.dot:
+            parts.append((LEFT, top, "●", {"size": TEXT, "color": line.dot}))
+        for part in lines:
+            look = {"size": line.size, "color": tone[line.color], **(BOLD if line.bold else {})}
+            parts.append((left, top, part, look))
+            top += LINE
+        top += 0.08 if line.size == TITLE else 0.05
     ends = [part for note in notes for part in fitted(note, WIDTH - 2 * LEFT, NOTE)]
     top, below = top + 0.14, 0.3 + LINE * len(ends) + 0.08 * bool(ends)
     height = top + body + below
+    for row, note in enumerate(ends):
+        at = height - 0.08 - LINE * (len(ends) - row)
+        parts.append((LEFT, at, note, {"size": NOTE, "color": tone["soft"]}))
     figure = pyplot.figure(figsize=(WIDTH, height))
-    for at, line, part, row in lines:
-        _write(figure, tone, 1 - at / height, line, part, row == 0)
-    for row, note in enumerate(reversed(ends)):
-        y = (0.08 + LINE * row) / height
-        figure.text(LEFT / WIDTH, y, note, size=NOTE, color=tone["soft"])
+    for left, at, part, look in parts:
+        figure.text(left / WIDTH, 1 - at / height, part, va="top", **look)
     axes = figure.add_axes((LEFT / WIDTH, below / height, BARS / WIDTH, body / height))
     axes.set_ylim(body, 0)
     axes.set_yticks([])
@@ -243,34 +249,8 @@ def _sheet(
     return figure, axes
 
 
-def _parts(line: Said) -> list[str]:
-    room = WIDTH - 2 * LEFT - 0.17 * bool(line.dot)
-    return fitted(line.text, room, line.size, line.bold)
-
-
-def _write(figure: Figure, tone: Tone, y: float, line: Said, part: str, first: bool) -> None:
-    """Write a part of a line at a height of the figure, after its mark where it has one."""
-    from matplotlib.lines import Line2D
-
-    left, font = LEFT + 0.17 * bool(line.dot), BOLD if line.bold else {}
-    color = tone[line.color]
-    figure.text(left / WIDTH, y, part, size=line.size, color=color, va="top", **font)
-    if line.dot and first:
-        middle = y - 0.075 / figure.get_figheight()
-        mark = Line2D([(LEFT + 0.05) / WIDTH], [middle], marker="o", ms=6.5, color=line.dot)
-        mark.set_linestyle("")
-        mark.set_transform(figure.transFigure)
-        figure.add_artist(mark)
-
-
 def _legend(runs: list[Run]) -> list[Said]:
     return [Said(run["label"], dot=run["color"]) for run in runs]
-
-
-def _beside(axes: Axes, y: float, words: str, color: str, size: float = TEXT) -> None:
-    """Text at the right of the axes."""
-    place = axes.get_yaxis_transform()
-    axes.text(1 + 0.12 / BARS, y, words, va="center", size=size, color=color, transform=place)
 
 
 def _heading(axes: Axes, tone: Tone, y: float, words: str) -> float:
@@ -339,10 +319,11 @@ def _draw(axes: Axes, tone: Tone, y: float, bar: Bar, begin: float | None) -> No
         _line(axes, [lo, hi], [y, y], bar.color)
     if mean is not None:
         _dot(axes, mean, y, bar.color, bar.hollow)
-    ink, *small = bar.words
-    _beside(axes, y, ink, tone["ink"])
-    for words in small:
-        _beside(axes, y + 0.16, words, tone["soft"], NOTE)
+    beside: dict[str, Any] = {"va": "center", "transform": axes.get_yaxis_transform()}
+    for row, (words, color, size) in enumerate(
+        zip(bar.words, (tone["ink"], tone["soft"]), (TEXT, NOTE), strict=False)
+    ):
+        axes.text(1 + 0.12 / BARS, y + 0.16 * row, words, color=color, size=size, **beside)
 
 
 def _line(axes: Axes, xs: list[float], ys: list[float], color: str) -> None:
