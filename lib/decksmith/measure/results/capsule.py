@@ -42,12 +42,8 @@ Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
 
 FILES = ("scores.jsonl", "summary.json", "protocol.json", "prompts.jsonl")  # of a run
 FORMAT = 1
-LOCKS = (
-    "uv.lock",
-    "assets/renderer/package-lock.json",
-    "assets/engine/package-lock.json",
-    "containers/images.lock",
-)
+PACKAGES = ("assets/renderer/package-lock.json", "assets/engine/package-lock.json")
+LOCKS = ("uv.lock", *PACKAGES, "containers/images.lock")
 CODE = ("lib/decksmith/**/*.py", "assets/renderer/*.mjs", "bin/*-*")
 # Of a model's entry in the registry: what it is called, and what its requests depend on.
 ENTRY = ("label", "color", "slug", "params", "extra_body", "rename", "drop", "sees")
@@ -370,15 +366,12 @@ class Replay:
     def _named(self) -> list[str]:
         """The names of the runs in the capsule. Raises cli.BadData unless these are usable, and each has its slides."""
         runs, slides = self.about.get("runs"), self.about.get("slides")
-        wrong = cli.BadData(f"{self.path}: capsule.json does not name its runs and slides")
-        if not isinstance(runs, list) or not runs or not isinstance(slides, dict):
-            raise wrong
-        for name in runs:
-            if not isinstance(name, str) or not re.fullmatch(_NAME, name):
-                raise wrong
-            if not isinstance(slides.get(name), dict):
-                raise wrong
-        return runs
+        if not isinstance(runs, list) or not isinstance(slides, dict):
+            runs, slides = [], {}
+        names = [one for one in runs if isinstance(one, str) and re.fullmatch(_NAME, one)]
+        if names != runs or not names or not all(isinstance(slides.get(n), dict) for n in names):
+            raise cli.BadData(f"{self.path}: capsule.json does not name its runs and slides")
+        return names
 
     def _toolchain(self) -> None:
         """Note in what the toolchains differ."""
@@ -452,31 +445,28 @@ class Replay:
         """The commands of the pipeline after the replies, each with the file that it writes. Pictures and verdicts that were
         paid for come from the capsule, by a stage of ours."""
         scripts, fixed, run = self.root / "bin", ["--protocol", protocol.name], ["--run", now]
-        kept = [sys.executable, "-m", "decksmith.measure.results.capsule"]
-        jobs = max(1, (os.cpu_count() or 2) // 2)
-        illustrate = [scripts / "deck-illustrate", *fixed, *run]
-        if protocol.images["provider"] != "drawn":
-            illustrate = [*kept, "images", stored, now, protocol.name]
-        judge = [scripts / "deck-judge", *fixed, *run]
-        if protocol.judge["kind"] != "offline":
-            judge = [*kept, "judge", stored, now, protocol.name]
-        yield "1.jsonl", [scripts / "deck-parse", *run]
-        yield "2.jsonl", illustrate
-        yield "3.jsonl", [scripts / "deck-render", *fixed, *run, "--jobs", str(jobs)]
+        kept, places = [sys.executable, "-m", __name__], [stored, now, protocol.name]
+        jobs = ["--jobs", str(max(1, (os.cpu_count() or 2) // 2))]
         asked = ["--condition", now / "condition.json"]
-        choose = [scripts / "deck-choose", *asked, *run]
-        if under and under.samples:
+        choose, score = [scripts / "deck-choose", *asked, *run], [scripts / "deck-score", *fixed]
+        chosen = under is not None and bool(under.samples)
+        yield "1.jsonl", [scripts / "deck-parse", *run]
+        drawn = protocol.images["provider"] == "drawn"
+        illustrate = [scripts / "deck-illustrate", *fixed, *run]
+        yield "2.jsonl", illustrate if drawn else [*kept, "images", *places]
+        yield "3.jsonl", [scripts / "deck-render", *fixed, *run, *jobs]
+        if chosen:
             yield "chosen.jsonl", choose
         if under and under.revise:
             revise = [scripts / "deck-revise", f"--model={self._writer(stored)}"]
             yield "revised.jsonl", [*revise, *asked, *fixed, *run]
-        yield "4.jsonl", judge
+        offline = protocol.judge["kind"] == "offline"
+        judge = [scripts / "deck-judge", *fixed, *run]
+        yield "4.jsonl", judge if offline else [*kept, "judge", *places]
         yield "5.jsonl", [scripts / "deck-scan", *run]
-        if under and under.samples:
-            yield "6.jsonl", [scripts / "deck-score", *fixed]
+        yield ("6.jsonl" if chosen else "scores.jsonl"), score
+        if chosen:
             yield "scores.jsonl", choose
-        else:
-            yield "scores.jsonl", [scripts / "deck-score", *fixed]
         yield "summary.json", [scripts / "run-summarize", *fixed, *run]
 
     def _protocol(self, name: str) -> Protocol:
@@ -485,9 +475,8 @@ class Replay:
         if not isinstance(fixed, str) or not re.fullmatch(_NAME, fixed) or not path.is_file():
             raise cli.BadData(f"{name}: the capsule has no protocol {_shown(fixed)}")
         protocol = Protocol.load(str(path))
-        if protocol.name != fixed or any(
-            protocol.render[key] > most for key, most in GRANTED.items()
-        ):
+        over = any(protocol.render[key] > most for key, most in GRANTED.items())
+        if protocol.name != fixed or over:
             raise cli.BadData(
                 f"{name}: its protocol has another name, or grants decks more than {GRANTED}"
             )
@@ -597,9 +586,8 @@ class Replay:
             self.counts[what] += isinstance(old, int | float) or isinstance(new, int | float)
             if old != new or isinstance(old, bool) != isinstance(new, bool):
                 where = " ".join(filter(None, [name, ident, _shown(path)]))
-                self.differences.append(
-                    f"{where}: stored {{}}, now {{}}".format(*_values(old, new))
-                )
+                old_text, new_text = _values(old, new)
+                self.differences.append(f"{where}: stored {old_text}, now {new_text}")
 
 
 _ABSENT = object()
@@ -654,20 +642,15 @@ def _toml(value: Any) -> str:
 
 def _environment(root: Path, into: Path | None = None) -> dict[str, str]:
     """The environment of the scripts: no keys, no proxies, and for a replay a cache of its own."""
+    known = ("PATH", "HOME", "LANG", "TMPDIR", "IMAGES")
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name in ("PATH", "HOME", "LANG", "TMPDIR", "IMAGES")
-        or (name.startswith("DECKSMITH_") and name != "DECKSMITH_ROOT")
+        if name in known or name.startswith("DECKSMITH_")
     }
     own = {"XDG_CACHE_HOME": str(into / "cache")} if into else {}
-    return {
-        **kept,
-        "DECKSMITH_ROOT": str(root),
-        "PYTHONPATH": str(root / "lib"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **own,
-    }
+    paths = {"DECKSMITH_ROOT": str(root), "PYTHONPATH": str(root / "lib")}
+    return {**kept, **paths, "PYTHONDONTWRITEBYTECODE": "1", **own}
 
 
 # Two stages that take what was paid for from the capsule in place of asking again

@@ -17,7 +17,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results.records import Fault, Run
-from decksmith.measure.results.report_pictures import INSIDE, avif, data_uri, inside_run, slides
+from decksmith.measure.results.report_pictures import data_uri, inside_run, shrunk, slides
 from decksmith.measure.results.runs import measures, titles, with_decks
 from decksmith.measure.results.summary import began_and_ended, fault_of, found_of, status_of
 from decksmith.models.records import Gen
@@ -232,13 +232,8 @@ def _slides(run: Run, record: DeckRecord) -> list[Record]:
     a tool that the model did not call, so it is a user's, which says what it is."""
     shown: list[Record] = []
     for path in slides(record):
-        if file := inside_run(run, path):
-            try:
-                uri = data_uri(avif(file, *INSIDE), "image/avif")
-            except OSError as error:
-                stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
-                continue
-            shown.append({"type": "image", "image": uri})
+        if inside_run(run, path) and (data := shrunk(run, path)):
+            shown.append({"type": "image", "image": data_uri(data, "image/avif")})
     if not shown:
         return []
     said = f"{len(shown)} slides that deck-render made of this reply. The model never saw this message."
