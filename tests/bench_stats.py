@@ -204,9 +204,9 @@ def simulated_mde(prompts, near=0.4, kind="Overall", repeats=1000, seed=2):
 
 
 def pilot(random, prompts, kind="Overall"):
-    """Variance components from an earlier comparison, as run-plan estimates them."""
+    """The standard deviation of the differences in an earlier comparison, as run-plan estimates it."""
     drawn = scores(random, prompts, kind=kind).mean(axis=(2, 3))
-    return power.components([dict(enumerate(model.tolist())) for model in drawn])
+    return power.deviation([dict(enumerate(model.tolist())) for model in drawn])
 
 
 NOTE = """**Cells above 97 %.** With 12 prompts a model that fails at one deck in twenty shows no failure in 54 % of all draws, one in 34 %, two in
@@ -605,9 +605,9 @@ def page(pool):
         random = numpy.random.default_rng(3)
         large, small = pilot(random, 3000, kind), [pilot(random, 30, kind) for _ in range(100)]
         for n in (30, 120):
-            planned = stats.mde(large.deviation, n)
+            planned = stats.mde(large.value, n)
             real = simulated_mde(n, near=planned, kind=kind)
-            each = [stats.mde(parts.deviation, n) for parts in small]
+            each = [stats.mde(one.value, n) for one in small]
             low, middle, high = numpy.quantile(each, [0.05, 0.5, 0.95])
             off, spread = f"{planned / real - 1:+.0%}", f"{low:.2f} to {high:.2f}"
             planned_rows.append(

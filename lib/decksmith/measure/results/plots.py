@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
-from decksmith.measure.results import claims, cost_table, text
+from decksmith.measure.results import claims, text
 from decksmith.measure.results.records import Comparison, Mean, Run
 from decksmith.measure.results.runs import caption, measures, titles
 from decksmith.measure.results.summary import ACCOUNTINGS, SHARES
@@ -86,7 +86,7 @@ def drawn(figure: Figure, form: str, **more: Any) -> bytes:
 
 def plots(out: Path, runs: list[Run], compared: Comparison, forms: Forms = PRINT) -> list[str]:
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
-    kinds = {"scores": _plot_scores, "deltas": _plot_deltas, "costs": _plot_costs}
+    kinds = {"scores": _plot_scores, "deltas": _plot_deltas}
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
@@ -429,69 +429,6 @@ def _difference(
     return Bar(value, run["color"], words, hollow=verdict != "beats")
 
 
-# Score against cost
-
-
-def _plot_costs(
-    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
-) -> Figure | None:
-    """Score against cost a deck, with the intervals of both; a line joins what no other run dominates. Hollow: dominated."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    cost = compared.get("costs")
-    if cost is None:
-        return None
-    kind, beaten = cost["unit"], cost["dominated"]
-    points: list[tuple[Run, Mean, Mean]] = []  # with cost and score
-    for run in runs:
-        score = run["summary"]["means"]["floor"].get("overall")
-        took = cost["runs"][run["label"]][kind]
-        if score and took and took["mean"]:
-            points.append((run, took, score))
-    said = [
-        Said(f"{titles(runs)['overall']} against cost", TITLE, bold=True),
-        Said(f"{cost_table.TITLES[kind]} a deck, on a logarithmic scale.", NOTE, "soft"),
-        Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
-        *_legend([run for run, _, _ in points]),
-    ]
-    figure, axes = _framed(pyplot, tone, said, 2.6)
-    axes.set_xscale("log")
-    ends = [end for _, x, _ in points for end in (x["lo"], x["hi"], x["mean"]) if end]
-    few = max(ends) < 100 * min(ends)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_ylim(1, 5)
-    axes.set_yticks([1, 2, 3, 4, 5])
-    axes.grid(color=tone["line"], linewidth=0.8)
-    best = sorted(_at(x, y) for run, x, y in points if run["label"] not in beaten)
-    axes.plot(*zip(*best, strict=True), color=tone["soft"], linewidth=1, linestyle=":")
-    for run, x, y in points:
-        across, up = _at(x, y)
-        if y["lo"] is not None and y["hi"] is not None:
-            _line(axes, [across] * 2, [y["lo"], y["hi"]], run["color"])
-        if x["lo"] and x["hi"] and x["lo"] > 0:
-            _line(axes, [x["lo"], x["hi"]], [up] * 2, run["color"])
-        _dot(axes, across, up, run["color"], hollow=run["label"] in beaten)
-    return figure
-
-
-def _framed(
-    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
-) -> tuple[Figure, Axes]:
-    """`_sheet` with room for numbers at the left, and y upwards."""
-    figure, axes = _sheet(pyplot, tone, said, body, notes)
-    place = axes.get_position()
-    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
-    axes.yaxis.set_major_locator(pyplot.MaxNLocator(6))
-    axes.tick_params(axis="y", labelcolor=tone["soft"])
-    return figure, axes
-
-
-def _at(x: Mean, y: Mean) -> Point:
-    return x["mean"] or 0, y["mean"] or 0
-
-
 # The loss of a training
 
 
@@ -513,7 +450,11 @@ def _plot_loss(pyplot: ModuleType, tone: Tone, *, steps: list[Point], held: list
         lines.append((held, "#b5543c", dots, "validation"))
     said = [Said("Training loss", TITLE, bold=True), Said(note, NOTE, "soft")]
     said += [Said(name, dot=color) for _, color, _, name in lines]
-    figure, axes = _framed(pyplot, tone, said, 2.3, ["step"])
+    figure, axes = _sheet(pyplot, tone, said, 2.3, ["step"])
+    place = axes.get_position()
+    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
+    axes.yaxis.set_major_locator(pyplot.MaxNLocator(6))
+    axes.tick_params(axis="y", labelcolor=tone["soft"])
     for points, color, how, _ in lines:
         axes.plot(*zip(*points, strict=True), color=color, **how)
     axes.locator_params(axis="x", nbins=6, integer=True)

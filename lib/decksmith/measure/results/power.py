@@ -25,18 +25,12 @@ AROUND = 4  # designs shown on either side of the one that reaches the effect
 
 
 @dataclass
-class Parts:
-    """Variance components of a prompt's score."""
+class Deviation:
+    """The standard deviation of one prompt's paired difference."""
 
-    prompt: float | None  # common to the models; None for a single model
-    own: float  # the model's own; for a single model all of it
-    n: int  # prompts behind them
-    spread: tuple[float, float] | None = None  # factors between which `deviation` may be off
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of one prompt's paired difference."""
-        return math.sqrt(2 * self.own)
+    value: float  # from one model an upper bound
+    n: int  # prompts behind it
+    spread: tuple[float, float]  # factors between which it may be off
 
 
 @dataclass
@@ -67,38 +61,33 @@ class Plan:
     """A plan from earlier runs; `designs` are ordered by prompts."""
 
     models: list[str]
-    parts: Parts
+    deviation: Deviation
     effect: float | None
     designs: list[Design]
     measure: str
     notes: list[str]
 
 
-def components(scores: list[Cells]) -> Parts:
-    """Variance components of scores by prompt, a dict for each model; prompts that some model lacks are left out.
+def deviation(scores: list[Cells]) -> Deviation:
+    """From scores by prompt, a dict for each model; prompts that some model lacks are left out.
 
-    For a single model `own` is an upper bound of what a paired comparison would keep of it, as long as the other model does not
-    find hard what this one finds easy. `spread` is of 95 %, by 500 seeded resamples of the prompts.
+    Of a single model the value is an upper bound, as long as the other model does not find hard what this one finds easy. `spread`
+    is of 95 %, by 500 seeded resamples of the prompts.
     """
     prompts = sorted(set.intersection(*map(set, scores)))
     values = numpy.array([[cells[prompt] for prompt in prompts] for cells in scores])
     n, random = len(prompts), numpy.random.default_rng(stats.SEED)
-    parts = _components(values)
-    draws = [_components(values[:, random.integers(0, n, n)]).deviation for _ in range(500)]
-    if parts.deviation:
-        low, high = numpy.quantile(draws, [0.025, 0.975]) / parts.deviation
-        parts.spread = float(low), float(high)
-    return parts
+    draws = [_deviation(values[:, random.integers(0, n, n)]) for _ in range(500)]
+    found = _deviation(values)
+    low, high = numpy.quantile(draws, [0.025, 0.975]) / (found or 1)
+    return Deviation(found, n, (float(low), float(high)))
 
 
-def _components(values: stats.Array) -> Parts:
+def _deviation(values: stats.Array) -> float:
     """`values`: shape (models, prompts)."""
     pairs = list(itertools.combinations(values, 2))
-    if not pairs:
-        return Parts(None, float(values[0].var(ddof=1)), values.shape[1])
-    own = numpy.mean([(a - b).var(ddof=1) for a, b in pairs]) / 2
-    common = numpy.mean([numpy.cov(a, b)[0, 1] for a, b in pairs])
-    return Parts(max(0.0, float(common)), float(own), values.shape[1])
+    squares = [(a - b).var(ddof=1) for a, b in pairs] or [2 * values[0].var(ddof=1)]
+    return math.sqrt(numpy.mean(squares))
 
 
 def plan(loaded: list[Run], effect: float | None = None) -> Plan:
@@ -123,8 +112,8 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
             f"{names}: {shared} prompt{'' if shared == 1 else 's'} with a score"
             f"{' in every run' if len(models) > 1 else ''}; a plan needs at least {stats.FEWEST}"
         )
-    parts = components(scores)
-    if not parts.deviation:
+    varies = deviation(scores)
+    if not varies.value:
         raise cli.BadData(
             f"{names}: the scores do not vary, so no difference is too small to detect; plan from other runs"
         )
@@ -133,35 +122,34 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
     dead = [f"{run['label']} {left_out}" for run in loaded if run not in alive]
     return Plan(
         models=[group[0]["label"] for group in models],
-        parts=parts,
+        deviation=varies,
         effect=effect,
-        designs=_designs(parts, rates, effect),
+        designs=_designs(varies, rates, effect),
         measure=runs.titles(alive)["overall"],
-        notes=[*dead, *_notes(parts, rates, alive)],
+        notes=[*dead, *_notes(varies, rates, alive)],
     )
 
 
-def _designs(parts: Parts, rates: list[Rates], effect: float | None) -> list[Design]:
+def _designs(varies: Deviation, rates: list[Rates], effect: float | None) -> list[Design]:
     """The usual designs, the runs' own, and, with an effect, the smallest that reaches it with some around it."""
-    if not effect:
-        return [_design(parts, rates, effect, n) for n in sorted({*PROMPTS, parts.n})]
-    least = max(stats.FEWEST, stats.needed(effect, parts.deviation))
-    sizes = sorted({*PROMPTS, parts.n, least})
-    at = sizes.index(least)
-    shown = sizes[max(0, at - AROUND) : at + 1 + AROUND]
-    return [_design(parts, rates, effect, n) for n in shown]
+    sizes = {*PROMPTS, varies.n}
+    if effect:
+        least = max(stats.FEWEST, stats.needed(effect, varies.value))
+        below = sorted(n for n in sizes if n < least)[-AROUND:]
+        sizes = {*below, least, *sorted(n for n in sizes if n > least)[:AROUND]}
+    return [_design(varies.value, rates, effect, n) for n in sorted(sizes)]
 
 
-def _design(parts: Parts, rates: list[Rates], effect: float | None, n: int) -> Design:
-    costs = [added([rate.reply, rate.verdict]) for rate in rates]
-    cost, seconds = added(costs), added(rate.seconds for rate in rates)
+def _design(sd: float, rates: list[Rates], effect: float | None, n: int) -> Design:
+    cost = added(added([rate.reply, rate.verdict]) for rate in rates)
+    seconds = added(rate.seconds for rate in rates)
     return Design(
         prompts=n,
-        mde=stats.mde(parts.deviation, n),
+        mde=stats.mde(sd, n),
         requests=round(n * sum(rate.requests for rate in rates)),
         cost=None if cost is None else n * cost,
         seconds=None if seconds is None else n * seconds,
-        reaches=effect is not None and stats.power(effect, parts.deviation, n) >= POWER,
+        reaches=effect is not None and stats.power(effect, sd, n) >= POWER,
     )
 
 
@@ -207,14 +195,13 @@ LEGEND = (
 )
 
 
-def _notes(parts: Parts, rates: list[Rates], loaded: list[Run]) -> list[str]:
+def _notes(varies: Deviation, rates: list[Rates], loaded: list[Run]) -> list[str]:
+    low, high = varies.spread
     notes = [UPPER_BOUND] if len(rates) == 1 else []
-    if parts.spread:
-        low, high = parts.spread
-        notes.append(
-            f"The estimate rests on {parts.n} prompts: another draw of prompts could make every MDE {low:.2f} to {high:.2f} "
-            "times the one shown (95 %)."
-        )
+    notes.append(
+        f"The estimate rests on {varies.n} prompts: another draw of prompts could make every MDE {low:.2f} to {high:.2f} "
+        "times the one shown (95 %)."
+    )
     if unpriced := [rate.model for rate in rates if rate.reply is None]:
         notes.append(f"{', '.join(unpriced)}: {NO_PRICE}.")
     if any(rate.verdict is None for rate in rates):
@@ -224,35 +211,23 @@ def _notes(parts: Parts, rates: list[Rates], loaded: list[Run]) -> list[str]:
 
 def markdown(found: Plan) -> str:
     """The plan as text."""
-    parts, shared = found.parts, "shared " if len(found.models) > 1 else ""
-    lines = [f"Planned from {' and '.join(found.models)}: {parts.n} {shared}prompts.", ""]
-    named = [("Prompt, with reply and judge", parts.own)]
-    if parts.prompt is not None:
-        named = [
-            ("Prompt, common to the models (cancels in a pair)", parts.prompt),
-            ("Prompt x model, with reply and judge", parts.own),
-        ]
-    total = sum(value for _, value in named)
-    rows = [[title, f"{value:.3f}", f"{100 * value / total:.0f} %"] for title, value in named]
-    lines += ["**Where one score's variance lies**", ""]
-    lines += [*text.markdown_table(["Part", "Variance", "Share"], rows, 1), ""]
+    varies, shared = found.deviation, "shared " if len(found.models) > 1 else ""
+    lines = [
+        f"Planned from {' and '.join(found.models)}: {varies.n} {shared}prompts. A prompt's difference of two models has a standard "
+        f"deviation of {varies.value:.2f}.",
+        "",
+    ]
     if found.effect:
         best = next(design for design in found.designs if design.reaches)
         size = f"{best.prompts} prompts: price {text.price(best.cost)}, time {_duration(best)}"
         lines += [f"**To find a difference of {found.effect:g}**, the cheapest design is {size}."]
         lines += [""]
     header = ["Prompts", "MDE", *(["Finds it"] if found.effect else [])]
-    rows = [
-        [
-            str(design.prompts),
-            f"{design.mde:.2f}",
-            *([("no", "yes")[design.reaches]] if found.effect else []),
-            f"{design.requests:,}",
-            text.price(design.cost),
-            _duration(design),
-        ]
-        for design in found.designs
-    ]
+    rows = []
+    for design in found.designs:
+        cells = [str(design.prompts), f"{design.mde:.2f}"]
+        cells += ["yes" if design.reaches else "no"] if found.effect else []
+        rows.append([*cells, f"{design.requests:,}", text.price(design.cost), _duration(design)])
     table = text.markdown_table([*header, "Requests", "Price", "Time"], rows, 0)
     lines += ["**Designs, the cheapest first**", "", *table, ""]
     legend = LEGEND.format(measure=found.measure, models=", ".join(found.models))

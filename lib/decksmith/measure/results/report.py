@@ -212,7 +212,6 @@ _ALT = {
     "scores": "Overall score of each model, and its score in each dimension, with intervals",
     "deltas": "Paired differences to the first run",
     "loss": "Loss over the steps of the training",
-    "costs": "Overall of each run against what a deck of it costs, with intervals of both; what another run dominates is hollow",
 }
 
 
