@@ -7,6 +7,7 @@ each deck, and one picture of each deck's slides. Neither package is in the lock
 import importlib
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,7 @@ from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results import layout, usage
+from decksmith.measure.results import usage
 from decksmith.measure.results.records import Run
 from decksmith.measure.results.report_pictures import inside_run, slides
 from decksmith.measure.results.runs import measures, with_decks
@@ -57,7 +58,6 @@ def export(tracker: str, out: Path, runs: list[Run]) -> Iterator[str]:
 def params(run: Run) -> dict[str, object]:
     """What makes the run what it is, by name."""
     protocol, summary = run["protocol"], run["summary"]
-    place = layout.RUNS.resolve() in run["path"].resolve().parents
     return {
         "model": run["name"],
         "slug": summary["model"]["slug"] or "",
@@ -67,7 +67,6 @@ def params(run: Run) -> dict[str, object]:
         "condition": run["name"].partition("+")[2] or "none",
         "judge": summary["judge"] or "none",
         "prompts": summary["prompts"],
-        "command": layout.make_command(run["path"]) if place else "not recorded",
         "decksmith": __version__,
         **{f"asked.{name}": value for name, value in summary["asked"]["parameters"].items()},
     }
@@ -83,14 +82,12 @@ def figures(run: Run) -> dict[str, float]:
         rendered = summary["means"]["renderable"].get(name)
         found[name], found[f"{name}_rendered"] = floor["mean"], rendered and rendered["mean"]
         found[f"{name}_low"], found[f"{name}_high"] = floor["lo"], floor["hi"]
-    states = [status_of(record) for record in run["records"]]
-    for state in ("rendered", "partial", "failed", "excluded"):
-        found[f"decks_{state}"] = states.count(state)
+    for state, n in Counter(map(status_of, run["records"])).items():
+        found[f"decks_{state}"] = n
     found |= {"truncated": summary["truncated"], "usd": summary["cost"]}
     if summary["tokens"]["records"]:
         found |= {f"{name}_tokens": summary["tokens"][name] for name in ("prompt", "completion")}
-    known = {name: value for name, value in found.items() if value is not None}
-    return {name: float(value) for name, value in known.items() if math.isfinite(value)}
+    return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def rows(run: Run) -> list[DeckRow]:
@@ -125,8 +122,8 @@ def sheet(run: Run, record: DeckRecord) -> "Image | None":
     files = [file for path in slides(record) if (file := inside_run(run, path))]
     if not files:
         return None
-    size = (TILE[0] * min(ACROSS, len(files)), TILE[1] * math.ceil(len(files) / ACROSS))
-    made = Image.new("RGB", size, "white")
+    (width, height), across = TILE, min(ACROSS, len(files))
+    made = Image.new("RGB", (width * across, height * math.ceil(len(files) / ACROSS)), "white")
     for at, file in enumerate(files):
         try:
             with Image.open(file) as slide:
@@ -134,7 +131,7 @@ def sheet(run: Run, record: DeckRecord) -> "Image | None":
         except OSError as error:
             stream.warn(f"{run['name']}/{file.name}", f"cannot be read as a picture ({error})")
             continue
-        made.paste(small, (at % ACROSS * TILE[0], at // ACROSS * TILE[1]))
+        made.paste(small, (at % ACROSS * width, at // ACROSS * height))
     return made
 
 
