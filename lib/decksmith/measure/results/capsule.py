@@ -275,7 +275,7 @@ def unpack(path: Path, into: Path) -> Path:
 
     Raises cli.BadData for anything else: links, devices, other paths, a path twice, extended headers, too much of it, a torn file.
     """
-    into, count, whole = Path(into), 0, 0
+    count = whole = 0
     try:
         file = open(path, "rb")
     except OSError as error:
@@ -296,12 +296,8 @@ def unpack(path: Path, into: Path) -> Path:
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(place, "xb") as copy:
-                    left = info.size
-                    while left:
-                        if not (data := file.read(min(left, 1 << 20))):
-                            raise cli.BadData(f"{path}: it ends in the middle of {info.name!r}")
-                        copy.write(data)
-                        left -= len(data)
+                    if copy.write(file.read(info.size)) < info.size:
+                        raise cli.BadData(f"{path}: it ends in the middle of {info.name!r}")
             except FileExistsError:
                 raise cli.BadData(f"{path}: {info.name!r} is there twice") from None
             file.seek(-info.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
@@ -391,25 +387,23 @@ class Replay:
 
     def _root(self) -> None:
         """A root with this checkout's code and toolchain and the capsule's protocol, judge's instructions and models."""
-        own = {"assets", "results", "data", ".env", ".git"}
-        (self.root / "assets").mkdir(parents=True)
-        for path in cli.ROOT.iterdir():
+        assets = self.root / "assets"
+        assets.mkdir(parents=True)
+        own = {"assets", "results", "data", ".env", ".git", "models.toml", "protocols", "prompts"}
+        for path in [*cli.ROOT.iterdir(), *(cli.ROOT / "assets").iterdir()]:
             if path.name not in own:
-                (self.root / path.name).symlink_to(path.resolve())
-        for path in (cli.ROOT / "assets").iterdir():
-            if path.name not in ("models.toml", "protocols", "prompts"):
-                (self.root / "assets" / path.name).symlink_to(path.resolve())
+                (self.root / path.relative_to(cli.ROOT)).symlink_to(path.resolve())
         for folder in ("protocols", "prompts"):
-            (self.root / "assets" / folder).mkdir()
+            (assets / folder).mkdir()
             for path in (self.stored / "assets" / folder).glob("*"):
-                shutil.copy(path, self.root / "assets" / folder)
+                shutil.copy(path, assets / folder)
         text = []
         for name, entry in (self.about.get("models") or {}).items():
             kept = {key: entry[key] for key in ENTRY if entry.get(key)}
             kept["base_url"] = "http://127.0.0.1:9/v1"  # nobody is asked
-            lines = [f"{key} = {_toml(value)}\n" for key, value in kept.items()]
-            text.append("".join([f"[{_toml(name)}]\n", *lines]))
-        (self.root / "assets/models.toml").write_text("\n".join(text), encoding="utf-8")
+            text.append(f"[{_toml(name)}]\n")
+            text += [f"{key} = {_toml(value)}\n" for key, value in kept.items()]
+        (assets / "models.toml").write_text("".join(text), encoding="utf-8")
 
     def _redo(self, name: str) -> None:
         """Everything of one run again, from its prompts and its stored replies, into now/<name>."""
@@ -500,23 +494,16 @@ class Replay:
                     sent = turns.woven(row, values)
                     if under:
                         sent = under.messages({**row, "messages": sent})
-                    gen = self._reply(name, entry, sent)
+                    gen = entry["gen"]
+                    self.counts["replies"] += 1
+                    if not gen.get("error") and _asked(gen, sent) != entry.get("inputs"):
+                        self.differences.append(
+                            f"{name} {entry['id']} gen: the stored reply was given to another request than the stored one"
+                        )
                 elif not gen.get("error"):
                     self.counts["replies that no journal has"] += 1
                 given = {"condition": under.asked()} if under else {}
                 yield {**each, "gen": {**gen, **given}, **paid}
-
-    def _reply(self, name: str, entry: Record, messages: list[Record]) -> Record:
-        """A stored reply, held against the request that its prompt makes."""
-        gen: Record = entry["gen"]
-        slug, sampling = (gen.get("model") or {}).get("slug"), gen.get("sampling") or {}
-        inputs = stream.fingerprint(["gen", {"model": slug, "messages": messages, **sampling}])
-        self.counts["replies"] += 1
-        if not gen.get("error") and inputs != entry.get("inputs"):
-            self.differences.append(
-                f"{name} {entry['id']} gen: the stored reply was given to another request than the stored one"
-            )
-        return gen
 
     def _writer(self, stored: Path) -> str:
         """The registry's name of who wrote a run. Raises cli.BadData where the capsule has no such entry."""
@@ -546,10 +533,8 @@ class Replay:
         then = _json(self.stored / "compare.json")
         now = _compared({name: self.into / "now" / name for name in runs}, self.root)
         # The protocol's hash takes the renderer in, which was looked at above; everything else of it by _fixed.
-        old, new = (
-            _json(folder / runs[0] / "protocol.json").get("hash")
-            for folder in (self.stored / "runs", self.into / "now")
-        )
+        places = (self.stored / "runs", self.into / "now")
+        old, new = (_json(each / runs[0] / "protocol.json").get("hash") for each in places)
         if isinstance(old, str) and re.fullmatch("[0-9a-f]{64}", old):
             now = json.loads(json.dumps(now).replace(str(new), old))
         self._same("comparison", "", "", then, now, "numbers of the comparison")
@@ -561,10 +546,9 @@ class Replay:
             file = self.into / "now" / name / path
             now = _sha(file.read_bytes()) if path in new else None
             self.counts["slides"] += 1
-            if known.get(path) != now:
-                self.differences.append(
-                    f"{name} {then['id']} {_shown(path)} sha256: stored {_short(known.get(path))}, now {_short(now)}"
-                )
+            if (was := known.get(path)) != now:
+                where = f"{name} {then['id']} {_shown(path)} sha256"
+                self.differences.append(f"{where}: stored {_short(was)}, now {_short(now)}")
 
     def _fixed(self, name: str, then: Record, now: Record) -> None:
         """Hold what was held fixed against what is; another renderer is a note, and no difference."""
@@ -588,6 +572,12 @@ class Replay:
                 where = " ".join(filter(None, [name, ident, _shown(path)]))
                 old_text, new_text = _values(old, new)
                 self.differences.append(f"{where}: stored {old_text}, now {new_text}")
+
+
+def _asked(gen: Record, messages: list[Record]) -> str:
+    """The fingerprint of the request that a reply was given to, as chat-generate has it, with these messages."""
+    slug, sampling = (gen.get("model") or {}).get("slug"), gen.get("sampling") or {}
+    return stream.fingerprint(["gen", {"model": slug, "messages": messages, **sampling}])
 
 
 _ABSENT = object()

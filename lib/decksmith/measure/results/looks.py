@@ -5,8 +5,6 @@ looks at it (journal/looks.jsonl), by the two models and the protocol, and by wh
 same look. `register` writes registered.json into the folders of runs to come.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
@@ -57,6 +55,12 @@ class NewLook:
     runs: tuple[int, int]  # their places
 
 
+class RegisteredModel(TypedDict):
+    name: str
+    slug: str
+    params: Record
+
+
 class Registration(TypedDict):
     """registered.json."""
 
@@ -66,12 +70,6 @@ class Registration(TypedDict):
     accounting: str
     protocol: Record
     at: str
-
-
-class RegisteredModel(TypedDict):
-    name: str
-    slug: str
-    params: Record
 
 
 def false_chance(looks: int) -> float:
@@ -179,12 +177,9 @@ def _model(run: Run) -> str:
 
 def _protocol(run: Run) -> str:
     """What was held fixed, less the prompts: more of them are another look under the same protocol."""
+    less = ("hash", "prompts", "renderer")
     return stream.fingerprint(
-        {
-            key: value
-            for key, value in run["protocol"].items()
-            if key not in ("hash", "prompts", "renderer")
-        }
+        {key: run["protocol"].get(key) for key in run["protocol"] if key not in less}
     )
 
 
