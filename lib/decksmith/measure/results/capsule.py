@@ -1,6 +1,6 @@
 """Capsules: everything that runs rest on in one tar, and the replay that derives every number from it again, offline.
 
-Only what was paid for is taken as it was stored: the model's replies, a vision judge's raw words, photos. The rest is done
+Only what was paid for is taken as it was stored: the model's replies, a vision judge's raw words. The rest is done
 again by the same scripts, in a root of its own that holds what the capsule's experiment fixed (protocol, judge's
 instructions, the models' names and parameters) beside this checkout's code. A capsule from a stranger is hostile.
 """
@@ -28,9 +28,8 @@ from decksmith import __version__
 from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded, prompt_of, sample_of
-from decksmith.measure.decks import conditions, pictures, templates
+from decksmith.measure.decks import conditions, templates
 from decksmith.measure.decks.conditions import Condition
-from decksmith.measure.decks.records import Images
 from decksmith.measure.judging import identity, judges, vision
 from decksmith.measure.judging.records import STAGES, DeckRecord, Judge
 from decksmith.measure.results import layout
@@ -101,7 +100,8 @@ def pack(folders: Sequence[Path], out: Path) -> Path:
         files["gen.jsonl"] = _replies(folder, records, under)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries |= _assets(protocol)
-        entries |= {f"runs/{name}/{path}": folder / path for path in _kept(records)}
+        said = [(record.get("judge") or {}).get("replies") or [] for record in records]
+        entries |= {f"runs/{name}/{path}": folder / path for paths in said for path in paths}
         models |= _models(records, protocol)
         shown = [(record.get("render") or {}).get("slides") or [] for record in records]
         slides[name] = {path: _sha(_read(folder / path)) for paths in shown for path in paths}
@@ -135,22 +135,20 @@ def _under(folder: Path, records: list[Record], protocol: Protocol) -> Condition
     if not any((record.get("gen") or {}).get("condition") for record in records):
         return None
     under = conditions.held(_json(folder / "condition.json"), folder / "condition.json")
-    many = under.samples or under.revise
-    if many and protocol.images["provider"] != "drawn":
-        what = "pictures that were searched for decks that were not kept"
-    elif under.samples.get("choose") == "judge" and protocol.judge["kind"] != "offline":
-        what = "what the judge said of decks that were not kept"
-    else:
-        return under
-    raise cli.BadData(
-        f"{folder}: a run under {under.name} cannot be packed; a capsule does not hold {what}"
-    )
+    if under.samples.get("choose") == "judge" and protocol.judge["kind"] != "offline":
+        raise cli.BadData(
+            f"{folder}: a run under {under.name} cannot be packed; a capsule does not hold what the judge said of decks that "
+            "were not kept"
+        )
+    return under
 
 
 def _unchanged(folder: Path, files: dict[str, bytes], records: list[Record]) -> Protocol:
-    """The protocol of a run. Raises cli.BadData where it is another by now."""
+    """The protocol of a run. Raises cli.BadData where it is another by now, or one of photos."""
     fixed = json.loads(files["protocol.json"])
     protocol = Protocol.load(fixed["protocol"])
+    if protocol.images["provider"] != "drawn":
+        raise cli.BadData(f"{folder} cannot be packed; a capsule does not hold photos")
     if changed := identity.differences(fixed, identity.identity(protocol, records)):
         raise cli.BadData(
             f"{folder} was made under another {protocol.name} than the present one; "
@@ -176,13 +174,6 @@ def _models(records: list[Record], protocol: Protocol) -> dict[str, Record]:
     wrote = {((record.get("gen") or {}).get("model") or {}).get("name") for record in records}
     used = known.keys() & {*wrote, *protocol.judges}
     return {name: {key: getattr(known[name], key) for key in ENTRY} for name in used}
-
-
-def _kept(records: list[Record]) -> Iterator[str]:
-    """The files of a run that a replay takes as they are: pictures, and what judges said."""
-    for record in records:
-        yield from (item["path"] for item in (record.get("images") or {}).get("items") or [])
-        yield from (record.get("judge") or {}).get("replies") or []
 
 
 def _write(file: Any, entries: Entries) -> None:
@@ -436,18 +427,16 @@ class Replay:
     def _stages(
         self, protocol: Protocol, under: Condition | None, stored: Path, now: Path
     ) -> Iterator[tuple[str, list[Any]]]:
-        """The commands of the pipeline after the replies, each with the file that it writes. Pictures and verdicts that were
-        paid for come from the capsule, by a stage of ours."""
+        """The commands of the pipeline after the replies, each with the file that it writes. Verdicts that were paid for come
+        from the capsule, by a stage of ours."""
         scripts, fixed, run = self.root / "bin", ["--protocol", protocol.name], ["--run", now]
-        kept, places = [sys.executable, "-m", __name__], [stored, now, protocol.name]
+        heard = [sys.executable, "-m", __name__, stored, now, protocol.name]
         jobs = ["--jobs", str(max(1, (os.cpu_count() or 2) // 2))]
         asked = ["--condition", now / "condition.json"]
         choose, score = [scripts / "deck-choose", *asked, *run], [scripts / "deck-score", *fixed]
         chosen = under is not None and bool(under.samples)
         yield "1.jsonl", [scripts / "deck-parse", *run]
-        drawn = protocol.images["provider"] == "drawn"
-        illustrate = [scripts / "deck-illustrate", *fixed, *run]
-        yield "2.jsonl", illustrate if drawn else [*kept, "images", *places]
+        yield "2.jsonl", [scripts / "deck-illustrate", *fixed, *run]
         yield "3.jsonl", [scripts / "deck-render", *fixed, *run, *jobs]
         if chosen:
             yield "chosen.jsonl", choose
@@ -456,7 +445,7 @@ class Replay:
             yield "revised.jsonl", [*revise, *asked, *fixed, *run]
         offline = protocol.judge["kind"] == "offline"
         judge = [scripts / "deck-judge", *fixed, *run]
-        yield "4.jsonl", judge if offline else [*kept, "judge", *places]
+        yield "4.jsonl", judge if offline else heard
         yield "5.jsonl", [scripts / "deck-scan", *run]
         yield ("6.jsonl" if chosen else "scores.jsonl"), score
         if chosen:
@@ -643,32 +632,7 @@ def _environment(root: Path, into: Path | None = None) -> dict[str, str]:
     return {**kept, **paths, "PYTHONDONTWRITEBYTECODE": "1", **own}
 
 
-# Two stages that take what was paid for from the capsule in place of asking again
-
-
-class StoredPhotos:
-    """A provider whose answers are the pictures that a capsule has for one record."""
-
-    def __init__(self, name: str, value: Images, folder: Path) -> None:
-        self.name, self.items, self.folder = name, value.get("items") or [], folder
-
-    def find(self, words: str) -> pictures.Found:
-        item = next((item for item in self.items if item.get("query") == words), None)
-        if item is None:
-            raise pictures.Unavailable("the capsule has no picture for it", False)
-        if fallback := item.get("fallback"):
-            why = fallback["reason"].removeprefix(f"{self.name}: ")
-            raise pictures.Unavailable(why, fallback["transient"])
-        file = self.folder / Path(item["path"]).name
-        return file.read_bytes(), item.get("attribution")
-
-
-def illustrate(record: Record, value: Images, stored: Path, now: Path, provider: str) -> Images:
-    """The pictures of a deck as `value` of the capsule has them. `stored`, `now`: the run's folders."""
-    # Each record its own cache: two records may have got two pictures for one query.
-    os.environ["XDG_CACHE_HOME"] = str(now / "cache" / record["id"])
-    photos = StoredPhotos(provider, value, stored / record["id"] / "images")
-    return pictures.illustrate(now, record, photos)
+# The stage that reads what a vision judge said from the capsule, in place of asking again
 
 
 class StoredWords(vision.Vision):
@@ -717,23 +681,17 @@ def judged_again(
     return judges.joined(protocol, verdicts) if panel else verdicts[protocol.judges[0]]
 
 
-def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
-    """Run the stage "images" or "judge" of a replay over stdin; returns the exit status."""
+def _judge(stored: Path, now: Path, protocol: Protocol) -> int:
+    """Run the stage over stdin; returns the exit status."""
     rows = stream.records(stored / "scores.jsonl")
-    then = {record["id"]: record.get(stage) or {} for _, record in rows}
+    then = {record["id"]: record.get("judge") or {} for _, record in rows}
 
-    def images(record: DeckRecord) -> Images:
-        value, provider = cast(Images, then[record["id"]]), protocol.images["provider"]
-        return illustrate(cast(Record, record), value, stored, now, provider)
-
-    def judge(record: DeckRecord) -> Judge:
+    def again(record: DeckRecord) -> Judge:
         return judged_again(record, then[record["id"]], stored, now, protocol)
 
-    if stage == "images":
-        return stream.stage("images", images, takes=DeckRecord, needs="deck")
-    return stream.stage("judge", judge, takes=DeckRecord, needs="render")
+    return stream.stage("judge", again, takes=DeckRecord, needs="render")
 
 
 if __name__ == "__main__":
-    which, stored, now, protocol = sys.argv[1:]
-    sys.exit(_stage(which, Path(stored), Path(now), Protocol.load(protocol)))
+    stored, now, protocol = sys.argv[1:]
+    sys.exit(_judge(Path(stored), Path(now), Protocol.load(protocol)))
