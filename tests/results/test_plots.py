@@ -63,11 +63,11 @@ def test_what_is_inconclusive_says_why_on_the_plot(runs, compared):
     )
     (why, *_) = claims.undecided(pair)
     with plots.style() as (pyplot, tone):
-        for plot in (plots._plot_scores, plots._plot_deltas):
+        for plot, words in ((plots._plot_scores, why), (plots._plot_deltas, "inconclusive")):
             figure = plot(pyplot, tone, runs=runs, compared=compared)
             figure.canvas.draw()
             said = " ".join(text.get_text() for text, _ in texts(figure))
-            assert why in said, plot.__name__
+            assert words in said, plot.__name__
             pyplot.close(figure)
 
 

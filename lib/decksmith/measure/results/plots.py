@@ -219,9 +219,9 @@ def titled(figure: Figure, tone: Tone, title: str, note: str, top: float) -> Non
 
 
 def _sheet(
-    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
+    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float
 ) -> tuple[Figure, Axes]:
-    """`(figure, axes)`: `said` above, axes of `body` inches in which y counts inches downwards, `notes` below."""
+    """`(figure, axes)`: `said` above, below it axes of `body` inches in which y counts inches downwards."""
     parts, top = [], 0.12
     for line in said:
         left = LEFT + 0.17 * bool(line.dot)
@@ -233,12 +233,8 @@ def _sheet(
             parts.append((left, top, part, look))
             top += LINE
         top += 0.08 if line.size == TITLE else 0.05
-    ends = [part for note in notes for part in fitted(note, WIDTH - 2 * LEFT, NOTE)]
-    top, below = top + 0.14, 0.3 + LINE * len(ends) + 0.08 * bool(ends)
+    top, below = top + 0.14, 0.3
     height = top + body + below
-    for row, note in enumerate(ends):
-        at = height - 0.08 - LINE * (len(ends) - row)
-        parts.append((LEFT, at, note, {"size": NOTE, "color": tone["soft"]}))
     figure = pyplot.figure(figsize=(WIDTH, height))
     for left, at, part, look in parts:
         figure.text(left / WIDTH, 1 - at / height, part, va="top", **look)
@@ -286,7 +282,6 @@ def _bars(
     tone: Tone,
     said: Sequence[Said],
     groups: Sequence[Group],
-    notes: Sequence[str] = (),
     begin: float | None = None,
 ) -> tuple[Figure, Axes]:
     """`(figure, axes)` of groups of bars. begin: where bars begin; None draws intervals alone."""
@@ -294,7 +289,7 @@ def _bars(
     for title, bars in groups:
         lines = fitted(title, WIDTH - 2 * LEFT, TEXT, bold=True)
         body += LINE * len(lines) + sum(_height(bar) for bar in bars) + GAP
-    figure, axes = _sheet(pyplot, tone, said, body, notes)
+    figure, axes = _sheet(pyplot, tone, said, body)
     y = 0.0
     for title, bars in groups:
         y = _heading(axes, tone, y, title)
@@ -389,10 +384,9 @@ def _plot_deltas(
         return None
     base = min(runs, key=lambda run: run["order"])
     others = [run for run in runs if run is not base]
-    reasons: dict[str, int] = {}  # why pairs are inconclusive, by the number of the note below
     groups: list[Group] = []
     for name in ["overall", "judge_only", *dimensions(runs)]:
-        bars = [_difference(compared, run, base, name, reasons) for run in others]
+        bars = [_difference(compared, run, base, name) for run in others]
         groups.append((titles(runs).get(name, name), [bar for bar in bars if bar]))
     said = [
         Said(f"Difference to {base['label']}, floor", TITLE, bold=True),
@@ -401,8 +395,7 @@ def _plot_deltas(
         Said("Filled: separated by the corrected test.", NOTE, "soft"),
         *_legend(others),
     ]
-    notes = [f"{number}: {why}" for why, number in reasons.items()]
-    figure, axes = _bars(pyplot, tone, said, groups, notes)
+    figure, axes = _bars(pyplot, tone, said, groups)
     axes.axvline(0, color=tone["soft"], linewidth=1)
     values = [bar.value for _, bars in groups for bar in bars]
     ends = [abs(end) for one in values for end in (one["lo"], one["hi"], one["mean"]) if end]
@@ -413,20 +406,14 @@ def _plot_deltas(
     return figure
 
 
-def _difference(
-    compared: Comparison, run: Run, base: Run, measure: str, reasons: dict[str, int]
-) -> Bar | None:
-    """One difference, its verdict beside it where the test does not separate; why is added to `reasons`."""
+def _difference(compared: Comparison, run: Run, base: Run, measure: str) -> Bar | None:
+    """One difference, its verdict beside it where the test does not separate."""
     value, pair = claims.difference(compared, run["label"], base["label"], "floor", measure)
     if value is None or pair is None or value["mean"] is None:
         return None
-    words, verdict = [text.interval(value)], pair["verdict"]
-    if verdict == "inconclusive":
-        why = "; ".join(claims.undecided(pair))
-        verdict += f" ({reasons.setdefault(why, len(reasons) + 1)})"
-    if verdict != "beats":
-        words.append(verdict)
-    return Bar(value, run["color"], words, hollow=verdict != "beats")
+    separated = pair["verdict"] == "beats"
+    words = [text.interval(value), *([] if separated else [pair["verdict"]])]
+    return Bar(value, run["color"], words, hollow=not separated)
 
 
 # The loss of a training
@@ -448,9 +435,9 @@ def _plot_loss(pyplot: ModuleType, tone: Tone, *, steps: list[Point], held: list
     if held:
         dots = {"linewidth": 1.6, "marker": "o", "markersize": 5}
         lines.append((held, "#b5543c", dots, "validation"))
-    said = [Said("Training loss", TITLE, bold=True), Said(note, NOTE, "soft")]
+    said = [Said("Training loss over steps", TITLE, bold=True), Said(note, NOTE, "soft")]
     said += [Said(name, dot=color) for _, color, _, name in lines]
-    figure, axes = _sheet(pyplot, tone, said, 2.3, ["step"])
+    figure, axes = _sheet(pyplot, tone, said, 2.3)
     place = axes.get_position()
     axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
     axes.yaxis.set_major_locator(pyplot.MaxNLocator(6))
