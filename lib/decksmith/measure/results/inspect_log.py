@@ -19,7 +19,7 @@ from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results.records import Fault, Run
 from decksmith.measure.results.report_pictures import data_uri, inside_run, shrunk, slides
 from decksmith.measure.results.runs import measures, titles, with_decks
-from decksmith.measure.results.summary import began_and_ended, fault_of, found_of, status_of
+from decksmith.measure.results.summary import fault_of, found_of, spans, status_of
 from decksmith.models.records import Gen
 
 VERSION = 2  # of Inspect's log schema
@@ -261,5 +261,5 @@ def _scores(record: DeckRecord, fault: Fault | None) -> dict[str, Record]:
 def span(records: Sequence[Mapping[str, object]]) -> tuple[str, str]:
     """When the first stage of these records began and the last ended, ISO 8601 in UTC."""
     unknown = datetime(1970, 1, 1, tzinfo=UTC)
-    first, last = began_and_ended(records) or (unknown, unknown)
-    return first.isoformat(), last.isoformat()
+    worked = spans(records) or [(unknown, unknown)]
+    return worked[0][0].isoformat(), max(end for _, end in worked).isoformat()

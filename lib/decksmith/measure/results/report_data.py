@@ -2,10 +2,10 @@
 page, and who made its numbers, when, and by which command."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
-from decksmith.core.records import By, Record, prompt_of
+from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Deck, Render
 from decksmith.measure.judging import offline
@@ -16,7 +16,7 @@ from decksmith.measure.results.plots import dimensions
 from decksmith.measure.results.records import Comparison, Run
 from decksmith.measure.results.report_pictures import Pictures, inside_run
 from decksmith.measure.results.runs import caption, judged_by, measures, titles
-from decksmith.measure.results.summary import began_and_ended, fault_of, status_of
+from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
 from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
 
@@ -216,34 +216,29 @@ def _facts(run: Run) -> Facts:
 def _model(run: Run) -> str:
     """The model as the registry calls it, and as endpoints called what answered."""
     model = run["summary"]["model"]
-    said = [(by.get("response") or {}).get("model") for stage, by in _by(run) if stage == "gen"]
+    said = [
+        (by.get("response") or {}).get("model")
+        for stage, by in made_by(run["records"])
+        if stage == "gen"
+    ]
     others = sorted({str(name) for name in said if name} - {model["slug"]})
     more = f"; the endpoint called it {listed(others)}" if others else ""
     return f"{model['name']} ({model['slug']}){more}"
 
 
-def _by(run: Run) -> Iterator[tuple[str, By]]:
-    """Each stage's `by` in a run's records."""
-    for record in run["records"]:
-        for name, value in record.items():
-            by = value.get("by") if isinstance(value, dict) else None
-            if isinstance(by, dict):
-                yield name, cast(By, by)
-
-
 def _when(run: Run) -> str:
     """From the first reply to the end of the last stage, in UTC."""
-    worked = began_and_ended(cast(list[Mapping[str, object]], run["records"]))
-    if worked is None:
+    worked = spans(run["records"])
+    if not worked:
         return "not recorded"
-    first, last = worked
+    first, last = worked[0][0], max(end for _, end in worked)
     same_day = first.date() == last.date()
     return f"{first:%Y-%m-%d %H:%M} to {last:{'%H:%M' if same_day else '%Y-%m-%d %H:%M'}} UTC"
 
 
 def _tools(run: Run) -> list[str]:
     """The versions of decksmith that made the values, with the images they ran in."""
-    found = {(by.get("version"), by.get("image")) for _, by in _by(run)}
+    found = {(by.get("version"), by.get("image")) for _, by in made_by(run["records"])}
     return sorted(
         f"decksmith {version}" + (f" in {image}" if image not in (None, "host") else "")
         for version, image in found

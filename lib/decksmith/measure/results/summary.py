@@ -6,7 +6,7 @@ at decks that rendered. Judge, renderer and infra faults are in neither; they ar
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from statistics import fmean
 from typing import cast
@@ -222,8 +222,13 @@ def _measures(records: list[DeckRecord]) -> list[str]:
     known = {
         name for record in records for name, value in found_of(record).items() if value is not None
     }
-    scans = ["craft", "craft_v5", *BESIDE]
-    order = ["overall", "judge_only", *_dimensions(records), "checklist", *scans]
+    found = {name: None for record in records for name in record["score"].get("dimensions") or {}}
+    titled = list(
+        TITLES
+    )  # dimensions with a title stand in their order, then the others as they come
+    rank = {name: titled.index(name) if name in titled else len(titled) for name in found}
+    dimensions = sorted(found, key=rank.__getitem__)
+    order = ["overall", "judge_only", *dimensions, "checklist", "craft", "craft_v5", *BESIDE]
     return [measure for measure in order if measure in known]
 
 
@@ -284,13 +289,6 @@ def found_of(record: DeckRecord) -> dict[str, float | None]:
         "claims": (record.get("claims") or {}).get("share"),
         "kept": features.get("kept"),
     }
-
-
-def _dimensions(records: list[DeckRecord]) -> list[str]:
-    """The dimensions of these records: those with a title in the titles' order, then the others as they come."""
-    found = {name: None for record in records for name in record["score"].get("dimensions") or {}}
-    order = list(TITLES)
-    return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
 
 
 # One record
@@ -387,51 +385,41 @@ def _cost(costs: Iterable[float | None]) -> float | None:
     return None if total is None else round(total, 6)
 
 
-def _work(records: Iterable[DeckRecord]) -> Iterator[tuple[str, By]]:
-    """Each stage that a record went through, and the `by` of what it left, where that says how long it took."""
+def made_by(records: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, By]]:
+    """Each stage that a record went through, and the `by` of what it left."""
     for record in records:
         for stage, value in record.items():
             by = value.get("by") if isinstance(value, dict) else None
-            if isinstance(by, dict) and isinstance(by.get("took"), int | float):
+            if isinstance(by, dict):
                 yield stage, cast(By, by)
 
 
-def busy(records: Iterable[DeckRecord], stages: Collection[str] | None = None) -> float | None:
-    """Seconds in which at least one record was in work, in any stage or one of these, so that a pause between reruns is
-    none; None where no record says."""
-    spans = []
-    for stage, by in _work(records):
-        if by.get("at") and (stages is None or stage in stages):
-            start = datetime.fromisoformat(by["at"]).timestamp()
-            spans.append((start, start + by["took"]))
-    total, end = 0.0, float("-inf")
-    for start, stop in sorted(spans):
-        total += max(0.0, stop - max(start, end))
+def spans(records: Iterable[Mapping[str, object]]) -> list[tuple[datetime, datetime]]:
+    """When each stage of each record was at work, `[(from, to)]` in UTC and in order; those that do not say are left out."""
+    found = []
+    for _, by in made_by(records):
+        if by.get("at"):
+            start = datetime.fromisoformat(by["at"]).astimezone(UTC)
+            found.append((start, start + timedelta(seconds=by.get("took") or 0)))
+    return sorted(found)
+
+
+def busy(records: Iterable[Mapping[str, object]]) -> float | None:
+    """Seconds in which at least one record was in work, so that a pause between reruns is none; None where no record says."""
+    worked = spans(records)
+    total, end = 0.0, datetime.min.replace(tzinfo=UTC)
+    for start, stop in worked:
+        total += max(0.0, (stop - max(start, end)).total_seconds())
         end = max(end, stop)
-    return total if spans else None
-
-
-def began_and_ended(
-    records: Iterable[Mapping[str, object]],
-) -> tuple[datetime, datetime] | None:
-    """When the first stage of these records began and the last ended, in UTC; None where no record says."""
-    spans = []
-    for record in records:
-        for value in record.values():
-            by = value.get("by") if isinstance(value, dict) else None
-            if isinstance(by, dict) and by.get("at"):
-                start = datetime.fromisoformat(by["at"]).astimezone(UTC)
-                spans.append((start, start + timedelta(seconds=by.get("took") or 0)))
-    if not spans:
-        return None
-    return min(start for start, _ in spans), max(end for _, end in spans)
+    return total if worked else None
 
 
 def _took(records: list[DeckRecord]) -> Took:
     """Who made the summary, and seconds of generation, of wall time (`busy`) and of each stage."""
     stages: dict[str, float] = {}
-    for stage, by in _work(records):
-        stages[stage] = stages.get(stage, 0) + by["took"]
+    for stage, by in made_by(records):
+        if isinstance(by.get("took"), int | float):
+            stages[stage] = stages.get(stage, 0) + by["took"]
     wall = busy(records)
     return {
         "tool": "run-summarize",
