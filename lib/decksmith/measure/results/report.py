@@ -3,7 +3,6 @@
 import os
 import tempfile
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 
 from decksmith import __version__
@@ -18,7 +17,7 @@ from decksmith.measure.results import (
     text,
 )
 from decksmith.measure.results.pairs import is_headline
-from decksmith.measure.results.plots import Forms, loss, plots
+from decksmith.measure.results.plots import loss, plots
 from decksmith.measure.results.records import Comparison, Mean, Run
 from decksmith.measure.results.report_data import Shown
 from decksmith.measure.results.runs import (
@@ -129,52 +128,30 @@ def _plots(
         folder = Path(spare) if single else out / "plots"
         # The light ones as PNG too, for whoever wants to show them elsewhere.
         forms = {"light": ("svg",) if single else ("svg", "png"), "dark": ("svg",)}
-        drawn = _drawn(folder, runs, compared, training, forms)
-        names = [
-            name.removesuffix(".svg")
-            for name in drawn
-            if name.endswith(".svg") and not name.endswith("-dark.svg")
-        ]
+        files = plots(folder, runs, compared, forms)
+        files += loss(folder, training / "metrics.jsonl", forms) if training else []
 
         def address(name: str) -> str:
             if not single:
                 return f"plots/{name}"
             return report_pictures.data_uri((folder / name).read_bytes(), "image/svg+xml")
 
-        return [(address(f"{n}.svg"), address(f"{n}-dark.svg"), _ALT[n]) for n in names]
-
-
-def _drawn(
-    folder: Path, runs: list[Run], compared: Comparison, training: Path | None, forms: Forms
-) -> list[str]:
-    """Draw the plots into `folder` unless an earlier call drew the same; returns their file names."""
-    metrics = training / "metrics.jsonl" if training else None
-    shown = [[run[name] for name in ("label", "color", "order", "summary")] for run in runs]
-    steps = metrics.read_text() if metrics and metrics.is_file() else ""
-    code = [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    key = stream.fingerprint([shown, compared, steps, forms, code, version("matplotlib")])
-    note = folder / "drawn.txt"
-    before, *names = note.read_text().split() if note.is_file() else [""]
-    if before == key and all((folder / name).is_file() for name in names):
-        return names
-    files = plots(folder, runs, compared, forms)
-    files += loss(folder, metrics, forms) if metrics else []
-    stream.write(note, "\n".join([key, *files]) + "\n")
-    return files
+        shown = [(name, words) for name, words in _ALT.items() if f"{name}.svg" in files]
+        return [(address(f"{n}.svg"), address(f"{n}-dark.svg"), words) for n, words in shown]
 
 
 def _counted(runs: list[Run]) -> str:
     """How many decks there are, by models and, where nobody was asked, from folders."""
-    read = [run for run in runs if run["summary"]["model"].get("files")]
-    models = len(runs) - len(read)
-    decks, others = (sum(len(run["records"]) for run in some) for some in (runs, read))
-    total = f"{decks} deck{'s' * (decks != 1)}"
-    by = f"by {models} model{'s' * (models != 1)}"
-    if not read:
-        return f"{total} {by}"
+    decks, others, models = 0, 0, 0
+    for run in runs:
+        read = bool(run["summary"]["model"].get("files"))
+        decks += len(run["records"])
+        others += len(run["records"]) * read
+        models += not read
+    total, by = f"{decks} deck{'s' * (decks != 1)}", f"by {models} model{'s' * (models != 1)}"
     if not models:
         return f"{total} from a folder"
-    return f"{total}: {decks - others} {by}, {others} from a folder"
+    return f"{total}: {decks - others} {by}, {others} from a folder" if others else f"{total} {by}"
 
 
 def _style() -> str:
