@@ -1,7 +1,5 @@
-"""What of the prompts' checklists decks satisfy, by kind: binary items with the slide that shows each, beside the scores from 1 to 5.
-
-An item counts as satisfied when the judge says yes and names a slide that the deck has. A deck that the model failed at satisfies
-nothing; where renderer, judge or network failed, nothing is known, and the deck is left out.
+"""What of the prompts' checklists decks satisfy: binary items, each with the slide that shows it. Where renderer, judge or network
+failed nothing is known, and the deck is left out.
 """
 
 from collections.abc import Iterable, Sequence

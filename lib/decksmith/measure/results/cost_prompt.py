@@ -28,8 +28,7 @@ from decksmith.models import registry, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
 
-# Tokens of one reply and one judging where no earlier run says (prompt, completion).
-ASSUMED = {"gen": (1000, 4000), "judge": (16000, 2000)}
+ASSUMED = {"gen": (1000, 4000), "judge": (16000, 2000)}  # tokens where no earlier run says
 WORDS = {"gen": "replies", "judge": "judgings"}
 Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 

@@ -1,8 +1,6 @@
-"""A finished run as an `.eval` log, which Inspect's viewer and reader open (inspect_ai.log.read_eval_log, its schema 2).
-
-Such a log is a zip of JSON: header.json (what was evaluated, its results), summaries.json, and a file for each sample with
-the prompt, the reply, the slides and the scores. Our faults keep their meaning: a deck that the model failed at has the
-floor as its scores; one that the network, the renderer or the judge lost has no score and an error.
+"""A finished run as an `.eval` log of Inspect (inspect_ai.log.read_eval_log, its schema 2): a zip of header.json (what was
+evaluated, its results), summaries.json, and a file for each sample. A deck that the model failed at has the floor as its scores; one
+that the network, the renderer or the judge lost has no score and an error.
 """
 
 import io
@@ -23,8 +21,7 @@ from decksmith.measure.results.summary import fault_of, found_of, spans, status_
 from decksmith.models.records import Gen
 
 VERSION = 2  # of Inspect's log schema
-# The date of every file in the zip: equal runs give equal bytes.
-LONGEST_AGO = (1980, 1, 1, 0, 0, 0)
+LONGEST_AGO = (1980, 1, 1, 0, 0, 0)  # of every file in the zip: equal runs give equal bytes
 STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter"}
 # What Inspect knows by these names.
 SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed")

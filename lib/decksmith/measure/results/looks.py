@@ -1,8 +1,7 @@
-"""What the runs remember of being compared: how often, on how many prompts, and what was written down before.
+"""What runs remember of being compared: how often, on how many prompts, and what was written down before (registered.json).
 
-A test that is right in 95 of 100 comparisons is not right in 95 of 100 series of them. Each run folder has a journal of the
-looks at it (journal/looks.jsonl), by the two models and the protocol, and by what was compared; the same numbers again are the
-same look. `register` writes registered.json into the folders of runs to come.
+A test that is right in 95 of 100 comparisons is not right in 95 of 100 series of them. So each run folder has a journal of the looks
+at it (journal/looks.jsonl), by models, protocol and what was compared; the same numbers again are the same look.
 """
 
 import contextlib

@@ -51,7 +51,9 @@ def page(
     compared, seen = claims.compare(runs), looks.remember(runs)
     pictures = report_pictures.in_page(runs) if single else report_pictures.in_folder(out, runs)
     data = report_data.data(runs, pictures, compared)
-    docs = None if single else _docs(out)
+    # Where the docs lie as seen from the page; None where the page is not in the checkout.
+    inside = not single and out.resolve().is_relative_to(cli.ROOT.resolve())
+    docs = Path(os.path.relpath(DOCS, out.resolve())).as_posix() if inside else None
     at_once, later = report_data.apart(
         {**data, "markdown": tables.markdown(runs, compared), "docs": docs}
     )
@@ -112,12 +114,6 @@ def _alone(run: Run) -> str:
         return f"{run['label']}: no deck has a score"
     of = f"{value['n']} prompt{'s' * (value['n'] != 1)}"
     return f"{run['label']}: {text.interval(value)} of 5 on {of}, {titles([run])['overall']}, floor"
-
-
-def _docs(out: Path) -> str | None:
-    """Where the docs lie as seen from the page; None where the page is not in the checkout."""
-    inside = out.resolve().is_relative_to(cli.ROOT.resolve())
-    return Path(os.path.relpath(DOCS, out.resolve())).as_posix() if inside else None
 
 
 def _plots(

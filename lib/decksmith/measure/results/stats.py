@@ -90,10 +90,9 @@ def differences(
     """The difference of the column means of `a` and `b`, shapes (prompts, columns), row by row the same prompt.
 
     Where only one of the two has a value the row counts for that one's mean alone; set both to NaN for a strictly paired
-    difference. `scale`, `clusters` and `strict` as in `means`. Returns arrays, one entry per column: `mean`, `lo`, `hi`,
-    `clusters`, `p` (two-sided; the larger of the interval's own and that of the sign-flip permutation test, so that p and
-    interval never contradict each other), and over the rows with both values `n`, `wins`, `ties`, `losses`, `sd` of the
-    differences, and `effect`: their mean over their sd (Cohen's d for paired samples, d_z).
+    difference. The other arguments as in `means`. Returns arrays, one entry per column: `mean`, `lo`, `hi`, `clusters`, `p`
+    (two-sided; the larger of the interval's own and the sign-flip permutation test's, so that p and interval never contradict each
+    other), and over the rows with both values `n`, `wins`, `ties`, `losses`, `sd` of the differences, and `effect` (Cohen's d_z).
     """
     has_a, has_b = ~numpy.isnan(a), ~numpy.isnan(b)
     either, gap = has_a | has_b, a - b
@@ -244,11 +243,10 @@ def _interval(
     It is the hull of three intervals, each of which holds where another one does not (`make bench-stats`):
 
     * Student's t on clusters, with the standard error CR2 and Satterthwaite's degrees of freedom (Bell and McCaffrey 2002, Survey
-      Methodology 28:169; Pustejovsky and Tipton 2018, Journal of Business & Economic Statistics 36:672). Without clusters it is the
-      plain t interval.
+      Methodology 28:169; Pustejovsky and Tipton 2018, Journal of Business & Economic Statistics 36:672).
     * Empirical likelihood on the clusters, calibrated by F (Owen 1988, Biometrika 75:237), of which a part may be at the ends of the
-      scale where no row is: it follows the skewness that rare failures bring. `strict` puts one row more at the end in question:
-      shares as those of benchmarks then keep to 2.5 % errors on each side (compare Clopper and Pearson 1934, Biometrika 26:404).
+      scale: it follows the skewness that rare failures bring. `strict` puts one row more at the end in question: shares as those
+      of benchmarks then keep to 2.5 % errors on each side (compare Clopper and Pearson 1934, Biometrika 26:404).
     * What may have gone unseen: a share of all prompts at the end of the scale that `n` rows miss with a chance of `UNSEEN`.
     """
     n = present.sum(axis=0)

@@ -1,7 +1,7 @@
 """One run in numbers: what its scored records say, as means, counts, faults, tokens, cost and time.
 
-The accountings never mix: `floor` counts a model fault as 1 in every dimension (checklist: 0), `renderable` looks only
-at decks that rendered. Judge, renderer and infra faults are in neither; they are counted.
+Under `floor` a model fault counts as 1 in every dimension (checklist: 0); `renderable` looks only at decks that rendered. Judge,
+renderer and infra faults are in neither; they are counted.
 """
 
 import json

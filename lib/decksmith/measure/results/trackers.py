@@ -1,7 +1,5 @@
-"""Finished runs as runs of an experiment tracker: MLflow, or Weights & Biases.
-
-Both get the same: the parameters that make a run what it is, its measures with their intervals, a table with a row for
-each deck, and one picture of each deck's slides. Neither package is in the lock: each is imported where it is used.
+"""Finished runs as runs of an experiment tracker: MLflow, or Weights & Biases. Both get the parameters that make a run what it is,
+its measures with their intervals, a table of the decks, and a picture of each. Neither package is in the lock.
 """
 
 import importlib
