@@ -96,7 +96,8 @@ def pack(folders: Sequence[Path], out: Path) -> Path:
         if under:
             files["condition.json"] = _read(folder / "condition.json")
         if under and under.revise:
-            files["revise.jsonl"] = _lines(folder / REVISIONS)
+            kept = layout.journal(folder / REVISIONS)
+            files["revise.jsonl"] = b"".join(line for line, _ in kept)
         files["gen.jsonl"] = _replies(folder, records, under)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries |= _assets(protocol)
@@ -211,8 +212,7 @@ def _replies(folder: Path, records: list[Record], under: Condition | None) -> by
     """The lines of the run's journal that these records rest on, in their order; of a prompt's other samples the last."""
     lines: dict[tuple[str, str | None], bytes] = {}
     last: dict[str, bytes] = {}
-    for line in _lines(folder / "journal/gen.jsonl").splitlines(keepends=True):
-        entry = stream.loads(line)
+    for line, entry in layout.journal(folder / "journal/gen.jsonl"):
         lines[entry["id"], entry.get("inputs")] = last[entry["id"]] = line
     found = []
     for record in records:
@@ -223,19 +223,6 @@ def _replies(folder: Path, records: list[Record], under: Condition | None) -> by
             kept = lines.get((ident, inputs)) if ident == own else last.get(ident)
             found.append(kept or b"")
     return b"".join(found)
-
-
-def _lines(path: Path) -> bytes:
-    """The lines of a journal that are whole, none where it was not begun."""
-    kept = []
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
-        try:
-            entry = stream.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and "id" in entry:
-            kept.append(line + b"\n")
-    return b"".join(kept)
 
 
 def _compared(places: dict[str, Path], root: Path) -> Record:

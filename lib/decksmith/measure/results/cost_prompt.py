@@ -7,7 +7,6 @@ of the same model, else assumed; USD per token from assets/models.toml, else fro
 said where nothing costs anything. YES=1 or a BUDGET answers yes.
 """
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -36,13 +35,10 @@ Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, va
 def read_journals(run: Path) -> Journals:
     """What the run's journals of replies and judgings hold; damaged lines are passed over."""
     found: Journals = {stage: [] for stage in WORDS}
-    for stage in WORDS:
-        path = run / "journal" / f"{stage}.jsonl"
-        for line in path.read_bytes().splitlines() if path.is_file() else ():
-            with contextlib.suppress(ValueError):
-                entry = stream.loads(line)
-                if isinstance(entry.get(stage), dict):
-                    found[stage].append((entry["id"], entry.get("inputs"), entry[stage]))
+    for stage, entries in found.items():
+        for _, entry in layout.journal(run / "journal" / f"{stage}.jsonl"):
+            if isinstance(entry.get(stage), dict):
+                entries.append((entry["id"], entry.get("inputs"), entry[stage]))
     return found
 
 

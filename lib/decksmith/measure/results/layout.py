@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from decksmith.core import cli
+from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 
@@ -46,6 +46,20 @@ def make_command(folder: Path) -> str:
 def finished(runs: Path | None = None) -> Iterator[Path]:
     """The run folders that have a summary, ordered by model and protocol."""
     yield from sorted(path.parent for path in (runs or RUNS).glob("*/*/summary.json"))
+
+
+def journal(path: Path) -> Iterator[tuple[bytes, Record]]:
+    """The lines of a journal that are whole, each with its entry; none where it was not begun or cannot be read."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            entry = stream.loads(line)
+        except ValueError:
+            continue
+        yield line + b"\n", entry
 
 
 def missing(folder: Path) -> cli.Missing:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
@@ -199,12 +199,10 @@ def _kept(folder: Path, looks: list[NewLook]) -> tuple[Kept, bool]:
 def _read(path: Path) -> Kept:
     """The looks in a journal; lines that are no look are passed over."""
     found: Kept = {}
-    with contextlib.suppress(OSError):
-        for line in path.read_bytes().splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                row = json.loads(line)
-                if KeptLook.__annotations__.keys() <= set(row["look"]):
-                    found[row["id"], row["inputs"]] = row["look"]
+    for _, entry in layout.journal(path):
+        look = entry.get("look")
+        if isinstance(look, dict) and KeptLook.__annotations__.keys() <= look.keys():
+            found[entry["id"], str(entry.get("inputs"))] = cast(KeptLook, look)
     return found
 
 
