@@ -4,7 +4,7 @@ failed nothing is known, and the deck is left out.
 
 from collections.abc import Iterable, Sequence
 
-from decksmith.core.records import Asks, ChecklistItem, Record, prompt_of
+from decksmith.core.records import ChecklistItem, Record, prompt_of
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import stats, text
 from decksmith.measure.results.records import Run
@@ -12,15 +12,14 @@ from decksmith.measure.results.summary import fault_of
 
 # What an item's @.. can name.
 ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
-KINDS = {"item": "Kind of item", "feature": "Feature asked for", "language": "Language"}
 
 
-def families(records: Iterable[DeckRecord], kind: str = "item") -> dict[str, Record]:
+def families(records: Iterable[DeckRecord]) -> dict[str, Record]:
     """`{family: {"yes", "n", "prompts", "share"}}` of scored records: items satisfied, items in all, prompts that have
     any, and the mean over these prompts of their share, with its interval (`stats.mean`).
 
-    kind: `item`: an item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. The others group the
-    items by what their prompt asks for: `feature` (a prompt may ask for several, or for none: "none"), `language`. Samples of one prompt are averaged first, because intervals take values as independent.
+    An item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. Samples of one prompt are averaged first,
+    because intervals take values as independent.
     """
     answers: dict[str, list[bool]] = {}
     shares: dict[str, dict[str, list[float]]] = {}
@@ -31,7 +30,7 @@ def families(records: Iterable[DeckRecord], kind: str = "item") -> dict[str, Rec
         yes = set() if fault else satisfied(record)
         here: dict[str, list[bool]] = {}
         for item in record["checklist"]:
-            for family in _families(record, item, kind):
+            for family in _elements(item):
                 here.setdefault(family, []).append(item["id"] in yes)
         for family, said in here.items():
             answers.setdefault(family, []).extend(said)
@@ -49,15 +48,10 @@ def families(records: Iterable[DeckRecord], kind: str = "item") -> dict[str, Rec
     }
 
 
-def _families(record: DeckRecord, item: ChecklistItem, kind: str) -> list[str]:
-    asks: Asks = record.get("asks") or {}
-    if kind == "item":
-        options = [option for entry in item.get("match") or [] for option in entry.split("|")]
-        named = [each[1:] for each in options if each[:1] == "@" and each[1:] in ELEMENTS]
-        return list(dict.fromkeys(named)) or ["facts"]
-    if kind == "feature":
-        return list(asks.get("features") or ["none"])
-    return [asks["language"]] if asks.get("language") else []
+def _elements(item: ChecklistItem) -> list[str]:
+    options = [option for entry in item.get("match") or [] for option in entry.split("|")]
+    named = [each[1:] for each in options if each[:1] == "@" and each[1:] in ELEMENTS]
+    return list(dict.fromkeys(named)) or ["facts"]
 
 
 def satisfied(record: DeckRecord) -> set[str]:
@@ -75,15 +69,15 @@ def satisfied(record: DeckRecord) -> set[str]:
     }
 
 
-def table(runs: Sequence[Run], kind: str = "item") -> tuple[str, list[str], list[list[str]]]:
+def table(runs: Sequence[Run]) -> tuple[str, list[str], list[list[str]]]:
     """`(title, header, rows)` a row for each family, a column for each run, cells as text."""
-    found = [families(run["records"], kind) for run in runs]
+    found = [families(run["records"]) for run in runs]
     prompts = {family: value["prompts"] for each in found for family, value in each.items()}
-    header = [KINDS[kind], "Prompts", *(run["label"] for run in runs)]
     rows = []
     for family, n in prompts.items():
         rows.append([family, str(n), *(_answered(each.get(family)) for each in found)])
-    return f"Checklist by {KINDS[kind].lower()}", header, rows
+    header = ["Kind of item", "Prompts", *(run["label"] for run in runs)]
+    return "Checklist by kind of item", header, rows
 
 
 def _answered(family: Record | None) -> str:

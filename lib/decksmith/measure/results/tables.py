@@ -147,12 +147,9 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
         found.append(paired_table(compared))
     if several and "chain" in runs[0]:
         found.append(chain_table(runs, compared))
-    note = CHECKED
-    for kind in ("item", "feature", "language"):
-        title, header, rows = checklist.table(runs, kind)
-        if len(rows) > 1:
-            found.append((title, header, rows, note))
-            note = ""
+    title, header, rows = checklist.table(runs)
+    if len(rows) > 1:
+        found.append((title, header, rows, CHECKED))
     return found
 
 
