@@ -15,7 +15,7 @@ from decksmith.measure.results.pairs import is_headline
 from decksmith.measure.results.plots import dimensions
 from decksmith.measure.results.records import Comparison, Run
 from decksmith.measure.results.report_pictures import Pictures, inside_run
-from decksmith.measure.results.runs import caption, judged_by, measures, titles
+from decksmith.measure.results.runs import measures, titles
 from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
 from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
@@ -60,8 +60,6 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
     for pair in filter(is_headline, compared["pairs"]):
         said[pair["a"]][pair["b"]] = pair["sentence"]
     return {
-        "judge": judged_by(runs),
-        "caption": caption(runs),
         "overall": titles(runs)["overall"],
         "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions(runs)],
         "measures": judged_measures(runs),
@@ -89,7 +87,6 @@ def _request(record: DeckRecord) -> Shown:
     return {
         "text": sources.request(cast(Record, record)) if own else said.get("user", ""),
         "system": said.get("system", ""),
-        "sets": record.get("sets") or [],
         "asks": {key: value for key, value in asks.items() if key != "outline"},
         "checklist": [_only(item, ("id", "ask")) for item in record.get("checklist") or []],
     }
