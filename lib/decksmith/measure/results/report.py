@@ -210,7 +210,6 @@ def _card(run: Run) -> Shown:
         "truncated": summary["truncated"],
         "classes": summary["faults"]["classes"],
         "spent": spent(summary),
-        "seconds": summary.get("by", {}).get("generation_s"),
         "floor": means["floor"],
         "renderable": means["renderable"],
         "text": {name: text.interval(value) for name, value in means.items()},
