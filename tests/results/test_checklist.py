@@ -5,7 +5,7 @@ import json
 import pytest
 from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import scoring, vision
-from decksmith.measure.results import checklist
+from decksmith.measure.results import tables
 
 ITEMS = [
     {"id": "c1", "ask": "A table", "match": ["@table", "cost"]},
@@ -34,7 +34,7 @@ def record(ident, answers, fault=None, **asks):
 def counted(records):
     return {
         family: (v["yes"], v["n"], v["prompts"], v["share"]["mean"])
-        for family, v in checklist.families(records).items()
+        for family, v in tables.checklist_families(records).items()
     }
 
 
@@ -61,7 +61,7 @@ def test_samples_of_one_prompt_are_one_value():
     rows = [record("a~0", [1, 1, 1]), record("a~1", [1, None, 1]), record("b", [1, None, 1])]
     for k in (0, 1):
         rows[k]["gen"] = {"sample": {"of": "a", "k": k}}
-    found = checklist.families(rows)["facts"]
+    found = tables.checklist_families(rows)["facts"]
     assert (found["yes"], found["n"], found["prompts"], found["share"]["mean"]) == (1, 3, 2, 0.25)
 
 
@@ -70,7 +70,7 @@ def test_a_yes_without_a_slide_of_the_deck_is_a_no(slide):
     row = record("a", [1, 1, 1])
     row["judge"]["checklist"][1]["slide"] = slide
     row["judge"]["checklist"].append({"id": "c9", "yes": True, "slide": 1})
-    assert checklist.satisfied(row) == {"c1", "c3"}
+    assert tables.satisfied(row) == {"c1", "c3"}
 
 
 @pytest.mark.parametrize("slide", [None, 0, 7])
@@ -89,7 +89,7 @@ def test_the_table_has_a_row_for_each_family_and_a_column_for_each_run():
         {"label": "One", "records": [record("a", [1, None, 3]), record("b", [2, 2, None])]},
         {"label": "Two", "records": [record("a", [None, None, None])]},
     ]
-    title, header, rows = checklist.table(runs)
+    title, header, rows, _ = tables.checklist_table(runs)
     assert title == "Checklist by kind of item"
     assert header == ["Kind of item", "Prompts", "One", "Two"]
     assert [row[0] for row in rows] == ["facts", "image", "mermaid", "table"]

@@ -23,7 +23,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Failure, Record, prompt_of, sample_of
 from decksmith.measure.results import claims, pairs, regressions, stats
 from decksmith.measure.results import text as as_text
-from decksmith.measure.results.records import Run
+from decksmith.measure.results.comparison import Run
 from decksmith.models.records import Asked, Gen
 
 Questions = dict[str, list[BenchRecord]]  # the samples of each question, in their order

@@ -5,12 +5,10 @@ import json
 
 from decksmith.core import cli
 from decksmith.measure.results import cost_table, pairs, stats, text
-from decksmith.measure.results.pairs import HEADLINE, is_headline
-from decksmith.measure.results.records import (
+from decksmith.measure.results.comparison import (
     Comparison,
     CostTable,
     Guided,
-    Mean,
     Pair,
     PairedDifference,
     Run,
@@ -19,6 +17,8 @@ from decksmith.measure.results.records import (
     TestedPair,
     Trained,
 )
+from decksmith.measure.results.pairs import HEADLINE, is_headline
+from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
 from decksmith.models import registry
 

@@ -8,7 +8,7 @@ import numpy
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import Spent
 from decksmith.measure.results import stats, usage
-from decksmith.measure.results.records import Cost, CostTable, Run
+from decksmith.measure.results.comparison import Cost, CostTable, Run
 from decksmith.measure.results.summary import domains
 
 KINDS = ("tokens", "seconds", "usd")

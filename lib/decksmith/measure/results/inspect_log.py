@@ -14,7 +14,7 @@ from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.results.records import Fault, Run
+from decksmith.measure.results.comparison import Fault, Run
 from decksmith.measure.results.report_pictures import data_uri, inside_run, shrunk, slides
 from decksmith.measure.results.runs import measures, titles, with_decks
 from decksmith.measure.results.summary import fault_of, found_of, spans, status_of

@@ -19,8 +19,8 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
 from decksmith.measure.results import layout, runs, stats
+from decksmith.measure.results.comparison import Look, Looks, Run
 from decksmith.measure.results.pairs import HEADLINE, headline_values
-from decksmith.measure.results.records import Look, Looks, Run
 from decksmith.measure.results.runs import is_external
 from decksmith.models import registry
 from decksmith.models.records import Gen

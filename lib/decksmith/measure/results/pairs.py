@@ -14,7 +14,7 @@ import numpy
 from decksmith.core import stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.results import stats
-from decksmith.measure.results.records import Bounds, Pair, PairedDifference, Run, TestedPair
+from decksmith.measure.results.comparison import Bounds, Pair, PairedDifference, Run, TestedPair
 from decksmith.measure.results.runs import titles
 from decksmith.measure.results.stats import Array
 from decksmith.measure.results.summary import Cells, columns, domains, scales

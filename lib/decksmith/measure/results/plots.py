@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
 from decksmith.measure.results import claims, text
-from decksmith.measure.results.records import Comparison, Mean, Run
+from decksmith.measure.results.comparison import Comparison, Run
+from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, measures, titles
 from decksmith.measure.results.summary import ACCOUNTINGS, SHARES
 

@@ -14,7 +14,7 @@ import numpy
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.results import runs, stats, text
-from decksmith.measure.results.records import Run
+from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.summary import Cells, busy, columns
 from decksmith.measure.results.usage import added
 from decksmith.models.records import Usage

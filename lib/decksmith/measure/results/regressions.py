@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from decksmith.measure.results import stats, text
 from decksmith.measure.results.claims import turned, verdict
+from decksmith.measure.results.comparison import PairedDifference, TestedPair
 from decksmith.measure.results.pairs import LIMITS
-from decksmith.measure.results.records import PairedDifference, TestedPair
 
 
 def benchmark(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str]:

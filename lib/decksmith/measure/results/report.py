@@ -16,9 +16,10 @@ from decksmith.measure.results import (
     tables,
     text,
 )
+from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import is_headline
 from decksmith.measure.results.plots import loss, plots
-from decksmith.measure.results.records import Comparison, Mean, Run
+from decksmith.measure.results.records import Mean
 from decksmith.measure.results.report_data import Shown
 from decksmith.measure.results.runs import (
     agreement_said,

@@ -11,9 +11,9 @@ from decksmith.measure.decks.records import Deck, Render
 from decksmith.measure.judging import offline
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results import layout
+from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import is_headline
 from decksmith.measure.results.plots import dimensions
-from decksmith.measure.results.records import Comparison, Run
 from decksmith.measure.results.report_pictures import Pictures, inside_run
 from decksmith.measure.results.runs import measures, titles
 from decksmith.measure.results.summary import fault_of, made_by, spans, status_of

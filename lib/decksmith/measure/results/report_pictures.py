@@ -10,7 +10,7 @@ from pathlib import Path
 
 from decksmith.core import stream
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results.records import Run
+from decksmith.measure.results.comparison import Run
 
 IMAGES = {"thumb": (336, 40), "full": (980, 42)}  # width in pixels, AVIF quality
 INSIDE = (560, 45)  # the same of the one size that a page carries in itself

@@ -18,7 +18,8 @@ from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout
-from decksmith.measure.results.records import Identity, Run, ScoreRow, Summary
+from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.records import Identity, ScoreRow, Summary
 from decksmith.measure.results.summary import TITLES, place, summarize
 from decksmith.measure.results.text import few, interval
 from decksmith.models import registry

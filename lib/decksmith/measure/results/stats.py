@@ -12,7 +12,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from decksmith.measure.results.records import Mean, PairedDifference
+from decksmith.measure.results.comparison import PairedDifference
+from decksmith.measure.results.records import Mean
 
 Array = NDArray[Any]
 Scale = tuple[Any, Any]  # the least and the most, two numbers or two arrays

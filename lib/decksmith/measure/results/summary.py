@@ -18,7 +18,8 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Asks, By, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Judge, Score, Spent
 from decksmith.measure.results import stats, usage
-from decksmith.measure.results.records import Fault, Faults, Mean, ParametersSent, Summary, Took
+from decksmith.measure.results.comparison import Fault
+from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
 from decksmith.measure.results.stats import Array
 from decksmith.models.records import Asked, Gen
 

@@ -2,17 +2,20 @@
 
 import json
 import textwrap
+from collections.abc import Iterable
 from statistics import fmean
 
 from decksmith.core import stream
-from decksmith.core.records import Record
+from decksmith.core.records import ChecklistItem, Record, prompt_of
+from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.judging.scoring import JUDGED
-from decksmith.measure.results import checklist, claims, cost_table, stats, text
+from decksmith.measure.results import claims, cost_table, stats, text
 from decksmith.measure.results.claims import ranked, settings
+from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.measure.results.pairs import ACCOUNTINGS, is_headline
-from decksmith.measure.results.records import Comparison, CostTable, Mean, Pair, Run, Summary
+from decksmith.measure.results.records import Mean, Summary
 from decksmith.measure.results.runs import caption, measures, titles
-from decksmith.measure.results.summary import BESIDE, columns, domains, means
+from decksmith.measure.results.summary import BESIDE, columns, domains, fault_of, means
 from decksmith.measure.results.text import few
 
 Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
@@ -37,6 +40,8 @@ DOMINATED = (
     "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's mean score is "
     "as high or higher, and a deck of it costs no more ({unit}); whether the scores are separated is said in the headline."
 )
+# What an item's @.. can name.
+ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
 CHECKED = "Items answered yes with the slide that shows each, and the mean share over prompts."
 CHAIN = "The chain, step by step"
 CHAIN_NOTE = (
@@ -147,10 +152,8 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
         found.append(paired_table(compared))
     if several and "chain" in runs[0]:
         found.append(chain_table(runs, compared))
-    title, header, rows = checklist.table(runs)
-    if len(rows) > 1:
-        found.append((title, header, rows, CHECKED))
-    return found
+    of_items = checklist_table(runs)
+    return [*found, of_items] if len(of_items[2]) > 1 else found
 
 
 def happened_table(runs: list[Run]) -> Table:
@@ -344,3 +347,79 @@ def rule(compared: Comparison) -> str:
     if not counts:
         return ""
     return f"Intervals and p of the headline: {' or '.join(map(stats.rule, sorted(counts)))}."
+
+
+# The checklists of the prompts: binary items, each with the slide that shows it. Where renderer, judge or network failed
+# nothing is known, and the deck is left out.
+
+
+def checklist_families(records: Iterable[DeckRecord]) -> dict[str, Record]:
+    """`{family: {"yes", "n", "prompts", "share"}}` of scored records: items satisfied, items in all, prompts that have
+    any, and the mean over these prompts of their share, with its interval (`stats.mean`).
+
+    An item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. Samples of one prompt are averaged first,
+    because intervals take values as independent.
+    """
+    answers: dict[str, list[bool]] = {}
+    shares: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        fault = fault_of(record)
+        if not record.get("checklist") or (fault and fault["kind"] != "model"):
+            continue
+        yes = set() if fault else satisfied(record)
+        here: dict[str, list[bool]] = {}
+        for item in record["checklist"]:
+            for family in _elements(item):
+                here.setdefault(family, []).append(item["id"] in yes)
+        for family, said in here.items():
+            answers.setdefault(family, []).extend(said)
+            of_prompt = shares.setdefault(family, {}).setdefault(prompt_of(record), [])
+            of_prompt.append(sum(said) / len(said))
+    order = sorted(answers, key=lambda family: (-len(answers[family]), family))
+    return {
+        family: {
+            "yes": sum(answers[family]),
+            "n": len(answers[family]),
+            "prompts": len(shares[family]),
+            "share": stats.mean((sum(v) / len(v) for v in shares[family].values()), (0, 1)),
+        }
+        for family in order
+    }
+
+
+def _elements(item: ChecklistItem) -> list[str]:
+    options = [option for entry in item.get("match") or [] for option in entry.split("|")]
+    named = [each[1:] for each in options if each[:1] == "@" and each[1:] in ELEMENTS]
+    return list(dict.fromkeys(named)) or ["facts"]
+
+
+def satisfied(record: DeckRecord) -> set[str]:
+    """The ids of the items that the judge answered with yes and a slide that the deck has."""
+    render = record.get("render") or {}
+    shown = {int(path.rpartition("/")[2].partition(".")[0]) for path in render.get("slides") or []}
+    known = {item["id"] for item in record.get("checklist") or []}
+    return {
+        answer["id"]
+        for answer in (record.get("judge") or {}).get("checklist") or []
+        if answer.get("yes") is True
+        and answer["id"] in known
+        and type(answer.get("slide")) is int
+        and answer["slide"] in shown
+    }
+
+
+def checklist_table(runs: list[Run]) -> Table:
+    """A row for each family of items, a column for each run."""
+    found = [checklist_families(run["records"]) for run in runs]
+    prompts = {family: value["prompts"] for each in found for family, value in each.items()}
+    rows = []
+    for family, n in prompts.items():
+        rows.append([family, str(n), *(_answered(each.get(family)) for each in found)])
+    header = ["Kind of item", "Prompts", *(run["label"] for run in runs)]
+    return "Checklist by kind of item", header, rows, CHECKED
+
+
+def _answered(family: Record | None) -> str:
+    if family is None:
+        return text.DASH
+    return f"{family['yes']} of {family['n']}: {text.interval(family['share'])}"

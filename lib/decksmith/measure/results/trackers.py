@@ -16,7 +16,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import usage
-from decksmith.measure.results.records import Run
+from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.report_pictures import inside_run, slides
 from decksmith.measure.results.runs import measures, with_decks
 from decksmith.measure.results.summary import fault_of, found_of, status_of

@@ -14,7 +14,8 @@ from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity, scoring
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout
-from decksmith.measure.results.records import Run, Summary
+from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.records import Summary
 from decksmith.measure.results.runs import is_external
 from decksmith.measure.results.summary import place, summarize
 from decksmith.measure.results.text import few

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
 from decksmith.measure.results import claims, stats
-from decksmith.measure.results.records import TestedPair
+from decksmith.measure.results.comparison import TestedPair
 from decksmith.measure.results.text import interval
 from decksmith.people.study import duplicate_raters, intervals
 from decksmith.people.study.intervals import RATERS, Estimate, figure, spread

@@ -12,7 +12,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Score
 from decksmith.measure.results import claims, layout, runs, stats, text
-from decksmith.measure.results.records import TestedPair
+from decksmith.measure.results.comparison import TestedPair
 from decksmith.people.study import estimates, intervals, judge_votes, raters, store, tally
 from decksmith.people.study.estimates import TestedDifference
 from decksmith.people.study.intervals import Estimate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, cast
 from decksmith.core import cli, stream
 from decksmith.core.records import Message, Record
 from decksmith.measure.results import tables
-from decksmith.measure.results.records import Comparison
+from decksmith.measure.results.comparison import Comparison
 from decksmith.train.hub import bundles, weights
 from decksmith.train.hub.bundles import SPLITS, Bundle, json_object
 

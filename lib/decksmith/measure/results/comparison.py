@@ -1,0 +1,162 @@
+"""What a loaded run is, and what a comparison of several holds: the values that this room's modules hand each other."""
+
+from pathlib import Path
+from typing import NotRequired
+
+from typing_extensions import TypedDict
+
+from decksmith.core.records import Error, Record
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.results.records import Identity, Mean, Summary
+
+
+class Fault(Error):
+    """The decisive error of a record, with the stage that it stands under."""
+
+    stage: str
+
+
+class Trained(TypedDict):
+    reward: str  # the names of the rewards
+    shared: list[str] | None  # the measures that they and the score have in common
+    others: list[str]  # the score's other measures
+
+
+class Guided(TypedDict):
+    by: str  # the reward that chose the decks, or "judge"
+    shared: list[str]  # the measures that it and the score have in common
+
+
+class Run(TypedDict):
+    """One run, as runs.load returns it. What other rooms know of it they add before it is compared: see the last three keys."""
+
+    path: Path  # its folder, or the file of scores
+    name: str  # model, and condition behind a +
+    order: int  # its place among those that were named
+    label: str  # what tables call it, unique among the runs that were loaded together
+    color: str
+    summary: Summary  # computed anew from the records
+    protocol: Identity  # protocol.json; of a file of scores its name and weights alone
+    records: list[DeckRecord]  # scored
+    condition: Record | None  # condition.json
+    unshipped: list[str]  # in what its protocol differs from the shipped one of its name
+    left_out: list[str] | None  # decks that not all runs have (--common)
+    remedy: str  # what does missing decks again
+    trained: NotRequired[Trained]  # on which reward (rewards.rules.note_training)
+    guided: NotRequired[Guided]  # what chose its decks (rewards.rules.note_training)
+    chain: NotRequired[dict[str, list[Record]]]  # benchmarks by earlier run (metrics.note_chain)
+
+
+class PairedDifference(Mean):
+    """Of two runs by prompt; None where it cannot be said (stats.differences)."""
+
+    clusters: int  # that the interval rests on, 0 where each prompt stands alone
+    p: float | None
+    wins: int
+    ties: int
+    losses: int
+    sd: float | None
+    effect: float | None
+
+
+class Bounds(TypedDict):
+    """What the decks without a score could make of a difference: of its mean, and of its interval."""
+
+    least: float
+    most: float
+    lo: float
+    hi: float
+
+
+class TestedPair(TypedDict):
+    """What a verdict is made of: two runs, or a model and its base on a benchmark."""
+
+    a: str
+    b: str
+    difference: PairedDifference
+    p_holm: float | None  # corrected within the family
+    family: int  # how many differences were tested together
+    on: NotRequired[str]  # on what it was compared, the end of a clause
+    bounds: NotRequired[Bounds]  # under the floor, where decks have no score
+    lost: NotRequired[int]  # decks without a score, where that is more than the protocol allows
+    cut: NotRequired[str | None]  # which run was cut off too often, a clause
+    doubts: NotRequired[list[str]]  # sentences that keep it from separating
+
+
+class Pair(TestedPair):
+    """Two runs under one accounting and measure."""
+
+    accounting: str
+    measure: str
+    verdict: str
+    sentence: str
+    open: bool  # whether lost or cut-off decks keep it from saying anything
+
+
+class Setting(TypedDict):
+    """A parameter of the requests in which runs differ; None for a value that was not sent."""
+
+    setting: str
+    values: dict[str, object]  # by the run's label
+
+
+class RunSummary(Summary):
+    run: str  # its folder
+    label: str
+
+
+Cost = dict[str, Mean | None]  # of a deck, by kind: tokens, seconds, usd
+
+
+class CostTable(TypedDict):
+    unit: str  # the kind by which runs are held against each other
+    runs: dict[str, Cost]  # by label
+    dominated: dict[str, str]  # a run's label, and that of what is as good for less
+
+
+class Look(TypedDict):
+    a: str
+    b: str
+    looks: int  # how many there were, this one with them
+    prompts: list[int]  # of each, oldest first
+
+
+class Looks(TypedDict):
+    pairs: list[Look]
+    said: list[str]  # sentences
+
+
+class Step(TypedDict):
+    """A model of a chain against an earlier one."""
+
+    model: str
+    against: str
+    difference: PairedDifference
+    p_holm: float | None
+    family: int
+    verdict: str
+    sentence: str
+    benchmarks: list[Record]
+
+
+class Comparison(TypedDict):
+    """Several runs side by side, as `run-compare --json` prints them."""
+
+    judge: str | None
+    caption: str
+    titles: dict[str, str]  # of measures
+    protocol: str | None  # its hash
+    unshipped: list[str]
+    left_out: dict[str, list[str]]
+    asked: list[Setting]
+    runs: list[RunSummary]
+    caveats: list[str]
+    taught: list[str]
+    kin: list[str]
+    unsettled: bool  # whether lost or cut-off decks leave every headline inconclusive
+    costs: CostTable | None
+    headlines: list[str]
+    ranks: dict[str, list[int]]  # best and worst that the tests leave open
+    pairs: list[Pair]
+    looks: NotRequired[Looks]
+    chain: NotRequired[list[Step]]
