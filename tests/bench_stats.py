@@ -174,7 +174,7 @@ def coverage(prompts, samples=1, shift=0.0, kind="Overall", repeats=REPEATS, see
     return [share.mean() for share in ((lo <= real) & (real <= hi), found, apart, found & apart)]
 
 
-def simulated_mde(prompts, samples=1, judgings=1, near=0.4, kind="Overall", repeats=1000, seed=2):
+def simulated_mde(prompts, near=0.4, kind="Overall", repeats=1000, seed=2):
     """The true difference that the sign-flip test finds in 80 % of the repeats: probit through four shifts around `near`."""
     from scipy.stats import norm
 
@@ -187,8 +187,6 @@ def simulated_mde(prompts, samples=1, judgings=1, near=0.4, kind="Overall", repe
                     numpy.random.default_rng(seed),
                     repeats,
                     prompts,
-                    samples,
-                    judgings,
                     shift=shift,
                     kind=kind,
                 )
@@ -205,12 +203,10 @@ def simulated_mde(prompts, samples=1, judgings=1, near=0.4, kind="Overall", repe
     return float(numpy.polyval(line, norm.ppf(power.POWER)))
 
 
-def pilot(random, prompts, samples=1, judgings=1, kind="Overall", models=2):
-    """Variance components from an earlier run, as run-plan estimates them."""
-    drawn = scores(random, prompts, samples, judgings, kind=kind)
-    return power.components(
-        [{str(p): model[p].tolist() for p in range(prompts)} for model in drawn[:models]]
-    )
+def pilot(random, prompts, kind="Overall"):
+    """The standard deviation of the differences in an earlier comparison, as run-plan estimates it."""
+    drawn = scores(random, prompts, kind=kind).mean(axis=(2, 3))
+    return power.deviation([dict(enumerate(model.tolist())) for model in drawn])
 
 
 NOTE = """**Cells above 97 %.** With 12 prompts a model that fails at one deck in twenty shows no failure in 54 % of all draws, one in 34 %, two in
@@ -601,50 +597,24 @@ def page(pool):
 
     print("## The planner's minimum detectable effect\n")
     print(
-        "Simulated: the difference that the sign-flip test finds in 80 % of the repeats. Planned: from one earlier comparison with 2 "
-        "samples and 2 judgings of each prompt; of 3,000 prompts, and the median and the middle 90 % over 100 earlier comparisons "
-        "of 30 prompts.\n"
+        "Simulated: the difference that the sign-flip test finds in 80 % of the repeats. Planned: from one earlier comparison of "
+        "3,000 prompts, and the median and the middle 90 % over 100 earlier comparisons of 30 prompts.\n"
     )
     planned_rows = []
     for kind in ("Overall", "one whole score 1 to 5"):
         random = numpy.random.default_rng(3)
-        large, small = (
-            pilot(random, 3000, 2, 2, kind),
-            [pilot(random, 30, 2, 2, kind) for _ in range(100)],
-        )
-        for n, k, r in ((30, 1, 1), (120, 1, 1), (30, 3, 1), (60, 2, 3)):
-            planned = stats.mde(power.deviation(large, k, r), n)
-            real = simulated_mde(n, k, r, planned, kind)
-            spread = numpy.quantile(
-                [stats.mde(power.deviation(parts, k, r), n) for parts in small], [0.05, 0.5, 0.95]
-            )
+        large, small = pilot(random, 3000, kind), [pilot(random, 30, kind) for _ in range(100)]
+        for n in (30, 120):
+            planned = stats.mde(large.value, n)
+            real = simulated_mde(n, near=planned, kind=kind)
+            each = [stats.mde(one.value, n) for one in small]
+            low, middle, high = numpy.quantile(each, [0.05, 0.5, 0.95])
+            off, spread = f"{planned / real - 1:+.0%}", f"{low:.2f} to {high:.2f}"
             planned_rows.append(
-                (
-                    kind,
-                    n,
-                    k,
-                    r,
-                    f"{real:.3f}",
-                    f"{planned:.3f}",
-                    f"{planned / real - 1:+.0%}",
-                    f"{spread[1]:.3f}",
-                    f"{spread[0]:.2f} to {spread[2]:.2f}",
-                )
+                (kind, n, f"{real:.3f}", f"{planned:.3f}", off, f"{middle:.3f}", spread)
             )
-    table(
-        [
-            "scores",
-            "prompts",
-            "samples",
-            "judgings",
-            "simulated",
-            "planned from 3,000",
-            "off",
-            "planned from 30",
-            "middle 90 %",
-        ],
-        planned_rows,
-    )
+    header = ["scores", "prompts", "simulated", "planned from 3,000", "off"]
+    table([*header, "planned from 30", "middle 90 %"], planned_rows)
     looks_section()
 
 

@@ -10,7 +10,7 @@ setup_file() {
   run --separate-stderr run-report --out report "$RUNS/smol"
   assert_success
   assert_output report/index.html
-  assert [ -s report/plots/overall.svg ]
+  assert [ -s report/plots/scores.svg ]
   run --separate-stderr run-report --out report "$RUNS/smol"
   assert_success
   assert_regex "$stderr" 'run-report: 3 decks, [0-9]+ pictures \(0 made now\)$'

@@ -180,7 +180,6 @@ def test_a_capsule_takes_the_reply_that_a_sample_rests_on(tmp_path):
     (tmp_path / "journal/gen.jsonl").write_bytes(b"".join(lines))
     record = {"id": "p~1", "gen": {"sample": {"of": "p", "k": 1}, "by": {"inputs": "b"}}}
     assert capsule._replies(tmp_path, [record], None) == lines[1]
-    assert capsule._lines(tmp_path / capsule.REVISIONS) == b""  # no deck had a finding
 
 
 def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_path):
@@ -391,7 +390,7 @@ def test_without_a_key_or_ssh_keygen_it_is_said_what_is_missing(tmp_path, monkey
         signature.sign(tmp_path / "mine", tmp_path / "mine")
 
 
-# A vision judge's words and stored photos, without a browser
+# A vision judge's words, without a browser
 
 
 @pytest.fixture
@@ -427,7 +426,6 @@ def vision(tmp_path, monkeypatch):
             sys.executable,
             "-m",
             "decksmith.measure.results.capsule",
-            "judge",
             stored,
             now,
             "published",
@@ -460,31 +458,13 @@ def test_a_vision_judge_is_heard_again_from_its_stored_words_without_a_key(visio
     assert hear()["error"]["class"] == "unparseable"
 
 
-def test_stored_photos_stand_in_for_the_service_that_gave_them(tmp_path, monkeypatch):
-    from decksmith.measure.decks import pictures
-
-    stored, now, picture = tmp_path / "stored", tmp_path / "now", b"\x89PNG stored"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    deck = "# A\n\n![a](image-query://coral+reef)\n\n---\n\n![b](image-query://no+such)\n"
-    for run in (stored, now):
-        (run / "p1").mkdir(parents=True)
-        (run / "p1/deck.md").write_text(deck)
-
-    class Service:
-        name = "pexels"
-
-        def find(self, words):
-            if words == "no such":
-                raise pictures.Unavailable("nothing found", False)
-            return picture, {"by": "Ada"}
-
-    record = {"id": "p1", "deck": {"path": "p1/deck.md"}}
-    value = pictures.illustrate(stored, record, Service())
-    protocol = Protocol.load("offline")
-    protocol.images["provider"] = "pexels"
-    assert capsule._illustrated(record, value, stored, now, protocol) == value
-    assert (now / value["items"][0]["path"]).read_bytes() == picture
-    assert value["items"][1]["fallback"] == {"reason": "pexels: nothing found", "transient": False}
+def test_a_run_whose_pictures_were_photos_is_refused(tmp_path, monkeypatch):
+    photos = Protocol.load("offline")
+    photos.images["provider"] = "pexels"
+    monkeypatch.setattr(Protocol, "load", lambda name: photos)
+    files = {"protocol.json": b'{"protocol":"offline"}'}
+    with pytest.raises(cli.BadData, match="a capsule does not hold photos"):
+        capsule._unchanged(tmp_path, files, [])
 
 
 # A hostile capsule

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from decksmith.bench.benchmarks import metrics
-from decksmith.measure.results import chains, claims, report_origin, tables
+from decksmith.measure.results import claims, report_data, tables
 from decksmith.measure.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -49,7 +49,7 @@ def test_each_step_is_held_against_the_one_before_it_and_the_first_and_benchmark
         graded(tmp_path / "bench" / model, right)
     metrics.note_chain(runs, tmp_path / "bench")
     compared = claims.compare(runs)
-    title, header, rows, note = chains.table(runs, compared)
+    title, header, rows, note = tables.chain_table(runs, compared)
     assert header[:6] == ["Step", "Against", "Prompts", "Difference", "p corrected", "Verdict"]
     assert [(*row[:3], row[5]) for row in rows] == [
         ("sft", "z_base", "33", "better"),
@@ -64,19 +64,19 @@ def test_each_step_is_held_against_the_one_before_it_and_the_first_and_benchmark
         True,
     ]
     # Tests and sentences are those of the headline: no pair is corrected twice, in two families.
-    said = {step["sentence"] for step in chains.steps(runs, compared)}
+    said = {step["sentence"] for step in claims.chain_steps(runs, compared)}
     assert said == {*compared["headlines"]}
-    assert {step["family"] for step in chains.steps(runs, compared)} == {3}
+    assert {step["family"] for step in claims.chain_steps(runs, compared)} == {3}
     assert f"**{title}**" in tables.markdown(runs, compared)
-    assert report_origin.command(runs).startswith("bin/run-report --chain --out ")
+    assert report_data.command(runs).startswith("bin/run-report --chain --out ")
 
 
 def test_a_later_step_that_lost_is_said_to_be_worse_and_no_benchmarks_are_said_to_be_none(tmp_path):
     runs = planted(tmp_path, sft=BETTER, dpo=BASE)
     metrics.note_chain(runs, tmp_path / "bench")
-    _, header, rows, note = chains.table(runs, claims.compare(runs))
+    _, header, rows, note = tables.chain_table(runs, claims.compare(runs))
     assert [row[5] for row in rows] == ["worse"] and rows[0][3].startswith("-0.40 [-0.")
-    assert header[-1] == "Verdict" and note.endswith(chains.NO_BENCHMARKS)
+    assert header[-1] == "Verdict" and note.endswith(tables.NO_BENCHMARKS)
 
 
 def test_a_model_without_results_leaves_a_dash_and_one_that_was_asked_otherwise_is_not_compared(
@@ -86,7 +86,7 @@ def test_a_model_without_results_leaves_a_dash_and_one_that_was_asked_otherwise_
     for model, of in {"one": 300, "two": 300, "four": 20}.items():
         graded(tmp_path / "bench" / model, 8, of)
     metrics.note_chain(runs, tmp_path / "bench")
-    _, _, rows, _ = chains.table(runs, claims.compare(runs))
+    _, _, rows, _ = tables.chain_table(runs, claims.compare(runs))
     cells = {(row[0], row[1]): row[6] for row in rows}
     assert cells["three", "two"] == cells["three", "one"] == "–"
     assert cells["four", "one"] == "not compared"
@@ -94,4 +94,4 @@ def test_a_model_without_results_leaves_a_dash_and_one_that_was_asked_otherwise_
 
 def test_runs_that_are_no_chain_have_no_such_table(tmp_path):
     runs = planted(tmp_path, a=BASE, b=BASE)
-    assert chains.TITLE not in [title for title, *_ in tables.tables(runs, claims.compare(runs))]
+    assert tables.CHAIN not in [title for title, *_ in tables.tables(runs, claims.compare(runs))]

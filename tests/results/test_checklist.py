@@ -1,11 +1,11 @@
-"""The checklist by kind of item and by what prompts ask for."""
+"""The checklist by kind of item."""
 
 import json
 
 import pytest
 from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import scoring, vision
-from decksmith.measure.results import checklist
+from decksmith.measure.results import tables
 
 ITEMS = [
     {"id": "c1", "ask": "A table", "match": ["@table", "cost"]},
@@ -31,10 +31,10 @@ def record(ident, answers, fault=None, **asks):
     }
 
 
-def counted(records, kind="item"):
+def counted(records):
     return {
         family: (v["yes"], v["n"], v["prompts"], v["share"]["mean"])
-        for family, v in checklist.families(records, kind).items()
+        for family, v in tables.checklist_families(records).items()
     }
 
 
@@ -46,16 +46,6 @@ def test_items_are_told_apart_by_the_element_they_ask_for():
         "mermaid": (1, 2, 2, 0.5),
         "table": (2, 2, 2, 1.0),
     }
-
-
-def test_prompts_are_told_apart_by_what_they_ask_for():
-    rows = [
-        record("a", [1, 1, 1], language="de"),
-        record("b", [None, None, 3], features=["code", "table"]),
-    ]
-    assert counted(rows, "language") == {"de": (3, 3, 1, 1.0), "en": (1, 3, 1, 0.3333)}
-    assert counted(rows, "feature") == {"table": (4, 6, 2, 0.6667), "code": (1, 3, 1, 0.3333)}
-    assert counted([record("a", [1, 1, 1], features=[])], "feature") == {"none": (3, 3, 1, 1.0)}
 
 
 def test_a_failed_deck_satisfies_nothing_and_a_failed_judge_says_nothing():
@@ -71,7 +61,7 @@ def test_samples_of_one_prompt_are_one_value():
     rows = [record("a~0", [1, 1, 1]), record("a~1", [1, None, 1]), record("b", [1, None, 1])]
     for k in (0, 1):
         rows[k]["gen"] = {"sample": {"of": "a", "k": k}}
-    found = checklist.families(rows)["facts"]
+    found = tables.checklist_families(rows)["facts"]
     assert (found["yes"], found["n"], found["prompts"], found["share"]["mean"]) == (1, 3, 2, 0.25)
 
 
@@ -80,7 +70,7 @@ def test_a_yes_without_a_slide_of_the_deck_is_a_no(slide):
     row = record("a", [1, 1, 1])
     row["judge"]["checklist"][1]["slide"] = slide
     row["judge"]["checklist"].append({"id": "c9", "yes": True, "slide": 1})
-    assert checklist.satisfied(row) == {"c1", "c3"}
+    assert tables.satisfied(row) == {"c1", "c3"}
 
 
 @pytest.mark.parametrize("slide", [None, 0, 7])
@@ -99,10 +89,8 @@ def test_the_table_has_a_row_for_each_family_and_a_column_for_each_run():
         {"label": "One", "records": [record("a", [1, None, 3]), record("b", [2, 2, None])]},
         {"label": "Two", "records": [record("a", [None, None, None])]},
     ]
-    title, header, rows = checklist.table(runs, "language")
-    assert (title, header) == ("Checklist by language", ["Language", "Prompts", "One", "Two"])
-    assert (
-        [row[0] for row in rows] == ["en"]
-        and rows[0][2].startswith("4 of 6: 0.67 [")
-        and rows[0][3] == "0 of 3: 0.00"
-    )
+    title, header, rows, _ = tables.checklist_table(runs)
+    assert title == "Checklist by kind of item"
+    assert header == ["Kind of item", "Prompts", "One", "Two"]
+    assert [row[0] for row in rows] == ["facts", "image", "mermaid", "table"]
+    assert rows[-1][2].startswith("2 of 2: 1.00 [") and rows[-1][3] == "0 of 1: 0.00"

@@ -12,7 +12,7 @@ import synthetic  # noqa: E402
 
 pytestmark = pytest.mark.slow
 LONG = f"A model with a name that nobody would say aloud, {'W' * 60}, instruct, 8-bit"
-DRAWN = [plots._plot_overall, plots._plot_dimensions, plots._plot_deltas]
+DRAWN = [plots._plot_scores, plots._plot_deltas]
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +63,11 @@ def test_what_is_inconclusive_says_why_on_the_plot(runs, compared):
     )
     (why, *_) = claims.undecided(pair)
     with plots.style() as (pyplot, tone):
-        for plot in (plots._plot_overall, plots._plot_deltas):
+        for plot, words in ((plots._plot_scores, why), (plots._plot_deltas, "inconclusive")):
             figure = plot(pyplot, tone, runs=runs, compared=compared)
             figure.canvas.draw()
             said = " ".join(text.get_text() for text, _ in texts(figure))
-            assert why in said, plot.__name__
+            assert words in said, plot.__name__
             pyplot.close(figure)
 
 

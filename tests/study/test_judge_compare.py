@@ -6,7 +6,7 @@ import random
 
 import pytest
 from decksmith.core import cli
-from decksmith.measure.results import judge_agreement
+from decksmith.measure.results import runs
 from decksmith.people.study import import_votes, judge_compare, store
 
 PROMPTS = [f"p{n:03}" for n in range(60)]
@@ -96,16 +96,16 @@ def test_planted_agreement_is_found_with_its_interval(found):
 def test_what_is_kept_of_a_judge_stands_in_the_caption_of_its_comparisons(
     found, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(judge_agreement, "FOLDER", tmp_path)
+    monkeypatch.setattr(runs, "AGREEMENTS", tmp_path)
     named = [{**one, "of": "eye/v1" if one["judge"] == "wise" else ""} for one in found["judges"]]
     judge_compare.keep({**found, "judges": named})
     assert [path.name for path in tmp_path.iterdir()] == ["eye-v1.json"]
     share = f"{judge(found, 'wise')['agreement']['mean']:.2f}"
-    assert f"a share of {share} [" in judge_agreement.said("eye/v1")
-    assert judge_agreement.said("coin") == "never held beside people"
+    assert f"a share of {share} [" in runs.agreement_said("eye/v1")
+    assert runs.agreement_said("coin") == "never held beside people"
     (tmp_path / "coin.json").write_text("{}")
     with pytest.raises(cli.BadData, match="judge-compare --keep writes it anew"):
-        judge_agreement.said("coin")
+        runs.agreement_said("coin")
 
 
 def test_a_planted_bias_to_length_is_found_and_in_no_other_judge(found):

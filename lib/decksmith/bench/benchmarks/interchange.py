@@ -411,7 +411,7 @@ def inspect(out: Path, folder: Path) -> Iterator[Path]:
         samples = [_inspected(summaries[name], record) for record in records]
         header = _header(summaries[name], samples, model, records)
         path = Path(out) / f"{_plain(model)}_{name}.eval"
-        stream.write(path, inspect_log.zipped(inspect_log.members(header, samples)))
+        stream.write(path, inspect_log.zipped(header, samples))
         yield path
 
 

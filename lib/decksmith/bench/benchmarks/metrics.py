@@ -22,7 +22,7 @@ from decksmith.bench.benchmarks import tasks
 from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, Grade
 from decksmith.core import cli, stream
 from decksmith.core.records import Failure, Record, prompt_of, sample_of
-from decksmith.measure.results import chains, pairs, regressions, stats
+from decksmith.measure.results import claims, pairs, regressions, stats
 from decksmith.measure.results import text as as_text
 from decksmith.measure.results.comparison import PairedDifference, Run
 from decksmith.models.records import Asked, Gen
@@ -542,11 +542,11 @@ def comparison(
 
 def note_chain(runs: list[Run], folder: Path) -> None:
     """Make these runs (results.runs.load) a chain in the order in which they were given: each gets the key `chain` that
-    results.chains reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
+    results.claims reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
     for run in runs:
         run["chain"] = {}
     kept = ("benchmark", "difference", "p_holm", "margin", "verdict", "sentence")
-    for run, other in chains.pairs(runs):
+    for run, other in claims.chain_pairs(runs):
         ours, base = (folder / str(each["summary"]["model"]["name"]) for each in (run, other))
         if not any(ours.glob("*/rows.jsonl")) or not any(base.glob("*/rows.jsonl")):
             continue

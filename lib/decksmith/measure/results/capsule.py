@@ -1,6 +1,6 @@
 """Capsules: everything that runs rest on in one tar, and the replay that derives every number from it again, offline.
 
-Only what was paid for is taken as it was stored: the model's replies, a vision judge's raw words, photos. The rest is done
+Only what was paid for is taken as it was stored: the model's replies, a vision judge's raw words. The rest is done
 again by the same scripts, in a root of its own that holds what the capsule's experiment fixed (protocol, judge's
 instructions, the models' names and parameters) beside this checkout's code. A capsule from a stranger is hostile.
 """
@@ -19,6 +19,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -26,10 +27,9 @@ from typing import Any, cast
 from decksmith import __version__
 from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Error, Record, expanded, prompt_of, sample_of
-from decksmith.measure.decks import conditions, pictures, templates
+from decksmith.core.records import Record, expanded, prompt_of, sample_of
+from decksmith.measure.decks import conditions, templates
 from decksmith.measure.decks.conditions import Condition
-from decksmith.measure.decks.records import Images
 from decksmith.measure.judging import identity, judges, vision
 from decksmith.measure.judging.records import STAGES, DeckRecord, Judge
 from decksmith.measure.results import layout
@@ -41,14 +41,9 @@ Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
 
 FILES = ("scores.jsonl", "summary.json", "protocol.json", "prompts.jsonl")  # of a run
 FORMAT = 1
-LOCKS = (
-    "uv.lock",
-    "assets/renderer/package-lock.json",
-    "assets/engine/package-lock.json",
-    "containers/images.lock",
-)
-# What a replay makes again and compares, the last stage first.
-REPLAYED = ("score", "features", "judge", "revise", "choose", "render", "images", "deck", "gen")
+PACKAGES = ("assets/renderer/package-lock.json", "assets/engine/package-lock.json")
+LOCKS = ("uv.lock", *PACKAGES, "containers/images.lock")
+CODE = ("lib/decksmith/**/*.py", "assets/renderer/*.mjs", "bin/*-*")
 # Of a model's entry in the registry: what it is called, and what its requests depend on.
 ENTRY = ("label", "color", "slug", "params", "extra_body", "rename", "drop", "sees")
 REVISIONS = "journal/revise-reply.jsonl"  # of a run: what a model said to its decks' findings
@@ -66,24 +61,11 @@ def toolchain() -> dict[str, str | None]:
     found: dict[str, str | None] = {
         name: _sha((cli.ROOT / name).read_bytes()) for name in LOCKS if (cli.ROOT / name).is_file()
     }
-    code = sorted(
-        [
-            *cli.ROOT.glob("lib/decksmith/**/*.py"),
-            *cli.ROOT.glob("assets/renderer/*.mjs"),
-            *cli.ROOT.glob("bin/*-*"),
-        ]
-    )
+    code = [path for each in CODE for path in cli.ROOT.glob(each)]
     found["code"] = stream.fingerprint(
-        [[str(path.relative_to(cli.ROOT)), _sha(path.read_bytes())] for path in code]
+        [[str(path.relative_to(cli.ROOT)), _sha(path.read_bytes())] for path in sorted(code)]
     )
-    try:
-        done = subprocess.run(
-            ["git", "-C", cli.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True
-        )
-        found["revision"] = done.stdout.strip() or None
-    except OSError:
-        found["revision"] = None
-    return found
+    return {**found, "revision": cli.git("rev-parse", "HEAD")}
 
 
 def _sha(data: bytes) -> str:
@@ -93,18 +75,18 @@ def _sha(data: bytes) -> str:
 # Packing
 
 
-def pack(paths: Sequence[Path], out: Path) -> Path:
+def pack(folders: Sequence[Path], out: Path) -> Path:
     """Write the capsule of finished runs into the folder `out`; returns its path, `<runs>-<hash of the file>.tar`.
 
     The same runs give the same bytes. Raises cli.Missing for a file that is not there, cli.BadData when a run cannot be replayed:
     its protocol changed since, or a picture is gone.
     """
-    folders = [Path(path) for path in paths]
     entries: Entries = {}
     slides: dict[str, dict[str, str]] = {}
     models: dict[str, Record] = {}
+    places = {layout.run_name(folder): folder.resolve() for folder in folders}
     names = [layout.run_name(folder) for folder in folders]
-    if len(set(names)) < len(names):
+    if len(places) < len(names):
         raise cli.BadData("two of these runs have one name; a capsule tells them apart by it")
     for folder, name in zip(folders, names, strict=True):
         files = {file: _read(folder / file) for file in FILES}
@@ -114,15 +96,17 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
         if under:
             files["condition.json"] = _read(folder / "condition.json")
         if under and under.revise:
-            files["revise.jsonl"] = _lines(folder / REVISIONS)
+            kept = layout.journal(folder / REVISIONS)
+            files["revise.jsonl"] = b"".join(line for line, _ in kept)
+        files["gen.jsonl"] = _replies(folder, records, under)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries |= _assets(protocol)
-        entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records, under)
-        entries |= {f"runs/{name}/{path}": folder / path for path in _kept(records)}
+        said = [(record.get("judge") or {}).get("replies") or [] for record in records]
+        entries |= {f"runs/{name}/{path}": folder / path for paths in said for path in paths}
         models |= _models(records, protocol)
-        slides[name] = _slides(folder, records)
+        shown = [(record.get("render") or {}).get("slides") or [] for record in records]
+        slides[name] = {path: _sha(_read(folder / path)) for paths in shown for path in paths}
     if len(names) > 1:
-        places = {name: folder.resolve() for name, folder in zip(names, folders, strict=True)}
         entries["compare.json"] = _dumps(_compared(places, cli.ROOT))
     if (cli.ROOT / LOCKS[-1]).is_file():
         entries[LOCKS[-1]] = cli.ROOT / LOCKS[-1]
@@ -135,7 +119,6 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
         "slides": slides,
     }
     entries["capsule.json"] = _dumps(about)
-    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=out, suffix=".tmp") as file:
         _write(file, entries)
@@ -153,22 +136,20 @@ def _under(folder: Path, records: list[Record], protocol: Protocol) -> Condition
     if not any((record.get("gen") or {}).get("condition") for record in records):
         return None
     under = conditions.held(_json(folder / "condition.json"), folder / "condition.json")
-    many = under.samples or under.revise
-    if many and protocol.images["provider"] != "drawn":
-        what = "pictures that were searched for decks that were not kept"
-    elif under.samples.get("choose") == "judge" and protocol.judge["kind"] != "offline":
-        what = "what the judge said of decks that were not kept"
-    else:
-        return under
-    raise cli.BadData(
-        f"{folder}: a run under {under.name} cannot be packed; a capsule does not hold {what}"
-    )
+    if under.samples.get("choose") == "judge" and protocol.judge["kind"] != "offline":
+        raise cli.BadData(
+            f"{folder}: a run under {under.name} cannot be packed; a capsule does not hold what the judge said of decks that "
+            "were not kept"
+        )
+    return under
 
 
 def _unchanged(folder: Path, files: dict[str, bytes], records: list[Record]) -> Protocol:
-    """The protocol of a run. Raises cli.BadData where it is another by now."""
+    """The protocol of a run. Raises cli.BadData where it is another by now, or one of photos."""
     fixed = json.loads(files["protocol.json"])
     protocol = Protocol.load(fixed["protocol"])
+    if protocol.images["provider"] != "drawn":
+        raise cli.BadData(f"{folder} cannot be packed; a capsule does not hold photos")
     if changed := identity.differences(fixed, identity.identity(protocol, records)):
         raise cli.BadData(
             f"{folder} was made under another {protocol.name} than the present one; "
@@ -191,21 +172,9 @@ def _assets(protocol: Protocol) -> Entries:
 def _models(records: list[Record], protocol: Protocol) -> dict[str, Record]:
     """The registry's entries of those who wrote and judged."""
     known = registry.models()
-    used = {*(_model(record) for record in records), *protocol.judges}
-    return {name: {key: getattr(known[name], key) for key in ENTRY} for name in known.keys() & used}
-
-
-def _kept(records: list[Record]) -> Iterator[str]:
-    """The files of a run that a replay takes as they are: pictures, and what judges said."""
-    for record in records:
-        yield from (item["path"] for item in (record.get("images") or {}).get("items") or [])
-        yield from (record.get("judge") or {}).get("replies") or []
-
-
-def _slides(folder: Path, records: list[Record]) -> dict[str, str]:
-    """{path of a slide's picture: its sha256}."""
-    shown = [(record.get("render") or {}).get("slides") or [] for record in records]
-    return {path: _sha(_read(folder / path)) for paths in shown for path in paths}
+    wrote = {((record.get("gen") or {}).get("model") or {}).get("name") for record in records}
+    used = known.keys() & {*wrote, *protocol.judges}
+    return {name: {key: getattr(known[name], key) for key in ENTRY} for name in used}
 
 
 def _write(file: Any, entries: Entries) -> None:
@@ -235,23 +204,15 @@ def _read(path: Path) -> bytes:
 
 
 def _dumps(data: Any) -> bytes:
-    return (
-        json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")
-        + b"\n"
-    )
-
-
-def _model(record: Record) -> str | None:
-    return ((record.get("gen") or {}).get("model") or {}).get("name")
+    text = json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "replace")
 
 
 def _replies(folder: Path, records: list[Record], under: Condition | None) -> bytes:
     """The lines of the run's journal that these records rest on, in their order; of a prompt's other samples the last."""
-    path = folder / "journal/gen.jsonl"
     lines: dict[tuple[str, str | None], bytes] = {}
     last: dict[str, bytes] = {}
-    for line in _lines(path).splitlines(keepends=True):
-        entry = stream.loads(line)
+    for line, entry in layout.journal(folder / "journal/gen.jsonl"):
         lines[entry["id"], entry.get("inputs")] = last[entry["id"]] = line
     found = []
     for record in records:
@@ -262,19 +223,6 @@ def _replies(folder: Path, records: list[Record], under: Condition | None) -> by
             kept = lines.get((ident, inputs)) if ident == own else last.get(ident)
             found.append(kept or b"")
     return b"".join(found)
-
-
-def _lines(path: Path) -> bytes:
-    """The lines of a journal that are whole, none where it was not begun."""
-    kept = []
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
-        try:
-            entry = stream.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and "id" in entry:
-            kept.append(line + b"\n")
-    return b"".join(kept)
 
 
 def _compared(places: dict[str, Path], root: Path) -> Record:
@@ -305,7 +253,7 @@ def unpack(path: Path, into: Path) -> Path:
 
     Raises cli.BadData for anything else: links, devices, other paths, a path twice, extended headers, too much of it, a torn file.
     """
-    into, count, whole = Path(into), 0, 0
+    count = whole = 0
     try:
         file = open(path, "rb")
     except OSError as error:
@@ -326,12 +274,8 @@ def unpack(path: Path, into: Path) -> Path:
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(place, "xb") as copy:
-                    left = info.size
-                    while left:
-                        if not (data := file.read(min(left, 1 << 20))):
-                            raise cli.BadData(f"{path}: it ends in the middle of {info.name!r}")
-                        copy.write(data)
-                        left -= len(data)
+                    if copy.write(file.read(info.size)) < info.size:
+                        raise cli.BadData(f"{path}: it ends in the middle of {info.name!r}")
             except FileExistsError:
                 raise cli.BadData(f"{path}: {info.name!r} is there twice") from None
             file.seek(-info.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
@@ -359,17 +303,18 @@ class Replay:
     is not what was stored, and `counts` what was compared."""
 
     def __init__(self, path: Path, into: Path) -> None:
-        self.path, self.into = Path(path), Path(into).resolve()
+        self.path, self.into = path, into.resolve()
+        self.stored, self.root = self.into / "capsule", self.into / "root"
         self.notes: list[str] = []
         self.differences: list[str] = []
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
 
     def run(self) -> Replay:
-        self.stored, self.root = unpack(self.path, self.into / "capsule"), self.into / "root"
+        unpack(self.path, self.stored)
         self.about = _json(self.stored / "capsule.json")
-        if self.about.get("format") != FORMAT:
+        if (form := self.about.get("format")) != FORMAT:
             raise cli.BadData(
-                f"{self.path}: a capsule of format {str(self.about.get('format'))[:20]}; this reads {FORMAT}"
+                f"{self.path}: a capsule of format {str(form)[:20]}; this reads {FORMAT}"
             )
         runs = self._named()
         named = re.search(r"-([0-9a-f]{12})\.tar\Z", self.path.name)
@@ -384,7 +329,10 @@ class Replay:
             self._root()
             for name in runs:
                 self._redo(name)
-            self._compare(runs)
+            for name in runs:
+                self._compare(name)
+            if len(runs) > 1:
+                self._comparison(runs)
         except RecursionError:
             raise cli.BadData(f"{self.path}: nested too deeply") from None
         return self
@@ -392,69 +340,62 @@ class Replay:
     def _named(self) -> list[str]:
         """The names of the runs in the capsule. Raises cli.BadData unless these are usable, and each has its slides."""
         runs, slides = self.about.get("runs"), self.about.get("slides")
-        wrong = cli.BadData(f"{self.path}: capsule.json does not name its runs and slides")
-        if not isinstance(runs, list) or not runs or not isinstance(slides, dict):
-            raise wrong
-        for name in runs:
-            if not isinstance(name, str) or not re.fullmatch(_NAME, name):
-                raise wrong
-            if not isinstance(slides.get(name), dict):
-                raise wrong
-        return runs
+        if not isinstance(runs, list) or not isinstance(slides, dict):
+            runs, slides = [], {}
+        names = [one for one in runs if isinstance(one, str) and re.fullmatch(_NAME, one)]
+        if names != runs or not names or not all(isinstance(slides.get(n), dict) for n in names):
+            raise cli.BadData(f"{self.path}: capsule.json does not name its runs and slides")
+        return names
 
     def _toolchain(self) -> None:
+        """Note in what the toolchains differ."""
         then, now = self.about.get("toolchain") or {}, toolchain()
         for name in sorted({*then, *now} - {"revision"}):
             if then.get(name) != now.get(name):
-                revision = (
-                    f" (at the git revision {_short(then.get('revision'))})"
-                    if name == "code"
-                    else ""
+                at = f" (at the git revision {_short(then.get('revision'))})"
+                was = _short(then.get(name)) + (at if name == "code" else "")
+                self.notes.append(
+                    f"{_shown(name)}: the capsule's is {was}, here it is {_short(now.get(name))}"
                 )
-                self._another(name, _short(then.get(name)) + revision, _short(now.get(name)))
         for file in sorted((self.stored / "assets").rglob("*.*")):
-            name = file.relative_to(self.stored)
+            name = str(file.relative_to(self.stored))
             ours = cli.ROOT / name
             if not ours.is_file() or ours.read_bytes() != file.read_bytes():
                 self.notes.append(f"{name} of this checkout is another; the capsule's is used")
 
-    def _another(self, what: str, then: str, now: str) -> None:
-        self.notes.append(f"{_shown(what)}: the capsule's is {then}, here it is {now}")
-
     def _root(self) -> None:
         """A root with this checkout's code and toolchain and the capsule's protocol, judge's instructions and models."""
-        own = {"assets", "results", "data", ".env", ".git"}
-        (self.root / "assets").mkdir(parents=True)
-        for path in cli.ROOT.iterdir():
+        assets = self.root / "assets"
+        assets.mkdir(parents=True)
+        own = {"assets", "results", "data", ".env", ".git", "models.toml", "protocols", "prompts"}
+        for path in [*cli.ROOT.iterdir(), *(cli.ROOT / "assets").iterdir()]:
             if path.name not in own:
-                (self.root / path.name).symlink_to(path.resolve())
-        for path in (cli.ROOT / "assets").iterdir():
-            if path.name not in ("models.toml", "protocols", "prompts"):
-                (self.root / "assets" / path.name).symlink_to(path.resolve())
+                (self.root / path.relative_to(cli.ROOT)).symlink_to(path.resolve())
         for folder in ("protocols", "prompts"):
-            (self.root / "assets" / folder).mkdir()
+            (assets / folder).mkdir()
             for path in (self.stored / "assets" / folder).glob("*"):
-                shutil.copy(path, self.root / "assets" / folder)
+                shutil.copy(path, assets / folder)
         text = []
         for name, entry in (self.about.get("models") or {}).items():
             kept = {key: entry[key] for key in ENTRY if entry.get(key)}
             kept["base_url"] = "http://127.0.0.1:9/v1"  # nobody is asked
-            lines = [f"{key} = {_toml(value)}\n" for key, value in kept.items()]
-            text.append("".join([f"[{_toml(name)}]\n", *lines]))
-        (self.root / "assets/models.toml").write_text("\n".join(text), encoding="utf-8")
+            text.append(f"[{_toml(name)}]\n")
+            text += [f"{key} = {_toml(value)}\n" for key, value in kept.items()]
+        (assets / "models.toml").write_text("".join(text), encoding="utf-8")
 
     def _redo(self, name: str) -> None:
         """Everything of one run again, from its prompts and its stored replies, into now/<name>."""
         stored, now = self.stored / "runs" / name, self.into / "now" / name
         now.mkdir(parents=True)
-        protocol, under = self._protocol(name), self._condition(name)
-        if under and under.template:
-            templates.put(now, templates.Template(**under.template))
-        if under:
-            shutil.copy(stored / "condition.json", now)
-        if under and under.revise:
-            (now / "journal").mkdir()
-            shutil.copy(stored / "revise.jsonl", now / REVISIONS)
+        protocol, path, under = self._protocol(name), stored / "condition.json", None
+        if path.is_file():
+            under = conditions.held(_json(path), path)
+            shutil.copy(path, now)
+            if under.template:
+                templates.put(now, templates.Template(**under.template))
+            if under.revise:
+                (now / "journal").mkdir()
+                shutil.copy(stored / "revise.jsonl", now / REVISIONS)
         source = now / "replies.jsonl"
         source.write_bytes(b"".join(stream.dumps(row) + b"\n" for row in self._rows(name, under)))
         for target, command in self._stages(protocol, under, stored, now):
@@ -473,34 +414,29 @@ class Replay:
     def _stages(
         self, protocol: Protocol, under: Condition | None, stored: Path, now: Path
     ) -> Iterator[tuple[str, list[Any]]]:
-        """The commands of the pipeline after the replies, each with the file that it writes. Pictures and verdicts that were
-        paid for come from the capsule, by a stage of ours."""
+        """The commands of the pipeline after the replies, each with the file that it writes. Verdicts that were paid for come
+        from the capsule, by a stage of ours."""
         scripts, fixed, run = self.root / "bin", ["--protocol", protocol.name], ["--run", now]
-        kept = [sys.executable, "-m", "decksmith.measure.results.capsule"]
-        jobs = max(1, (os.cpu_count() or 2) // 2)
-        illustrate = [scripts / "deck-illustrate", *fixed, *run]
-        if protocol.images["provider"] != "drawn":
-            illustrate = [*kept, "images", stored, now, protocol.name]
-        judge = [scripts / "deck-judge", *fixed, *run]
-        if protocol.judge["kind"] != "offline":
-            judge = [*kept, "judge", stored, now, protocol.name]
-        yield "1.jsonl", [scripts / "deck-parse", *run]
-        yield "2.jsonl", illustrate
-        yield "3.jsonl", [scripts / "deck-render", *fixed, *run, "--jobs", str(jobs)]
+        heard = [sys.executable, "-m", __name__, stored, now, protocol.name]
+        jobs = ["--jobs", str(max(1, (os.cpu_count() or 2) // 2))]
         asked = ["--condition", now / "condition.json"]
-        choose = [scripts / "deck-choose", *asked, *run]
-        if under and under.samples:
+        choose, score = [scripts / "deck-choose", *asked, *run], [scripts / "deck-score", *fixed]
+        chosen = under is not None and bool(under.samples)
+        yield "1.jsonl", [scripts / "deck-parse", *run]
+        yield "2.jsonl", [scripts / "deck-illustrate", *fixed, *run]
+        yield "3.jsonl", [scripts / "deck-render", *fixed, *run, *jobs]
+        if chosen:
             yield "chosen.jsonl", choose
         if under and under.revise:
             revise = [scripts / "deck-revise", f"--model={self._writer(stored)}"]
             yield "revised.jsonl", [*revise, *asked, *fixed, *run]
-        yield "4.jsonl", judge
+        offline = protocol.judge["kind"] == "offline"
+        judge = [scripts / "deck-judge", *fixed, *run]
+        yield "4.jsonl", judge if offline else heard
         yield "5.jsonl", [scripts / "deck-scan", *run]
-        if under and under.samples:
-            yield "6.jsonl", [scripts / "deck-score", *fixed]
+        yield ("6.jsonl" if chosen else "scores.jsonl"), score
+        if chosen:
             yield "scores.jsonl", choose
-        else:
-            yield "scores.jsonl", [scripts / "deck-score", *fixed]
         yield "summary.json", [scripts / "run-summarize", *fixed, *run]
 
     def _protocol(self, name: str) -> Protocol:
@@ -509,9 +445,8 @@ class Replay:
         if not isinstance(fixed, str) or not re.fullmatch(_NAME, fixed) or not path.is_file():
             raise cli.BadData(f"{name}: the capsule has no protocol {_shown(fixed)}")
         protocol = Protocol.load(str(path))
-        if protocol.name != fixed or any(
-            protocol.render[key] > most for key, most in GRANTED.items()
-        ):
+        over = any(protocol.render[key] > most for key, most in GRANTED.items())
+        if protocol.name != fixed or over:
             raise cli.BadData(
                 f"{name}: its protocol has another name, or grants decks more than {GRANTED}"
             )
@@ -535,105 +470,65 @@ class Replay:
                     sent = turns.with_history(row, values)
                     if under:
                         sent = under.messages({**row, "messages": sent})
-                    gen = self._reply(name, entry, sent)
+                    gen = entry["gen"]
+                    self.counts["replies"] += 1
+                    if not gen.get("error") and _asked(gen, sent) != entry.get("inputs"):
+                        self.differences.append(
+                            f"{name} {entry['id']} gen: the stored reply was given to another request than the stored one"
+                        )
                 elif not gen.get("error"):
-                    self._count("replies that no journal has")
+                    self.counts["replies that no journal has"] += 1
                 given = {"condition": under.asked()} if under else {}
                 yield {**each, "gen": {**gen, **given}, **paid}
 
-    def _reply(self, name: str, entry: Record, messages: list[Record]) -> Record:
-        """A stored reply, held against the request that its prompt makes."""
-        gen: Record = entry["gen"]
-        slug, sampling = (gen.get("model") or {}).get("slug"), gen.get("sampling") or {}
-        inputs = stream.fingerprint(["gen", {"model": slug, "messages": messages, **sampling}])
-        self._count("replies")
-        if not gen.get("error") and inputs != entry.get("inputs"):
-            self.differences.append(
-                f"{name} {entry['id']} gen: the stored reply was given to another request than the stored one"
-            )
-        return gen
-
-    def _condition(self, name: str) -> Condition | None:
-        """What the run was asked under."""
-        path = self.stored / "runs" / name / "condition.json"
-        return conditions.held(_json(path), path) if path.is_file() else None
-
     def _writer(self, stored: Path) -> str:
         """The registry's name of who wrote a run. Raises cli.BadData where the capsule has no such entry."""
-        for _, record in stream.records(stored / "scores.jsonl"):
-            name = _model(record)
-            if isinstance(name, str) and name in (self.about.get("models") or {}):
-                return name
-        raise cli.BadData(f"{self.path}: it has no entry of the model that revised its decks")
+        model = _json(stored / "summary.json").get("model")
+        name = model.get("name") if isinstance(model, dict) else None
+        if not isinstance(name, str) or name not in (self.about.get("models") or {}):
+            raise cli.BadData(f"{self.path}: it has no entry of the model that revised its decks")
+        return name
 
-    def _compare(self, runs: list[str]) -> None:
-        """Hold everything that was derived again against what was stored."""
-        for name in runs:
-            stored, now = self.stored / "runs" / name, self.into / "now" / name
-            then, again = (
-                {record["id"]: record for _, record in stream.records(place / "scores.jsonl")}
-                for place in (stored, now)
-            )
-            self._engines(name, then, again)
-            for ident in then:
-                self._slides(name, then[ident], again[ident])
-            for ident in then:
-                self._count("records")
-                for key in REPLAYED:
-                    old, new = (_without(side[ident].get(key)) for side in (then, again))
-                    self._same(name, ident, key, old, new, "numbers of records")
-            old, new = (_json(place / "summary.json") for place in (stored, now))
-            self._same(name, "", "summary", old, new, "numbers of summaries")
-            self._fixed(name, *(_json(place / "protocol.json") for place in (stored, now)))
-        if len(runs) > 1:
-            self._comparison(runs)
-
-    def _engines(self, name: str, then: dict[str, Record], again: dict[str, Record]) -> None:
-        """Note in what the renderers differ."""
-        old, new = _engines(then), _engines(again)
-        if set(old) == set(new):
-            return
-        for one, other in itertools.product(old.values(), new.values()):
-            for key in other:
-                if one.get(key) != other[key]:
-                    self._another(
-                        f"{name}: renderer's {key}", _short(one.get(key)), _short(other[key])
-                    )
+    def _compare(self, name: str) -> None:
+        """Hold everything of a run that was derived again against what was stored."""
+        places = self.stored / "runs" / name, self.into / "now" / name
+        then, again = (
+            {record["id"]: record for _, record in stream.records(place / "scores.jsonl")}
+            for place in places
+        )
+        for ident in then:
+            self._slides(name, then[ident], again[ident])
+        for ident in then:
+            self.counts["records"] += 1
+            self._same(name, ident, "", then[ident], again[ident], "numbers of records")
+        old, new = (_json(place / "summary.json") for place in places)
+        self._same(name, "", "summary", old, new, "numbers of summaries")
+        self._fixed(name, *(_json(place / "protocol.json") for place in places))
 
     def _comparison(self, runs: list[str]) -> None:
         then = _json(self.stored / "compare.json")
         now = _compared({name: self.into / "now" / name for name in runs}, self.root)
         # The protocol's hash takes the renderer in, which was looked at above; everything else of it by _fixed.
-        old, new = (
-            _json(folder / runs[0] / "protocol.json").get("hash")
-            for folder in (self.stored / "runs", self.into / "now")
-        )
+        places = (self.stored / "runs", self.into / "now")
+        old, new = (_json(each / runs[0] / "protocol.json").get("hash") for each in places)
         if isinstance(old, str) and re.fullmatch("[0-9a-f]{64}", old):
             now = json.loads(json.dumps(now).replace(str(new), old))
         self._same("comparison", "", "", then, now, "numbers of the comparison")
 
     def _slides(self, name: str, then: Record, again: Record) -> None:
         known = self.about["slides"][name]
-        paths = [
-            path
-            for record in (then, again)
-            for path in (record.get("render") or {}).get("slides") or []
-        ]
-        for path in dict.fromkeys(map(str, paths)):
+        old, new = ((side.get("render") or {}).get("slides") or [] for side in (then, again))
+        for path in dict.fromkeys(map(str, [*old, *new])):
             file = self.into / "now" / name / path
-            now = (
-                _sha(file.read_bytes())
-                if path in ((again.get("render") or {}).get("slides") or [])
-                else None
-            )
-            self._count("slides")
-            if known.get(path) != now:
-                self.differences.append(
-                    f"{name} {then['id']} {_shown(path)} sha256: stored {_short(known.get(path))}, now {_short(now)}"
-                )
+            now = _sha(file.read_bytes()) if path in new else None
+            self.counts["slides"] += 1
+            if (was := known.get(path)) != now:
+                where = f"{name} {then['id']} {_shown(path)} sha256"
+                self.differences.append(f"{where}: stored {_short(was)}, now {_short(now)}")
 
     def _fixed(self, name: str, then: Record, now: Record) -> None:
-        self._count("protocol files")
+        """Hold what was held fixed against what is; another renderer is a note, and no difference."""
+        self.counts["protocol files"] += 1
         same = {key: value for key, value in then.items() if key != "hash"}
         if stream.fingerprint(same) != then.get("hash"):
             self.differences.append(
@@ -641,55 +536,42 @@ class Replay:
             )
         lines = identity.differences({**then, "renderer": None}, {**now, "renderer": None})
         self.differences += [f"{name} protocol.json {_shown(line)}" for line in lines]
+        old, new = then.get("renderer"), now.get("renderer")
+        if isinstance(old, dict) and isinstance(new, dict):
+            self.notes += [_shown(line) for line in identity.lines(old, new, f"{name}: renderer")]
 
     def _same(self, name: str, ident: str, key: str, then: Any, now: Any, what: str) -> None:
         """Note each place where two values differ; `by` (when, how long, by whom) is left out."""
         for path, old, new in _leaves(then, now, key):
-            self._count(what, isinstance(old, int | float) or isinstance(new, int | float))
-            if (
-                old != new
-                or (old is None) != (new is None)
-                or isinstance(old, bool) != isinstance(new, bool)
-            ):
-                values = "stored {}, now {}".format(*_values(old, new))
-                self.differences.append(
-                    " ".join(filter(None, [name, ident, f"{_shown(path)}: {values}"]))
-                )
-
-    def _count(self, what: str, n: int = 1) -> None:
-        self.counts[what] = self.counts.get(what, 0) + n
+            self.counts[what] += isinstance(old, int | float) or isinstance(new, int | float)
+            if old != new or isinstance(old, bool) != isinstance(new, bool):
+                where = " ".join(filter(None, [name, ident, _shown(path)]))
+                old_text, new_text = _values(old, new)
+                self.differences.append(f"{where}: stored {old_text}, now {new_text}")
 
 
-def _engines(records: dict[str, Record]) -> dict[str, Record]:
-    """The renderers that these records name, by their fingerprints."""
-    named = ((record.get("render") or {}).get("engine") for record in records.values())
-    return {stream.fingerprint(engine): engine for engine in named if engine}
-
-
-def _without(value: Any) -> Any:
-    """A stage's value without the renderer's engine (looked at once for all) and without a judge fault's words."""
-    if not isinstance(value, dict):
-        return value
-    kept = {key: part for key, part in value.items() if key != "engine"}
-    if isinstance(kept.get("error"), dict) and kept["error"].get("kind") == "judge":
-        kept["error"] = {"class": kept["error"].get("class")}
-    return kept
+def _asked(gen: Record, messages: list[Record]) -> str:
+    """The fingerprint of the request that a reply was given to, as chat-generate has it, with these messages."""
+    slug, sampling = (gen.get("model") or {}).get("slug"), gen.get("sampling") or {}
+    return stream.fingerprint(["gen", {"model": slug, "messages": messages, **sampling}])
 
 
 _ABSENT = object()
 
 
 def _leaves(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """(path, stored, now) of every leaf of two JSON values."""
+    """(path, stored, now) of every leaf of two JSON values, but for what may differ: who made a value and when (`by`), the
+    renderer's engine (looked at once for all), and the words of a judge's fault."""
     if isinstance(then, dict) and isinstance(now, dict):
+        skipped = {"by"}
+        skipped |= {"engine"} if path == "render" else set()
+        skipped |= {"message"} if then.get("kind") == "judge" else set()
         for key in dict.fromkeys([*then, *now]):
-            if key != "by":
-                yield from _leaves(
-                    then.get(key, _ABSENT), now.get(key, _ABSENT), f"{path}.{key}" if path else key
-                )
+            if key not in skipped:
+                inner = f"{path}.{key}" if path else key
+                yield from _leaves(then.get(key, _ABSENT), now.get(key, _ABSENT), inner)
     elif isinstance(then, list) and isinstance(now, list):
-        for at in range(max(len(then), len(now))):
-            old, new = (side[at] if at < len(side) else _ABSENT for side in (then, now))
+        for at, (old, new) in enumerate(itertools.zip_longest(then, now, fillvalue=_ABSENT)):
             yield from _leaves(old, new, f"{path}[{at}]")
     else:
         yield path, then, now
@@ -717,11 +599,8 @@ def _short(text: object) -> str:
 def _toml(value: Any) -> str:
     """A JSON value as TOML."""
     if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{_toml(str(key))} = {_toml(part)}" for key, part in value.items())
-            + "}"
-        )
+        pairs = [f"{_toml(str(key))} = {_toml(part)}" for key, part in value.items()]
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -729,107 +608,77 @@ def _toml(value: Any) -> str:
 
 def _environment(root: Path, into: Path | None = None) -> dict[str, str]:
     """The environment of the scripts: no keys, no proxies, and for a replay a cache of its own."""
+    known = ("PATH", "HOME", "LANG", "TMPDIR", "IMAGES")
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name in ("PATH", "HOME", "LANG", "TMPDIR", "IMAGES")
-        or (name.startswith("DECKSMITH_") and name != "DECKSMITH_ROOT")
+        if name in known or name.startswith("DECKSMITH_")
     }
     own = {"XDG_CACHE_HOME": str(into / "cache")} if into else {}
-    return {
-        **kept,
-        "DECKSMITH_ROOT": str(root),
-        "PYTHONPATH": str(root / "lib"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **own,
-    }
+    paths = {"DECKSMITH_ROOT": str(root), "PYTHONPATH": str(root / "lib")}
+    return {**kept, **paths, "PYTHONDONTWRITEBYTECODE": "1", **own}
 
 
-# Two stages that take what was paid for from the capsule in place of asking again
+# The stage that reads what a vision judge said from the capsule, in place of asking again
 
 
-def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
-    """Run the stage "images" or "judge" of a replay over stdin; `stored` and `now`: the run's folders in the capsule and in
-    the replay. Returns the exit status."""
-    then = {
-        record["id"]: record.get(stage) or {}
-        for _, record in stream.records(stored / "scores.jsonl")
-    }
-    if stage == "images":
+class StoredWords(vision.Vision):
+    """A vision judge with its stored replies for an endpoint. `stored`, `now`: the run's folders."""
 
-        def illustrate(record: DeckRecord) -> Images:
-            kept = cast(Images, then[record["id"]])
-            return cast(Images, _illustrated(cast(Record, record), kept, stored, now, protocol))
+    def __init__(self, protocol: Protocol, stored: Path, now: Path) -> None:
+        self.stored, self.run, self.protocol = stored, now, protocol
+        self.judging, self.schema = identity.judging(protocol), protocol.schema
+        self.rubric = stream.fingerprint(self.judging)
 
-        return stream.stage("images", illustrate, takes=DeckRecord, needs="deck")
-
-    class Heard(vision.Vision):
-        """A vision judge with its stored replies for an endpoint."""
-
-        def __init__(self, protocol: Protocol) -> None:
-            self.run, self.protocol, self.judging = now, protocol, identity.judging(protocol)
-            self.rubric, self.schema = stream.fingerprint(self.judging), protocol.schema
-
-        def hear(self, record: DeckRecord, replies: list[str], usage: Usage) -> Judge:
-            common: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
-            try:
-                if not replies:
-                    raise ValueError("no reply was stored")
-                _, seen = self._pictures(record)
-                text = (stored / replies[-1]).read_bytes().decode("utf-8", "replace")
-                said = vision.usable(text, self.schema, vision.items(record), seen["slides"])
-            except (OSError, ValueError) as error:
-                return {
-                    "error": {"kind": "judge", "class": "unparseable", "message": str(error)},
-                    **common,
-                }
-            return {**self._value(record, said), "seen": seen, **common}
-
-    def hear(record: DeckRecord) -> Judge:
-        value, ident = then[record["id"]], record["id"]
-        stored_replies = value.get("replies") or []
-        if not stored_replies:
-            message = "no reply was stored"
-            nothing: Error = {"kind": "judge", "class": "unparseable", "message": message}
-            return cast(Judge, value) or {"error": nothing}
-        if len(protocol.judges) == 1:
-            paths = [f"{ident}/judge/{n}.txt" for n in range(1, len(stored_replies) + 1)]
-            return Heard(protocol).hear(record, paths, cast(Usage, value.get("usage")))
-        members = {}
-        for name in protocol.judges:
-            count = sum(path.startswith(f"{ident}/judge/{name}/") for path in stored_replies)
-            paths = [f"{ident}/judge/{name}/{n}.txt" for n in range(1, count + 1)]
-            usage = (value.get("members") or {}).get(name, {}).get("usage") or {}
-            members[name] = Heard(protocol.alone(name)).hear(record, paths, cast(Usage, usage))
-        return judges.joined(protocol, members)
-
-    return stream.stage("judge", hear, takes=DeckRecord, needs="render")
+    def hear(self, record: DeckRecord, replies: list[str], usage: Usage) -> Judge:
+        """The verdict of the last of these replies (paths in the run's folder)."""
+        common: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
+        try:
+            if not replies:
+                raise ValueError("no reply was stored")
+            _, seen = self._pictures(record)
+            text = (self.stored / replies[-1]).read_bytes().decode("utf-8", "replace")
+            said = vision.usable(text, self.schema, vision.items(record), seen["slides"])
+        except (OSError, ValueError) as error:
+            return {**_unparseable(str(error)), **common}
+        return {**self._value(record, said), "seen": seen, **common}
 
 
-def _illustrated(
-    record: Record, value: Images, stored: Path, now: Path, protocol: Protocol
-) -> Images:
-    class Stored:
-        """A provider whose answers are the capsule's pictures."""
+def _unparseable(message: str) -> Judge:
+    return {"error": {"kind": "judge", "class": "unparseable", "message": message}}
 
-        name = protocol.images["provider"]
 
-        def find(self, words: str) -> pictures.Found:
-            item = next((i for i in value.get("items") or [] if i.get("query") == words), None)
-            if item is None:
-                raise pictures.Unavailable("the capsule has no picture for it", False)
-            if fallback := item.get("fallback"):
-                raise pictures.Unavailable(
-                    fallback["reason"].removeprefix(f"{self.name}: "), fallback["transient"]
-                )
-            file = stored / record["id"] / "images" / Path(item["path"]).name
-            return file.read_bytes(), item.get("attribution")
+def judged_again(
+    record: DeckRecord, value: Record, stored: Path, now: Path, protocol: Protocol
+) -> Judge:
+    """What the judges of `value`, the verdict of the capsule, said, read again. The paths are made anew, not taken from it."""
+    kept = value.get("replies") or []
+    if not kept:
+        return cast(Judge, value) or _unparseable("no reply was stored")
+    verdicts = {}
+    panel = len(protocol.judges) > 1
+    for name in protocol.judges:
+        folder = f"{record['id']}/judge/{name}/" if panel else f"{record['id']}/judge/"
+        count = sum(path.startswith(folder) for path in kept) if panel else len(kept)
+        paths = [f"{folder}{n}.txt" for n in range(1, count + 1)]
+        own = (value.get("members") or {}).get(name, {}) if panel else value
+        usage = cast(Usage, own.get("usage") or ({} if panel else None))
+        judge = StoredWords(protocol.alone(name) if panel else protocol, stored, now)
+        verdicts[name] = judge.hear(record, paths, usage)
+    return judges.joined(protocol, verdicts) if panel else verdicts[protocol.judges[0]]
 
-    # Each record its own cache: two records may have got two pictures for one query.
-    os.environ["XDG_CACHE_HOME"] = str(now / "cache" / record["id"])
-    return pictures.illustrate(now, record, Stored())
+
+def _judge(stored: Path, now: Path, protocol: Protocol) -> int:
+    """Run the stage over stdin; returns the exit status."""
+    rows = stream.records(stored / "scores.jsonl")
+    then = {record["id"]: record.get("judge") or {} for _, record in rows}
+
+    def again(record: DeckRecord) -> Judge:
+        return judged_again(record, then[record["id"]], stored, now, protocol)
+
+    return stream.stage("judge", again, takes=DeckRecord, needs="render")
 
 
 if __name__ == "__main__":
-    which, stored, now, protocol = sys.argv[1:]
-    sys.exit(_stage(which, Path(stored), Path(now), Protocol.load(protocol)))
+    stored, now, protocol = sys.argv[1:]
+    sys.exit(_judge(Path(stored), Path(now), Protocol.load(protocol)))

@@ -1,7 +1,6 @@
 """What may be said about several runs. Every sentence that separates or ranks models is written here, by a test, or for
 benchmarks in regressions.py."""
 
-import itertools
 import json
 
 from decksmith.core import cli
@@ -18,7 +17,7 @@ from decksmith.measure.results.comparison import (
     TestedPair,
     Trained,
 )
-from decksmith.measure.results.pairs import is_headline
+from decksmith.measure.results.pairs import HEADLINE, is_headline
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
 from decksmith.models import registry
@@ -64,9 +63,8 @@ def compare(runs: list[Run]) -> Comparison:
 def _say(found: list[Pair], runs: list[Run], cost: CostTable | None) -> None:
     """Give each pair its verdict and its sentence. Of runs whose model was trained on a reward, or whose decks were chosen by one,
     it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
-    trained = {run["label"]: run["trained"] for run in runs if run.get("trained")}
-    guided = {run["label"]: run["guided"] for run in runs if run.get("guided")}
-    several = sum(is_headline(pair) for pair in found) > 1  # the measures then stand in `taught`
+    by_label = {run["label"]: run for run in runs}
+    several = len(runs) > 2  # the measures then stand in `taught`
     judge_only = {
         (pair["a"], pair["b"]): pair["difference"]
         for pair in found
@@ -75,16 +73,17 @@ def _say(found: list[Pair], runs: list[Run], cost: CostTable | None) -> None:
     for pair in found:
         pair["verdict"], pair["sentence"] = verdict(pair)
         pair["open"] = pair["verdict"] == "inconclusive" and bool(pair["cut"] or pair["lost"])
+        if not is_headline(pair):
+            continue
         other = judge_only.get((pair["a"], pair["b"]))
-        if other and is_headline(pair) and pair["verdict"] == "beats":
+        if other and pair["verdict"] == "beats":
             pair["sentence"] += _without_the_scan(pair["difference"], other)
-        if is_headline(pair):
-            for label in (pair["a"], pair["b"]):
-                pair["sentence"] += (
-                    trained_on(label, trained[label], several) if label in trained else ""
-                )
-                pair["sentence"] += chosen_by(label, guided[label]) if label in guided else ""
-            pair["sentence"] += at_what_cost(pair, cost)
+        for label in (pair["a"], pair["b"]):
+            if trained := by_label[label].get("trained"):
+                pair["sentence"] += trained_on(label, trained, several)
+            if guided := by_label[label].get("guided"):
+                pair["sentence"] += chosen_by(label, guided)
+        pair["sentence"] += at_what_cost(pair, cost)
 
 
 def trained_on(label: str, trained: Trained, briefly: bool = False) -> str:
@@ -138,13 +137,11 @@ def at_what_cost(pair: Pair, cost: CostTable | None) -> str:
     ratio = cost_table.ratio(cost, pair["a"], pair["b"])
     if cost is None or ratio is None:
         return ""
-    dearer = pair["a"]
-    if ratio < 1:
-        dearer, ratio = pair["b"], 1 / ratio
     unit = cost_table.UNITS[cost["unit"]]
-    if ratio < 1.05:
+    dearer, times = (pair["a"], ratio) if ratio >= 1 else (pair["b"], 1 / ratio)
+    if times < 1.05:
         return f"; a deck of both costs the same ({unit})"
-    return f"; {dearer} costs {ratio:.1f} times as much ({unit})"
+    return f"; {dearer} costs {times:.1f} times as much ({unit})"
 
 
 def _without_the_scan(headline: PairedDifference, judge_only: PairedDifference) -> str:
@@ -181,13 +178,6 @@ def verdict(pair: TestedPair) -> tuple[str, str]:
     if mean < 0:
         a, b, shown = b, a, text.interval(turned(found))
     return "beats", f"{a} beats {b} by {shown}{on}{_at_worst(pair)}"
-
-
-def direction(entry: Step) -> str:
-    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
-    if entry["verdict"] != "beats":
-        return entry["verdict"]
-    return "better" if (entry["difference"]["mean"] or 0) > 0 else "worse"
 
 
 def _separated(found: Mean) -> bool:
@@ -243,12 +233,10 @@ def _at_worst(pair: TestedPair) -> str:
 
 def turned(found: PairedDifference) -> PairedDifference:
     """A difference seen from the other side: mean and interval with the other sign."""
-    mean, lo, hi = (None if value is None else -value for value in _ends(found))
+    mean, lo, hi = (
+        None if value is None else -value for value in (found["mean"], found["lo"], found["hi"])
+    )
     return {**found, "mean": mean, "lo": hi, "hi": lo}
-
-
-def _ends(found: Mean) -> tuple[float | None, float | None, float | None]:
-    return found["mean"], found["lo"], found["hi"]
 
 
 def difference(
@@ -290,15 +278,12 @@ def caveats(runs: list[Run]) -> list[str]:
     """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy."""
     found = []
     for run in runs:
-        summary, most = run["summary"], pairs.limits(run)
+        label, summary, most = run["label"], run["summary"], pairs.limits(run)
         if pairs.lost_too_many(run):
-            kinds = ", ".join(
-                f"{kind} faults {count}"
-                for kind, count in summary["faults"]["kinds"].items()
-                if count and kind != "model"
-            )
+            counts = summary["faults"]["kinds"].items()
+            kinds = ", ".join(f"{kind} faults {n}" for kind, n in counts if n and kind != "model")
             found.append(
-                f"{run['label']}: {pairs.excluded(run)} of {summary['n']} decks have no score ({kinds}; "
+                f"{label}: {pairs.excluded(run)} of {summary['n']} decks have no score ({kinds}; "
                 f"at most {text.percent(most['excluded'])} may); {run['remedy']}"
             )
         if pairs.cut_too_many(run):
@@ -306,7 +291,7 @@ def caveats(runs: list[Run]) -> list[str]:
             if early := summary.get("cut_by_server"):
                 remedy = f"{early} of them by the server before max_tokens: serve a longer context"
             found.append(
-                f"{run['label']}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
+                f"{label}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
                 f"(at most {text.percent(most['truncated'])} may); {remedy}"
             )
     return found
@@ -342,12 +327,11 @@ def asked(runs: list[Run]) -> list[Setting]:
     """In what the requests to these models differ, `[{"setting", "values": {label: value}}]`; None for a value that was not
     sent. A run whose replies do not say how they were asked has no settings, and no label in the values."""
     known = {run["label"]: found for run in runs if (found := settings(run))}
-    names = sorted(set(itertools.chain.from_iterable(known.values())))
     entries: list[Setting] = []
-    for name in names:
+    for name in sorted(set().union(*known.values())):
         values: dict[str, object] = {label: found.get(name) for label, found in known.items()}
-        first = next(iter(values.values()))
-        if any(value != first for value in values.values()):
+        first, *others = values.values()
+        if any(value != first for value in others):
             entries.append({"setting": name, "values": values})
     return entries
 
@@ -358,3 +342,47 @@ def settings(run: Run) -> dict[str, object]:
     if served := run["summary"]["model"].get("served"):
         found |= {f"server.{name}": value for name, value in served.items() if name != "rewards"}
     return found
+
+
+# A chain of trainings, such as base, SFT, DPO, GRPO: each model against the one before it and against the first
+
+
+def chain_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
+    """[(a run, an earlier one)]: the one before it, then the first, which are the same for the second run."""
+    first, *later = sorted(runs, key=lambda run: run["order"])
+    found, before = [], first
+    for run in later:
+        found.append((run, before))
+        if before is not first:
+            found.append((run, first))
+        before = run
+    return found
+
+
+def chain_steps(runs: list[Run], compared: Comparison) -> list[Step]:
+    """The comparisons of a chain; the difference is the model's less the earlier one's, of the headline's measure. Of
+    benchmarks a step has what benchmarks.metrics.note_chain noted in the run."""
+    found: list[Step] = []
+    for run, other in chain_pairs(runs):
+        found_difference, pair = difference(compared, run["label"], other["label"], *HEADLINE)
+        if found_difference is not None and pair is not None:
+            found.append(
+                {
+                    "model": run["label"],
+                    "against": other["label"],
+                    "difference": found_difference,
+                    "p_holm": pair["p_holm"],
+                    "family": pair["family"],
+                    "verdict": pair["verdict"],
+                    "sentence": pair["sentence"],
+                    "benchmarks": run["chain"].get(other["label"], []),
+                }
+            )
+    return found
+
+
+def direction(entry: Step) -> str:
+    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
+    if entry["verdict"] != "beats":
+        return entry["verdict"]
+    return "better" if (entry["difference"]["mean"] or 0) > 0 else "worse"

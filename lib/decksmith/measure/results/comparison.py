@@ -1,7 +1,9 @@
 """What a loaded run is, and what a comparison of several holds: the values that this room's modules hand each other."""
 
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import NotRequired
+
+from typing_extensions import TypedDict
 
 from decksmith.core.records import Error, Record
 from decksmith.measure.judging.records import DeckRecord

@@ -7,7 +7,6 @@ of the same model, else assumed; USD per token from assets/models.toml, else fro
 said where nothing costs anything. YES=1 or a BUDGET answers yes.
 """
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -28,8 +27,7 @@ from decksmith.models import registry, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
 
-# Tokens of one reply and one judging where no earlier run says (prompt, completion).
-ASSUMED = {"gen": (1000, 4000), "judge": (16000, 2000)}
+ASSUMED = {"gen": (1000, 4000), "judge": (16000, 2000)}  # tokens where no earlier run says
 WORDS = {"gen": "replies", "judge": "judgings"}
 Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 
@@ -37,13 +35,10 @@ Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, va
 def read_journals(run: Path) -> Journals:
     """What the run's journals of replies and judgings hold; damaged lines are passed over."""
     found: Journals = {stage: [] for stage in WORDS}
-    for stage in WORDS:
-        path = run / "journal" / f"{stage}.jsonl"
-        for line in path.read_bytes().splitlines() if path.is_file() else ():
-            with contextlib.suppress(ValueError):
-                entry = stream.loads(line)
-                if isinstance(entry.get(stage), dict):
-                    found[stage].append((entry["id"], entry.get("inputs"), entry[stage]))
+    for stage, entries in found.items():
+        for _, entry in layout.journal(run / "journal" / f"{stage}.jsonl"):
+            if isinstance(entry.get(stage), dict):
+                entries.append((entry["id"], entry.get("inputs"), entry[stage]))
     return found
 
 
@@ -90,12 +85,9 @@ class Bill:
         about = self.usd(self.completion)
         most = self.usd(self.longest) if self.longest else None
         how = "as measured" if self.measured else "assumed"
-        cost = "nobody says at what price" if about is None else f"about {about:.2f} USD"
-        limit = "" if most is None else f", at most {most:.2f} at {self.longest} tokens"
-        return (
-            f"{self.model.name}: {self.requests} {WORDS[self.stage]}, {self.prompt:.0f} + {self.completion:.0f} "
-            f"tokens each ({how}): {cost}{limit}"
-        )
+        said = f"{self.model.name}: {self.requests} {WORDS[self.stage]}, {self.prompt:.0f} + {self.completion:.0f} tokens each ({how})"
+        said += ": nobody says at what price" if about is None else f": about {about:.2f} USD"
+        return said if most is None else f"{said}, at most {most:.2f} at {self.longest} tokens"
 
 
 def costs(entry: Model) -> bool:
@@ -138,18 +130,14 @@ def missing(
     judged = {ident for ident, _, value in kept["judge"] if "error" not in value}
     lacking = {"gen": 0, "judge": 0}
     request = asking(replace(entry), protocol, condition)
-    samples = condition.n if condition else 1
     rounds = condition.revise.get("rounds", 0) if condition else 0
     is_judges = condition is not None and condition.samples.get("choose") == "judge"
     for _, record in stream.records(folder / "prompts.jsonl"):
-        asked = expanded(record, samples)
-        left = [
-            one["id"]
-            for one in asked
-            if replies.get(one["id"]) != stream.fingerprint(["gen", request(one, values)])
-        ]
-        to_judge = [one["id"] for one in asked] if is_judges else [record["id"]]
-        lacking["gen"] += len(left) + (rounds * len(to_judge) if left else 0)
+        asked = expanded(record, condition.n if condition else 1)
+        keys = {one["id"]: stream.fingerprint(["gen", request(one, values)]) for one in asked}
+        left = sum(replies.get(ident) != key for ident, key in keys.items())
+        to_judge = list(keys) if is_judges else [record["id"]]
+        lacking["gen"] += left + (rounds * len(to_judge) if left else 0)
         lacking["judge"] += sum(bool(left) or ident not in judged for ident in to_judge)
     return lacking
 

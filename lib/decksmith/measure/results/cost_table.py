@@ -3,7 +3,7 @@
 A deck under a condition took what all its samples and revisions took, not only those that were kept.
 """
 
-from collections.abc import Iterable
+import numpy
 
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import Spent
@@ -18,22 +18,21 @@ UNITS = {"tokens": "tokens in and out", "seconds": "seconds of generation", "usd
 
 def per_deck(run: Run) -> Cost:
     """The means of a run over its prompts by kind of KINDS; None where some deck does not say what it took."""
-    import numpy
-
     rows: dict[str, list[Spent]] = {}
     for record in run["records"]:
         rows.setdefault(prompt_of(record), []).append(usage.of(record))
     labels = domains(run["records"])
     found: Cost = dict.fromkeys(KINDS)
     for kind in KINDS:
-        means = [_mean([_value(each, kind) for each in some]) for some in rows.values()]
-        known = [mean for mean in means if mean is not None]
-        if len(known) < len(means):
+        totals = [usage.added(_value(one, kind) for one in some) for some in rows.values()]
+        if None in totals:
             continue
-        column = numpy.array(known, dtype=float)[:, None]
+        column = numpy.array(totals, dtype=float) / list(map(len, rows.values()))
         most = max(float(column.max()), 1e-9)  # the interval's method wants a scale that ends
         mean = stats.means(
-            column / most, (numpy.zeros(1), numpy.ones(1)), [labels.get(prompt) for prompt in rows]
+            column[:, None] / most,
+            (numpy.zeros(1), numpy.ones(1)),
+            [labels.get(prompt) for prompt in rows],
         )
         lo, hi = (stats.number(mean[end][0]) for end in ("lo", "hi"))
         found[kind] = {
@@ -45,11 +44,6 @@ def per_deck(run: Run) -> Cost:
     return found
 
 
-def _mean(values: list[float | None]) -> float | None:
-    total = usage.added(values)
-    return None if total is None else total / len(values)
-
-
 def _value(took: Spent, kind: str) -> float | None:
     if kind == "usd":
         return took["cost"]
@@ -59,15 +53,6 @@ def _value(took: Spent, kind: str) -> float | None:
     return None if completion is None else (took["prompt_tokens"] or 0) + completion
 
 
-def unit(found: Iterable[Cost]) -> str | None:
-    """The kind by which runs are held against each other: USD where all have a price, else tokens, else seconds."""
-    known = list(found)
-    for kind in ("usd", "tokens", "seconds"):
-        if all(_amount(cost, kind) for cost in known):
-            return kind
-    return None
-
-
 def _amount(cost: Cost, kind: str) -> float | None:
     """The mean of a kind; None where it is not known, or nothing."""
     value = cost[kind]
@@ -75,23 +60,27 @@ def _amount(cost: Cost, kind: str) -> float | None:
 
 
 def table(runs: list[Run]) -> CostTable | None:
-    """None where no run is under a condition or nobody says what their decks took. Dominated: another run's mean score is
-    as high or higher at the same cost or less, and one of both is better."""
+    """None where no run is under a condition or nobody says what their decks took. Runs are held against each other by USD where
+    all have a price, else by tokens, else by seconds. Dominated: another run's mean score is as high or higher at the same cost
+    or less, and one of both is better."""
     if not any(run.get("condition") for run in runs):
         return None
     found = {run["label"]: per_deck(run) for run in runs}
     scores = {run["label"]: run["summary"]["means"]["floor"].get("overall") for run in runs}
-    asked = {
-        label: cost
+    asked = [
+        label
         for label, cost in found.items()
         if scores[label] and any(_amount(cost, kind) for kind in KINDS)
-    }
-    kind = unit(asked.values())
-    if kind is None or not asked:
+    ]
+    for kind in ("usd", "tokens", "seconds"):
+        amounts = {label: _amount(found[label], kind) for label in asked}
+        if amounts and all(amounts.values()):
+            break
+    else:
         return None
     points = {}
-    for label, cost in asked.items():
-        score, amount = scores[label], _amount(cost, kind)
+    for label, amount in amounts.items():
+        score = scores[label]
         if score and score["mean"] is not None and amount is not None:
             points[label] = (amount, score["mean"])
     return {"unit": kind, "runs": found, "dominated": dominated(points)}

@@ -1,32 +1,27 @@
-"""A finished run as an `.eval` log, which Inspect's viewer and reader open (inspect_ai.log.read_eval_log, its schema 2).
-
-Such a log is a zip of JSON: header.json (what was evaluated, its results), summaries.json, and a file for each sample with
-the prompt, the reply, the slides and the scores. Our faults keep their meaning: a deck that the model failed at has the
-floor as its scores; one that the network, the renderer or the judge lost has no score and an error.
+"""A finished run as an `.eval` log of Inspect (inspect_ai.log.read_eval_log, its schema 2): a zip of header.json (what was
+evaluated, its results), summaries.json, and a file for each sample. A deck that the model failed at has the floor as its scores; one
+that the network, the renderer or the judge lost has no score and an error.
 """
 
 import io
 import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
-from decksmith.measure.decks.records import Render
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.results import external_scores
 from decksmith.measure.results.comparison import Fault, Run
-from decksmith.measure.results.report_pictures import INSIDE, avif, data_uri, inside_run, slides
-from decksmith.measure.results.runs import measures, titles
-from decksmith.measure.results.summary import fault_of, found_of, status_of
+from decksmith.measure.results.report_pictures import data_uri, inside_run, shrunk, slides
+from decksmith.measure.results.runs import measures, titles, with_decks
+from decksmith.measure.results.summary import fault_of, found_of, spans, status_of
 from decksmith.models.records import Gen
 
 VERSION = 2  # of Inspect's log schema
-# The date of every file in the zip: equal runs give equal bytes.
-LONGEST_AGO = (1980, 1, 1, 0, 0, 0)
+LONGEST_AGO = (1980, 1, 1, 0, 0, 0)  # of every file in the zip: equal runs give equal bytes
 STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter"}
 # What Inspect knows by these names.
 SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed")
@@ -38,44 +33,30 @@ def export(out: Path, runs: list[Run]) -> Iterator[Path]:
     Raises cli.BadData for scores without decks, and where two runs would be one file.
     """
     places: dict[Path, Run] = {}
-    for run in runs:
-        if external_scores.is_external(run):
-            raise cli.BadData(f"{run['path']} has scores only; a log needs the replies of a run")
-        path = Path(out) / _name(run)
+    for run in with_decks(runs, "a log"):
+        under = run["path"].resolve().name
+        if under == run["name"]:
+            under = str(run["protocol"].get("protocol") or "run")
+        path = out / f"{run['name']}_{under}.eval"
         if path in places:
             raise cli.BadData(
                 f"{places[path]['path']} and {run['path']} would both be {path}; write them into two folders"
             )
         places[path] = run
     for path, run in places.items():
-        stream.write(path, zipped(_members(run)))
+        samples = [_sample(run, record) for record in run["records"]]
+        stream.write(path, zipped(_header(run, samples), samples))
         yield path
 
 
-def _name(run: Run) -> str:
-    """`MODEL_PROTOCOL.eval`, by the run's folder where that is named so."""
-    under = run["path"].resolve().name
-    if under == run["name"]:
-        under = str(run["protocol"].get("protocol") or "run")
-    return f"{run['name']}_{under}.eval"
-
-
-def _members(run: Run) -> dict[str, object]:
-    samples = [_sample(run, record) for record in run["records"]]
-    return members(_header(run, samples), samples)
-
-
-def members(header: Record, samples: list[Record]) -> dict[str, object]:
-    """The files of a log."""
-    return {
+def zipped(header: Record, samples: list[Record]) -> bytes:
+    """A log."""
+    members = {
         "_journal/start.json": {key: header[key] for key in ("version", "eval", "plan")},
         **{f"samples/{one['id']}_epoch_{one['epoch']}.json": one for one in samples},
-        "summaries.json": [summary_of(one) for one in samples],
+        "summaries.json": [_listed(one) for one in samples],
         "header.json": header,
     }
-
-
-def zipped(members: Mapping[str, object]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         for name, value in members.items():
@@ -85,54 +66,64 @@ def zipped(members: Mapping[str, object]) -> bytes:
     return buffer.getvalue()
 
 
+def _listed(sample: Record) -> Record:
+    """A sample as Inspect's list of samples shows it."""
+    kept = ("id", "epoch", "input", "target", "scores", "model_usage", "started_at")
+    return {
+        **{key: sample[key] for key in (*kept, "completed_at", "uuid")},
+        "metadata": {"status": sample["metadata"]["status"]},
+        "error": (sample.get("error") or {}).get("message"),
+        "completed": True,
+        "message_count": len(sample["messages"]),
+    }
+
+
 # The whole
 
 
 def _header(run: Run, samples: list[Record]) -> Record:
+    """What was evaluated, and its results. The ids come from protocol, model and replies: the same run has the same. Logs of one
+    `task_id` are retries to Inspect's viewer, which shows the last alone; so each run has its own."""
     started, ended = span(run["records"])
-    model = run["summary"]["model"]["slug"] or run["name"]
-    spec = _spec(run, samples, started, model)
-    usage = run["summary"]["tokens"]
-    total = usage_of({f"{name}_tokens": usage.get(name) for name in usage}, run["summary"]["cost"])
+    summary, protocol = run["summary"], run["protocol"]
+    model = summary["model"]["slug"] or run["name"]
+    tokens = {f"{name}_tokens": count for name, count in summary["tokens"].items()}
+    identity = str(protocol.get("hash") or "unknown")
+    ids = list(dict.fromkeys(one["id"] for one in samples))
+    asked = stream.fingerprint([(one["id"], one["epoch"], one["output"]) for one in samples])
+    parameters = {**(protocol.get("sampling") or {}), **summary["asked"]["parameters"]}
     return {
         "version": VERSION,
         "status": "success",
-        "eval": spec,
+        "eval": {
+            "eval_id": asked[:22],
+            "run_id": asked[22:44],
+            "created": started,
+            "task": f"decksmith-{protocol.get('protocol') or 'run'}",
+            "task_id": stream.fingerprint([identity, run["name"], model])[:22],
+            "task_version": identity[:12],
+            "dataset": {"name": "prompts", "samples": len(ids), "sample_ids": ids},
+            "model": model,
+            "model_generate_config": {
+                name: parameters[name]
+                for name in SAMPLING
+                if isinstance(parameters.get(name), int | float)
+            },
+            "config": {"epochs": max(one["epoch"] for one in samples), "log_images": True},
+            "packages": {"decksmith": __version__},
+            "metadata": {"protocol": protocol, "judge": summary["judge"], "label": run["label"]},
+        },
         "plan": {"name": "plan", "steps": [{"solver": "decksmith"}]},
         "results": {
             "total_samples": len(samples),
             "completed_samples": sum(not one.get("error") for one in samples),
             "scores": [_result(run, name) for name in measures([run])],
         },
-        "stats": {"started_at": started, "completed_at": ended, "model_usage": {model: total}},
-    }
-
-
-def _spec(run: Run, samples: list[Record], started: str, model: str) -> Record:
-    """What was evaluated. The ids come from protocol, model and replies: the same run has the same. Logs of one `task_id`
-    are retries to Inspect's viewer, which shows the last alone; so each run has its own."""
-    protocol = run["protocol"]
-    identity = str(protocol.get("hash") or "unknown")
-    ids = list(dict.fromkeys(one["id"] for one in samples))
-    asked = stream.fingerprint([(one["id"], one["epoch"], one["output"]) for one in samples])
-    parameters = {**(protocol.get("sampling") or {}), **(run["summary"]["asked"]["parameters"])}
-    return {
-        "eval_id": asked[:22],
-        "run_id": asked[22:44],
-        "created": started,
-        "task": f"decksmith-{protocol.get('protocol') or 'run'}",
-        "task_id": stream.fingerprint([identity, run["name"], model])[:22],
-        "task_version": identity[:12],
-        "dataset": {"name": "prompts", "samples": len(ids), "sample_ids": ids},
-        "model": model,
-        "model_generate_config": {
-            name: parameters[name]
-            for name in SAMPLING
-            if isinstance(parameters.get(name), int | float)
+        "stats": {
+            "started_at": started,
+            "completed_at": ended,
+            "model_usage": {model: usage_of(tokens, summary["cost"])},
         },
-        "config": {"epochs": max(one["epoch"] for one in samples), "log_images": True},
-        "packages": {"decksmith": __version__},
-        "metadata": {"protocol": protocol, "judge": run["summary"]["judge"], "label": run["label"]},
     }
 
 
@@ -143,15 +134,12 @@ def _result(run: Run, name: str) -> Record:
     other = means["renderable"].get(name)
     shown = {"mean": value["mean"], "ci95_low": value["lo"], "ci95_high": value["hi"]}
     shown |= {"rendered_mean": other["mean"] if other else None}
+    known = {key: number for key, number in shown.items() if number is not None}
     return {
         "name": name,
         "scorer": f"decksmith/{name}",
         "params": {"title": titles([run]).get(name, name), "accounting": "floor"},
-        "metrics": {
-            key: {"name": key, "value": number}
-            for key, number in shown.items()
-            if number is not None
-        },
+        "metrics": {key: {"name": key, "value": number} for key, number in known.items()},
         "metadata": {"prompts": value["n"]},
     }
 
@@ -172,8 +160,16 @@ def _sample(run: Run, record: DeckRecord) -> Record:
         "target": [item["ask"] for item in record.get("checklist") or []] or "",
         "messages": [*asked, *([reply] if reply else []), *_slides(run, record)],
         "output": output_of(gen, reply) if reply else {},
-        "scores": _scores(record),
-        "metadata": _metadata(record, fault),
+        "scores": _scores(record, fault),
+        "metadata": {
+            "record": record["id"],
+            "status": status_of(record),
+            "finish_reason": gen.get("finish_reason"),
+            "fault": fault,
+            "errors": (record.get("render") or {}).get("errors") or [],
+            "slides": len(slides(record)),
+            "measures": (record.get("judge") or {}).get("measures") or {},
+        },
         "model_usage": {},
         "started_at": started,
         "completed_at": ended,
@@ -217,7 +213,8 @@ def output_of(gen: Gen, reply: Record) -> Record:
 
 
 def usage_of(tokens: Mapping[str, object], cost: float | None) -> Record:
-    read, written = (_count(tokens.get(f"{name}_tokens")) for name in ("prompt", "completion"))
+    counts = [tokens.get(f"{name}_tokens") for name in ("prompt", "completion")]
+    read, written = (count if isinstance(count, int) else 0 for count in counts)
     return {
         "input_tokens": read,
         "output_tokens": written,
@@ -227,22 +224,13 @@ def usage_of(tokens: Mapping[str, object], cost: float | None) -> Record:
     }
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
 def _slides(run: Run, record: DeckRecord) -> list[Record]:
     """The rendered slides as a message after the reply, small; [] where there are none. Inspect's viewer shows no message of
     a tool that the model did not call, so it is a user's, which says what it is."""
     shown: list[Record] = []
     for path in slides(record):
-        if file := inside_run(run, path):
-            try:
-                uri = data_uri(avif(file, *INSIDE), "image/avif")
-            except OSError as error:
-                stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
-                continue
-            shown.append({"type": "image", "image": uri})
+        if inside_run(run, path) and (data := shrunk(run, path)):
+            shown.append({"type": "image", "image": data_uri(data, "image/avif")})
     if not shown:
         return []
     said = f"{len(shown)} slides that deck-render made of this reply. The model never saw this message."
@@ -250,9 +238,8 @@ def _slides(run: Run, record: DeckRecord) -> list[Record]:
     return [{"role": "user", "content": [words, *shown], "metadata": {"by": "deck-render"}}]
 
 
-def _scores(record: DeckRecord) -> dict[str, Record]:
+def _scores(record: DeckRecord, fault: Fault | None) -> dict[str, Record]:
     """Every measure that the record has a value of."""
-    fault = fault_of(record)
     if fault and fault["kind"] != "model":
         return {}
     judge: Judge = record.get("judge") or {}
@@ -268,50 +255,8 @@ def _scores(record: DeckRecord) -> dict[str, Record]:
     return found
 
 
-def _metadata(record: DeckRecord, fault: Fault | None) -> Record:
-    gen: Gen = record.get("gen") or {}
-    render: Render = record.get("render") or {}
-    judge: Judge = record.get("judge") or {}
-    return {
-        "record": record["id"],
-        "status": status_of(record),
-        "sets": record.get("sets") or [],
-        "asks": record.get("asks") or {},
-        "finish_reason": gen.get("finish_reason"),
-        "fault": fault,
-        "errors": render.get("errors") or [],
-        "slides": len(slides(record)),
-        "expected_slides": render.get("expected"),
-        "measures": judge.get("measures") or {},
-    }
-
-
-def summary_of(sample: Record) -> Record:
-    """A sample as Inspect's list of samples shows it."""
-    keys = ("id", "epoch", "target", "scores", "model_usage", "started_at", "completed_at", "uuid")
-    error = sample.get("error") or {}
-    return {
-        **{key: sample[key] for key in keys},
-        "input": sample["input"],
-        "metadata": {"status": sample["metadata"]["status"]},
-        "error": error.get("message"),
-        "completed": True,
-        "message_count": len(sample["messages"]),
-    }
-
-
 def span(records: Sequence[Mapping[str, object]]) -> tuple[str, str]:
     """When the first stage of these records began and the last ended, ISO 8601 in UTC."""
-    first: datetime | None = None
-    last: datetime | None = None
-    for record in records:
-        for value in record.values():
-            by = value.get("by") if isinstance(value, dict) else None
-            if not isinstance(by, dict) or not by.get("at"):
-                continue
-            start = datetime.fromisoformat(by["at"]).astimezone(UTC)
-            end = start + timedelta(seconds=by.get("took") or 0)
-            first = min(first or start, start)
-            last = max(last or end, end)
     unknown = datetime(1970, 1, 1, tzinfo=UTC)
-    return (first or unknown).isoformat(), (last or unknown).isoformat()
+    worked = spans(records) or [(unknown, unknown)]
+    return worked[0][0].isoformat(), max(end for _, end in worked).isoformat()

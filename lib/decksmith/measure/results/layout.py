@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from decksmith.core import cli
+from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 
@@ -21,6 +21,12 @@ def run_name(folder: Path) -> str:
     """What a run is called: its model, and the condition behind a + where it has one, where it lies under results/runs, else its folder's name."""
     model, protocol = _place(folder)
     return model if protocol else folder.resolve().name
+
+
+def shown(folder: Path) -> str:
+    """A run's folder as seen from the checkout, results/runs/..; elsewhere its name alone."""
+    model, under = _place(folder)
+    return f"results/runs/{model}/{under}" if under else model
 
 
 def make_command(folder: Path) -> str:
@@ -42,6 +48,20 @@ def finished(runs: Path | None = None) -> Iterator[Path]:
     yield from sorted(path.parent for path in (runs or RUNS).glob("*/*/summary.json"))
 
 
+def journal(path: Path) -> Iterator[tuple[bytes, Record]]:
+    """The lines of a journal that are whole, each with its entry; none where it was not begun or cannot be read."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            entry = stream.loads(line)
+        except ValueError:
+            continue
+        yield line + b"\n", entry
+
+
 def missing(folder: Path) -> cli.Missing:
     """The error that says there is no such run, what to type, and which runs there are under its model."""
     held = [*folder.glob("*/summary.json"), *folder.glob("*/*/summary.json")]
@@ -58,30 +78,18 @@ def missing(folder: Path) -> cli.Missing:
 
 def table(runs: Path | None = None) -> list[str]:
     """The finished runs, a line each: model, protocol, decks, Overall, USD, day, and the folder."""
-    rows = [("model", "protocol", "decks", "overall", "USD", "made", "folder")]
+    rows = [["model", "protocol", "decks", "overall", "USD", "made", "folder"]]
     for folder in finished(runs):
-        summary = json.loads((folder / "summary.json").read_text())
-        made = datetime.fromtimestamp((folder / "summary.json").stat().st_mtime)
-        rows.append(
-            (
-                folder.parent.name,
-                folder.name,
-                str(summary["n"]),
-                _overall(summary),
-                _cost(summary),
-                f"{made:%Y-%m-%d %H:%M}",
-                str(folder.relative_to(cli.ROOT))
-                if folder.is_relative_to(cli.ROOT)
-                else str(folder),
-            )
-        )
+        path = folder / "summary.json"
+        summary, made = json.loads(path.read_text()), datetime.fromtimestamp(path.stat().st_mtime)
+        where = folder.relative_to(cli.ROOT) if folder.is_relative_to(cli.ROOT) else folder
+        cells = [folder.parent.name, folder.name, str(summary["n"]), _overall(summary)]
+        rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}", str(where)])
     if len(rows) == 1:
         return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    padded = [[cell.ljust(n) for cell, n in zip(row, widths, strict=True)] for row in rows]
+    return ["  ".join(row).rstrip() for row in padded]
 
 
 def _overall(summary: Record) -> str:

@@ -1,11 +1,8 @@
-"""What the runs remember of being compared: how often, on how many prompts, and what was written down before.
+"""What runs remember of being compared: how often, on how many prompts, and what was written down before (registered.json).
 
-A test that is right in 95 of 100 comparisons is not right in 95 of 100 series of them. Each run folder has a journal of the
-looks at it (journal/looks.jsonl), by the two models and the protocol, and by what was compared; the same numbers again are the
-same look. `register` writes registered.json into the folders of runs to come.
+A test that is right in 95 of 100 comparisons is not right in 95 of 100 series of them. So each run folder has a journal of the looks
+at it (journal/looks.jsonl), by models, protocol and what was compared; the same numbers again are the same look.
 """
-
-from __future__ import annotations
 
 import contextlib
 import itertools
@@ -14,17 +11,19 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
-from decksmith.measure.results import external_scores, layout, runs, stats
+from decksmith.measure.results import layout, runs, stats
 from decksmith.measure.results.comparison import Look, Looks, Run
 from decksmith.measure.results.pairs import HEADLINE, headline_values
+from decksmith.measure.results.runs import is_external
 from decksmith.models import registry
+from decksmith.models.records import Gen
 
 ORDINALS = "No First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth".split()
 REGISTERED = "registered.json"
@@ -55,6 +54,12 @@ class NewLook:
     runs: tuple[int, int]  # their places
 
 
+class RegisteredModel(TypedDict):
+    name: str
+    slug: str
+    params: Record
+
+
 class Registration(TypedDict):
     """registered.json."""
 
@@ -64,12 +69,6 @@ class Registration(TypedDict):
     accounting: str
     protocol: Record
     at: str
-
-
-class RegisteredModel(TypedDict):
-    name: str
-    slug: str
-    params: Record
 
 
 def false_chance(looks: int) -> float:
@@ -86,7 +85,7 @@ def remember(loaded: list[Run]) -> Looks:
     said. Files with scores of another tool have no memory."""
     if len(loaded) < 2:
         return {"pairs": [], "said": []}
-    if external_scores.is_external(loaded[0]):
+    if is_external(loaded[0]):
         return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
     kept: dict[int, Kept] = {}
@@ -99,11 +98,13 @@ def remember(loaded: list[Run]) -> Looks:
     pairs = [_pair(look, loaded, kept) for look in now]
     said = [line for line in [_kept_to(loaded, pairs)] if line]
     said += _counted(pairs, len(loaded))
+    most = max(pair["looks"] for pair in pairs)
     for run in loaded:
-        if others := _others(run, loaded, kept[run["order"]]):
+        own_looks = _of(run, kept[run["order"]])
+        # Several models in one comparison are one look, whose tests are corrected together.
+        most = max(most, len({look["comparison"] for look in own_looks}))
+        if others := _others(own_looks, loaded):
             said.append(f"{run['label']} was compared with {others} under this protocol too")
-    made = [_comparisons(run, kept[run["order"]]) for run in loaded]
-    most = max([pair["looks"] for pair in pairs] + made)
     if most > 1:
         chance = f"{100 * false_chance(most):.0f} %"
         said.append(
@@ -119,9 +120,8 @@ def _pair(look: NewLook, loaded: list[Run], kept: dict[int, Kept]) -> Look:
     """All looks at two runs, this one with them."""
     everything = {look.inputs: look.value}
     for run in look.runs:
-        everything |= {
-            inputs: value for (ident, inputs), value in kept[run].items() if ident == look.id
-        }
+        own = kept[run].items()
+        everything |= {inputs: value for (ident, inputs), value in own if ident == look.id}
     oldest_first = sorted(everything.values(), key=lambda value: value["at"])
     a, b = (run["label"] for run in loaded if run["order"] in look.runs)
     prompts = [value["prompts"] for value in oldest_first]
@@ -176,12 +176,9 @@ def _model(run: Run) -> str:
 
 def _protocol(run: Run) -> str:
     """What was held fixed, less the prompts: more of them are another look under the same protocol."""
+    less = ("hash", "prompts", "renderer")
     return stream.fingerprint(
-        {
-            key: value
-            for key, value in run["protocol"].items()
-            if key not in ("hash", "prompts", "renderer")
-        }
+        {key: run["protocol"].get(key) for key in run["protocol"] if key not in less}
     )
 
 
@@ -202,12 +199,10 @@ def _kept(folder: Path, looks: list[NewLook]) -> tuple[Kept, bool]:
 def _read(path: Path) -> Kept:
     """The looks in a journal; lines that are no look are passed over."""
     found: Kept = {}
-    with contextlib.suppress(OSError):
-        for line in path.read_bytes().splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                row = json.loads(line)
-                if KeptLook.__annotations__.keys() <= set(row["look"]):
-                    found[row["id"], row["inputs"]] = row["look"]
+    for _, entry in layout.journal(path):
+        look = entry.get("look")
+        if isinstance(look, dict) and KeptLook.__annotations__.keys() <= look.keys():
+            found[entry["id"], str(entry.get("inputs"))] = cast(KeptLook, look)
     return found
 
 
@@ -221,22 +216,14 @@ def _of(run: Run, kept: Kept) -> list[KeptLook]:
     ]
 
 
-def _comparisons(run: Run, kept: Kept) -> int:
-    """In how many comparisons a run stood; several models in one are one, whose tests are corrected together."""
-    return len({value["comparison"] for value in _of(run, kept)})
-
-
-def _others(run: Run, loaded: list[Run], kept: Kept) -> str:
-    """The models that a run was compared with and that are not here now, in words."""
+def _others(looks: list[KeptLook], loaded: list[Run]) -> str:
+    """The models of these looks that are not here now, in words."""
     here = {_model(one) for one in loaded}
     found: dict[str, str] = {}
-    for value in _of(run, kept):
+    for value in looks:
         found |= dict(zip(value["models"], value["labels"], strict=True))
-    found = {model: label for model, label in found.items() if model not in here}
-    names = [
-        label if n == 1 else f"{n} others named {label}"
-        for label, n in Counter(found.values()).items()
-    ]
+    counts = Counter(label for model, label in found.items() if model not in here)
+    names = [f"{n} others named {label}" if n > 1 else label for label, n in counts.items()]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
 
@@ -244,15 +231,16 @@ def _others(run: Run, loaded: list[Run], kept: Kept) -> str:
 
 
 def register(folders: list[Path], protocol: Protocol) -> Registration:
-    """Write down, before the first reply, what the runs to come will be compared by; returns the registration, JSON-able.
+    """Write down, before the first reply, what the runs to come will be compared by; returns the registration.
 
-    folders: run folders named as their models, with prompts.jsonl; protocol: a rubric.Protocol. Each folder gets it as
-    registered.json. Raises cli.Missing without prompts, cli.BadData where a reply is there already or the prompts differ.
+    folders: run folders named as their models, with prompts.jsonl. Each gets it as registered.json. Raises cli.Missing without
+    prompts, cli.BadData where a reply is there already or the prompts differ.
     """
-    prompts = {}
     if len(folders) < 2:
         raise cli.BadData("a comparison has two runs or more; name the folders of both")
-    for folder in folders:
+    names = [layout.run_name(folder) for folder in folders]
+    held = {}
+    for folder, name in zip(folders, names, strict=True):
         for journal in [folder / "scores.jsonl", *sorted(folder.glob("**/journal/gen.jsonl"))]:
             if journal.is_file() and journal.stat().st_size:
                 raise cli.BadData(
@@ -262,37 +250,34 @@ def register(folders: list[Path], protocol: Protocol) -> Registration:
         path = folder / "prompts.jsonl"
         if not path.is_file():
             raise cli.Missing(
-                f"there is no {path}; `make {path} MODEL={layout.run_name(folder)} LIMIT=..` draws the prompts and asks nobody"
+                f"there is no {path}; `make {path} MODEL={name} LIMIT=..` draws the prompts and asks nobody"
             )
-        prompts[path] = identities.identity(
-            protocol, [record for _, record in stream.records(path)]
-        )
-    (first, identity), *others = prompts.items()
+        prompts = [record for _, record in stream.records(path)]
+        held[path] = identities.identity(protocol, prompts)
+    (first, identity), *others = held.items()
     for path, other in others:
         if lines := identities.differences(identity, other):
             raise cli.BadData(
                 f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}"
             )
-    names = [layout.run_name(folder) for folder in folders]
-    models = [registry.model(conditions.split(name)[0]) for name in names]
     accounting, measure = HEADLINE
     written: Registration = {
-        "models": [
-            {"name": name, "slug": model.slug, "params": model.params}
-            for name, model in zip(names, models, strict=True)
-        ],
+        "models": [_registered_model(name) for name in names],
         "n": identity["prompts"]["count"],
         "measure": measure,
         "accounting": accounting,
         "protocol": identity,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    text = json.dumps(written, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
     for folder in folders:
-        stream.write(
-            folder / REGISTERED,
-            json.dumps(written, indent=2, ensure_ascii=False, sort_keys=True) + "\n",
-        )
+        stream.write(folder / REGISTERED, text)
     return written
+
+
+def _registered_model(name: str) -> RegisteredModel:
+    model = registry.model(conditions.split(name)[0])
+    return {"name": name, "slug": model.slug, "params": model.params}
 
 
 def _kept_to(loaded: list[Run], pairs: list[Look]) -> str | None:
@@ -304,12 +289,13 @@ def _kept_to(loaded: list[Run], pairs: list[Look]) -> str | None:
     lines = [f"{run['label']} was not registered" for run, one in found if one is None]
     if any(one not in (None, written) for _, one in found):
         lines.append("the runs were registered apart")
-    wanted = {model["name"]: model for model in written["models"]}
-    here = {_named(run): run for run in loaded}
-    lines += [f"{name} is not compared" for name in wanted if name not in here]
-    lines += itertools.chain(
-        *(_other_model(run, wanted[name]) for name, run in here.items() if name in wanted)
-    )
+    here = {run["name"]: run for run in loaded}
+    for model in written["models"]:
+        if model["name"] not in here:
+            lines.append(f"{model['name']} is not compared")
+    for model in written["models"]:
+        if model["name"] in here:
+            lines += _other_model(here[model["name"]], model)
     fixed = {key: value for key, value in written["protocol"].items() if value is not None}
     lines += identities.differences(fixed, {key: loaded[0]["protocol"].get(key) for key in fixed})
     if (written["accounting"], written["measure"]) != HEADLINE:
@@ -317,22 +303,18 @@ def _kept_to(loaded: list[Run], pairs: list[Look]) -> str | None:
     if (most := max(pair["looks"] for pair in pairs)) > 1:
         lines.append(f"one look was registered, and there were {most}")
     begun = datetime.fromisoformat(written["at"])
-    lines += [
-        f"{run['label']} has replies from before {written['at']}"
-        for run in loaded
-        if _first(run, begun) < begun
-    ]
+    for run in loaded:
+        times = [gen["by"]["at"] for gen in _replies(run) if "by" in gen and gen["by"].get("at")]
+        if any(datetime.fromisoformat(at) < begun for at in times):
+            lines.append(f"{run['label']} has replies from before {written['at']}")
     title = f"{runs.titles(loaded)[written['measure']]}, {written['accounting']}, {written['n']} prompts"
     if not lines:
         return f"As registered before the first reply, on {written['at'][:10]}: {title}"
     return f"Not as registered on {written['at'][:10]} ({title}): {'; '.join(lines)}"
 
 
-def _named(run: Run) -> str:
-    """A run's model, and its condition behind a +."""
-    model = run["summary"]["model"]
-    under = model.get("condition")
-    return f"{model['name']}+{under['name']}" if under else str(model["name"])
+def _replies(run: Run) -> list[Gen]:
+    return [gen for record in run["records"] if (gen := record.get("gen"))]
 
 
 def _registered(run: Run) -> Registration | None:
@@ -355,17 +337,8 @@ def _other_model(run: Run, wanted: RegisteredModel) -> list[str]:
     slug, lines = run["summary"]["model"]["slug"], []
     if slug != wanted["slug"]:
         lines.append(f"{run['label']}: slug {wanted['slug']} != {slug}")
-    replies = [gen for record in run["records"] if (gen := record.get("gen"))]
-    used = next((gen["sampling"] for gen in replies if gen.get("sampling")), {})
-    return lines + [
-        f"{run['label']}: {key} {json.dumps(value)} != {json.dumps(used[key])}"
-        for key, value in wanted["params"].items()
-        if key in used and used[key] != value
-    ]
-
-
-def _first(run: Run, other: datetime) -> datetime:
-    """When the first reply of a run was there; `other` where no reply says when."""
-    replies = [gen for record in run["records"] if (gen := record.get("gen"))]
-    times = [gen["by"]["at"] for gen in replies if "by" in gen and gen["by"].get("at")]
-    return min(map(datetime.fromisoformat, times), default=other)
+    used = next((gen["sampling"] for gen in _replies(run) if gen.get("sampling")), {})
+    for key, value in wanted["params"].items():
+        if key in used and used[key] != value:
+            lines.append(f"{run['label']}: {key} {json.dumps(value)} != {json.dumps(used[key])}")
+    return lines

@@ -34,38 +34,38 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
     """
     shards, parts = _shards(run)
     graded = any((folder / "rows.jsonl").is_file() for folder in shards.values())
-    file, asks = (
-        ("rows.jsonl", ("task",)) if graded else ("scores.jsonl", ("messages", "asks", "checklist"))
-    )
+    file = "rows.jsonl" if graded else "scores.jsonl"
+    asks = ("task",) if graded else ("messages", "asks", "checklist")
     wanted = {prompt["id"]: prompt for prompt in prompts}
-    found: dict[str, Record] = {}
+    home = {ident: part(turns.root(row), parts) for ident, row in wanted.items()}
     holder: dict[str, int] = {}  # the part that each record came from
+    samples: dict[str, dict[Any, Record]] = {}  # by prompt
     undone: dict[int, list[str]] = {}
     for number in range(1, parts + 1):
         scores = shards.get(number, run) / file
         if number not in shards or not scores.is_file():
-            undone[number] = [
-                ident for ident, row in wanted.items() if part(turns.root(row), parts) == number
-            ]
+            undone[number] = [ident for ident in wanted if home[ident] == number]
             continue
         for line, record in stream.records(scores):
-            ident, where = record["id"], f"{scores}:{line}: {record['id']}"
-            if ident in found:
+            ident, of, where = record["id"], prompt_of(record), f"{scores}:{line}: {record['id']}"
+            if ident in holder:
                 raise cli.BadData(f"{where}: part {holder[ident]} has this record too")
-            _belongs(record, where, wanted, number, parts, asks)
-            found[ident], holder[ident] = record, number
-    samples: dict[str, dict[Any, Record]] = {}
-    for record in found.values():
-        samples.setdefault(prompt_of(record), {})[_sample(record)] = record
+            if of not in wanted:
+                raise cli.BadData(f"{where}: no such prompt on stdin")
+            if home[of] != number:
+                raise cli.BadData(f"{where}: this record belongs to part {home[of]}")
+            if odd := [key for key in asks if record.get(key) != wanted[of].get(key)]:
+                raise cli.BadData(
+                    f"{where}: its {odd[0]} differ from those of the prompt on stdin; do part {number} again"
+                )
+            holder[ident] = number
+            samples.setdefault(of, {})[_sample(record)] = record
     kinds = sorted({k for each in samples.values() for k in each})
-    for ident, row in wanted.items():
-        if (number := part(turns.root(row), parts)) not in undone or ident in samples:
-            lacking = [
-                ident if k is None else f"{ident}~{k}"
-                for k in kinds or [None]
-                if k not in samples.get(ident, {})
-            ]
-            undone[number] = undone.get(number, []) + lacking
+    for ident, number in home.items():
+        if number not in undone or ident in samples:
+            lacking = [k for k in kinds or [None] if k not in samples.get(ident, {})]
+            names = [ident if k is None else f"{ident}~{k}" for k in lacking]
+            undone[number] = undone.get(number, []) + names
     if undone := {number: idents for number, idents in sorted(undone.items()) if idents}:
         said = "; ".join(
             f"part {number} of {parts} lacks {few(idents)}" for number, idents in undone.items()
@@ -76,37 +76,14 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
         identity.identity(protocol, ordered)
     _one_setting(ordered, "model", "params")
     _one_setting(ordered, "sampling", "seed")
-    for number, folder in shards.items():
-        for record in ordered:
-            if holder[record["id"]] == number and (folder / record["id"]).is_dir():
-                _adopt(folder / record["id"], run / record["id"])
+    for record in ordered:
+        folder = shards[holder[record["id"]]] / record["id"]
+        if folder.is_dir():
+            _adopt(folder, run / record["id"])
+    for folder in shards.values():
         for journal in sorted((folder / "journal").glob("*.jsonl")):
             _append(journal, run / "journal" / journal.name)
     return ordered
-
-
-def _belongs(
-    record: Record,
-    where: str,
-    wanted: dict[str, Record],
-    number: int,
-    parts: int,
-    asks: tuple[str, ...],
-) -> None:
-    """Raises cli.BadData for a record that is no answer of part `number` to a prompt on stdin.
-
-    asks: the keys that it has from its prompt.
-    """
-    asked = wanted.get(prompt_of(record))
-    if asked is None:
-        raise cli.BadData(f"{where}: no such prompt on stdin")
-    if (its := part(turns.root(asked), parts)) != number:
-        raise cli.BadData(f"{where}: this record belongs to part {its}")
-    if differing := [key for key in asks if record.get(key) != asked.get(key)]:
-        raise cli.BadData(
-            f"{where}: its {differing[0]} differ from those of the prompt on stdin; "
-            f"do part {number} again"
-        )
 
 
 def _one_setting(records: list[Record], what: str, less: str) -> None:
@@ -131,14 +108,13 @@ def _shards(run: Path) -> tuple[dict[int, Path], int]:
             f"{run} has parts of {' and of '.join(map(str, sorted(found)))}; remove those of one division"
         )
     parts, shards = next(iter(found.items()))
-    marks = {
-        number: sorted(mark.name for mark in path.glob(".for-*")) for number, path in shards.items()
-    }
-    first = next(iter(marks))
-    if other := next((number for number, names in marks.items() if names != marks[first]), None):
-        raise cli.BadData(
-            f"{shards[first]} was made for {' '.join(marks[first])}, {shards[other]} for {' '.join(marks[other])}; do one again"
-        )
+    marks = {path: sorted(mark.name for mark in path.glob(".for-*")) for path in shards.values()}
+    (first, its), *others = marks.items()
+    for path, names in others:
+        if names != its:
+            raise cli.BadData(
+                f"{first} was made for {' '.join(its)}, {path} for {' '.join(names)}; do one again"
+            )
     return shards, parts
 
 

@@ -4,23 +4,20 @@ The headline is Overall under the floor, chosen before anybody looked; its famil
 and accountings are secondary: their p-values are corrected together, over pairs and measures of one accounting.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+
+import numpy
 
 from decksmith.core import stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.results import stats
 from decksmith.measure.results.comparison import Bounds, Pair, PairedDifference, Run, TestedPair
 from decksmith.measure.results.runs import titles
-from decksmith.measure.results.summary import Columns, columns, domains, scales
-
-if TYPE_CHECKING:
-    from decksmith.measure.results.stats import Array
+from decksmith.measure.results.stats import Array
+from decksmith.measure.results.summary import Cells, columns, domains, scales
 
 ACCOUNTINGS = {"floor": "floor", "renderable": "renderable only", "scored": "both scored"}
 HEADLINE = ("floor", "overall")
@@ -36,10 +33,17 @@ def is_headline(pair: Pair) -> bool:
 class Column:
     """One difference to be estimated: two runs' values of a measure, an entry for each prompt, NaN where there is none."""
 
+    a: Run
+    b: Run
+    accounting: str
     measure: str
     ours: Array
     theirs: Array
-    of: tuple[Run, Run, str] = field(init=False)  # the runs and the accounting
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether decks without a score could change the difference."""
+        return self.accounting == "floor" and bool(excluded(self.a) or excluded(self.b))
 
 
 def between(runs: list[Run]) -> list[Pair]:
@@ -51,58 +55,41 @@ def between(runs: list[Run]) -> list[Pair]:
         for accounting in ("floor", "renderable")
     }
     wanted: list[Column] = []
-    for a, b in itertools.combinations(runs, 2):
-        for accounting in ACCOUNTINGS:
-            table = "floor" if accounting == "floor" else "renderable"
-            ours, theirs = tables[a["order"], table], tables[b["order"], table]
-            for measure in ours:
-                if measure in theirs:
-                    column = _column(prompts, measure, ours, theirs)
-                    column.of = (a, b, accounting)
-                    if accounting != "renderable":
-                        _only_common(column)
-                    wanted.append(column)
+    for (a, b), accounting in itertools.product(itertools.combinations(runs, 2), ACCOUNTINGS):
+        table = "floor" if accounting == "floor" else "renderable"
+        ours, theirs = tables[a["order"], table], tables[b["order"], table]
+        for measure in ours:
+            if measure in theirs:
+                sides = [_values(prompts, side[measure]) for side in (ours, theirs)]
+                if accounting != "renderable":  # only the prompts for which both have a value
+                    lacking = numpy.isnan(sides[0]) | numpy.isnan(sides[1])
+                    sides[0][lacking] = sides[1][lacking] = numpy.nan
+                wanted.append(Column(a, b, accounting, measure, *sides))
     if not wanted:
         return []
     estimates = _estimates(runs, prompts, [*wanted, *_extremes(runs, prompts, wanted)])
     found = [_pair(runs, *one) for one in zip(wanted, estimates, strict=False)]
     ends = iter(estimates[len(found) :])
     for column, pair in zip(wanted, found, strict=True):
-        if _is_uncertain(column):
+        if column.is_uncertain:
             pair["bounds"] = _bounds(next(ends), next(ends))
     _correct(found)
     return found
 
 
-def _column(prompts: list[str], measure: str, ours: Columns, theirs: Columns) -> Column:
-    import numpy
-
-    sides = [
-        numpy.array([table[measure].get(prompt, numpy.nan) for prompt in prompts])
-        for table in (ours, theirs)
-    ]
-    return Column(measure, *sides)
-
-
-def _only_common(column: Column) -> None:
-    """Leave only the prompts for which both runs have a value."""
-    import numpy
-
-    lacking = numpy.isnan(column.ours) | numpy.isnan(column.theirs)
-    column.ours[lacking] = column.theirs[lacking] = numpy.nan
+def _values(prompts: list[str], cells: Cells) -> Array:
+    return numpy.array([cells.get(prompt, numpy.nan) for prompt in prompts])
 
 
 def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair:
-    import numpy
-
-    a, b, accounting = column.of
+    a, b, accounting, measure = column.a, column.b, column.accounting, column.measure
     sizes = [int((~numpy.isnan(values)).sum()) for values in (column.ours, column.theirs)]
     return {
         "a": a["label"],
         "b": b["label"],
         "accounting": accounting,
-        "measure": column.measure,
-        "on": _on(runs, sizes, len(column.ours), accounting, column.measure),
+        "measure": measure,
+        "on": _on(runs, sizes, len(column.ours), accounting, measure),
         "cut": _cut(a, b),
         "lost": _lost(a, b) if accounting == "floor" else 0,
         "difference": difference,
@@ -114,12 +101,6 @@ def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair
     }
 
 
-def _is_uncertain(column: Column) -> bool:
-    """Whether decks without a score could change a difference."""
-    a, b, accounting = column.of
-    return accounting == "floor" and bool(excluded(a) or excluded(b))
-
-
 def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[Column]:
     """Of each uncertain difference two: the excluded at their worst for the first run and at their best for the second, and
     the reverse."""
@@ -129,18 +110,17 @@ def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list
         for end in (WORST, BEST)
     }
     found = []
-    for column in filter(_is_uncertain, wanted):
-        a, b, _ = column.of
-        for ours, theirs in ((WORST, BEST), (BEST, WORST)):
-            sides = tables[a["order"], ours], tables[b["order"], theirs]
-            found.append(_column(prompts, column.measure, *sides))
+    for column in wanted:
+        if column.is_uncertain:
+            for ours, theirs in ((WORST, BEST), (BEST, WORST)):
+                sides = tables[column.a["order"], ours], tables[column.b["order"], theirs]
+                values = [_values(prompts, side[column.measure]) for side in sides]
+                found.append(Column(column.a, column.b, "floor", column.measure, *values))
     return found
 
 
 def _estimates(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[PairedDifference]:
     """`stats.differences` of these columns, rounded."""
-    import numpy
-
     asked = domains(record for run in runs for record in run["records"])
     results = stats.differences(
         numpy.stack([column.ours for column in wanted], axis=1),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +15,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
-from decksmith.measure.results import claims, cost_table, text
+from decksmith.measure.results import claims, text
 from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, measures, titles
-from decksmith.measure.results.summary import SHARES
+from decksmith.measure.results.summary import ACCOUNTINGS, SHARES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,20 +37,8 @@ WIDTH, LEFT, BARS, LINE, GAP = 4.2, 0.12, 2.62, 0.19, 0.14
 TITLE, TEXT, NOTE = 12.5, 9.5, 9  # points
 
 INKS = {
-    "light": {
-        "ink": "#1f2328",
-        "soft": "#5f656d",
-        "line": "#e3e1db",
-        "paper": "#ffffff",
-        "halo": "#ffffff",
-    },
-    "dark": {
-        "ink": "#e8e6e1",
-        "soft": "#9aa0a8",
-        "line": "#34383e",
-        "paper": "none",
-        "halo": "#1a1d21",
-    },
+    "light": dict(ink="#1f2328", soft="#5f656d", line="#e3e1db", paper="#ffffff", halo="#ffffff"),
+    "dark": dict(ink="#e8e6e1", soft="#9aa0a8", line="#34383e", paper="none", halo="#1a1d21"),
 }
 
 
@@ -98,20 +85,9 @@ def drawn(figure: Figure, form: str, **more: Any) -> bytes:
     return buffer.getvalue()
 
 
-def plots(
-    out: Path,
-    runs: list[Run],
-    compared: Comparison,
-    forms: Forms = PRINT,
-) -> list[str]:
+def plots(out: Path, runs: list[Run], compared: Comparison, forms: Forms = PRINT) -> list[str]:
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
-    kinds = {
-        "overall": _plot_overall,
-        "dimensions": _plot_dimensions,
-        "deltas": _plot_deltas,
-    }
-    if compared.get("costs"):
-        kinds["costs"] = _plot_costs
+    kinds = {"scores": _plot_scores, "deltas": _plot_deltas}
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
@@ -119,11 +95,7 @@ def plots(
     return files
 
 
-def loss(
-    out: Path,
-    metrics: Path,
-    forms: Forms = PRINT,
-) -> list[str]:
+def loss(out: Path, metrics: Path, forms: Forms = PRINT) -> list[str]:
     """Draw a training run's metrics.jsonl into the folder `out` as loss.png and so on; returns the file names.
 
     A line holds {"step", "loss"} or {"step", "val_loss"}, in nats a token. Without a step nothing is drawn.
@@ -141,11 +113,7 @@ def loss(
 
 
 def each_form(
-    out: Path,
-    name: str,
-    draw: Draw,
-    forms: Forms = PRINT,
-    tight: bool = True,
+    out: Path, name: str, draw: Draw, forms: Forms = PRINT, tight: bool = True
 ) -> list[str]:
     """Draw one figure in the forms of each ink; returns the file names, none when there is nothing to draw.
 
@@ -252,23 +220,25 @@ def titled(figure: Figure, tone: Tone, title: str, note: str, top: float) -> Non
 
 
 def _sheet(
-    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
+    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float
 ) -> tuple[Figure, Axes]:
-    """`(figure, axes)`: `said` above, axes of `body` inches in which y counts inches downwards, `notes` below."""
-    lines, top = [], 0.12
+    """`(figure, axes)`: `said` above, below it axes of `body` inches in which y counts inches downwards."""
+    parts, top = [], 0.12
     for line in said:
-        parts = _parts(line)
-        lines += [(top + LINE * row, line, part, row) for row, part in enumerate(parts)]
-        top += LINE * len(parts) + (0.08 if line.size == TITLE else 0.05)
-    ends = [part for note in notes for part in fitted(note, WIDTH - 2 * LEFT, NOTE)]
-    top, below = top + 0.14, 0.3 + LINE * len(ends) + 0.08 * bool(ends)
+        left = LEFT + 0.17 * bool(line.dot)
+        lines = fitted(line.text, WIDTH - LEFT - left, line.size, line.bold)
+        if line.dot:
+            parts.append((LEFT, top, "●", {"size": TEXT, "color": line.dot}))
+        for part in lines:
+            look = {"size": line.size, "color": tone[line.color], **(BOLD if line.bold else {})}
+            parts.append((left, top, part, look))
+            top += LINE
+        top += 0.08 if line.size == TITLE else 0.05
+    top, below = top + 0.14, 0.3
     height = top + body + below
     figure = pyplot.figure(figsize=(WIDTH, height))
-    for at, line, part, row in lines:
-        _write(figure, tone, 1 - at / height, line, part, row == 0)
-    for row, note in enumerate(reversed(ends)):
-        y = (0.08 + LINE * row) / height
-        figure.text(LEFT / WIDTH, y, note, size=NOTE, color=tone["soft"])
+    for left, at, part, look in parts:
+        figure.text(left / WIDTH, 1 - at / height, part, va="top", **look)
     axes = figure.add_axes((LEFT / WIDTH, below / height, BARS / WIDTH, body / height))
     axes.set_ylim(body, 0)
     axes.set_yticks([])
@@ -276,34 +246,8 @@ def _sheet(
     return figure, axes
 
 
-def _parts(line: Said) -> list[str]:
-    room = WIDTH - 2 * LEFT - 0.17 * bool(line.dot)
-    return fitted(line.text, room, line.size, line.bold)
-
-
-def _write(figure: Figure, tone: Tone, y: float, line: Said, part: str, first: bool) -> None:
-    """Write a part of a line at a height of the figure, after its mark where it has one."""
-    from matplotlib.lines import Line2D
-
-    left, font = LEFT + 0.17 * bool(line.dot), BOLD if line.bold else {}
-    color = tone[line.color]
-    figure.text(left / WIDTH, y, part, size=line.size, color=color, va="top", **font)
-    if line.dot and first:
-        middle = y - 0.075 / figure.get_figheight()
-        mark = Line2D([(LEFT + 0.05) / WIDTH], [middle], marker="o", ms=6.5, color=line.dot)
-        mark.set_linestyle("")
-        mark.set_transform(figure.transFigure)
-        figure.add_artist(mark)
-
-
 def _legend(runs: list[Run]) -> list[Said]:
     return [Said(run["label"], dot=run["color"]) for run in runs]
-
-
-def _beside(axes: Axes, y: float, words: str, color: str, size: float = TEXT) -> None:
-    """Text at the right of the axes."""
-    place = axes.get_yaxis_transform()
-    axes.text(1 + 0.12 / BARS, y, words, va="center", size=size, color=color, transform=place)
 
 
 def _heading(axes: Axes, tone: Tone, y: float, words: str) -> float:
@@ -339,7 +283,6 @@ def _bars(
     tone: Tone,
     said: Sequence[Said],
     groups: Sequence[Group],
-    notes: Sequence[str] = (),
     begin: float | None = None,
 ) -> tuple[Figure, Axes]:
     """`(figure, axes)` of groups of bars. begin: where bars begin; None draws intervals alone."""
@@ -347,7 +290,7 @@ def _bars(
     for title, bars in groups:
         lines = fitted(title, WIDTH - 2 * LEFT, TEXT, bold=True)
         body += LINE * len(lines) + sum(_height(bar) for bar in bars) + GAP
-    figure, axes = _sheet(pyplot, tone, said, body, notes)
+    figure, axes = _sheet(pyplot, tone, said, body)
     y = 0.0
     for title, bars in groups:
         y = _heading(axes, tone, y, title)
@@ -372,10 +315,11 @@ def _draw(axes: Axes, tone: Tone, y: float, bar: Bar, begin: float | None) -> No
         _line(axes, [lo, hi], [y, y], bar.color)
     if mean is not None:
         _dot(axes, mean, y, bar.color, bar.hollow)
-    ink, *small = bar.words
-    _beside(axes, y, ink, tone["ink"])
-    for words in small:
-        _beside(axes, y + 0.16, words, tone["soft"], NOTE)
+    beside: dict[str, Any] = {"va": "center", "transform": axes.get_yaxis_transform()}
+    for row, (words, color, size) in enumerate(
+        zip(bar.words, (tone["ink"], tone["soft"]), (TEXT, NOTE), strict=False)
+    ):
+        axes.text(1 + 0.12 / BARS, y + 0.16 * row, words, color=color, size=size, **beside)
 
 
 def _line(axes: Axes, xs: list[float], ys: list[float], color: str) -> None:
@@ -390,33 +334,32 @@ def _dot(axes: Axes, x: float, y: float, color: str, hollow: bool) -> None:
     dot.set_clip_on(False)
 
 
-def _scale(axes: Axes, tone: Tone) -> None:
-    axes.set_xlim(1, 5)
-    axes.set_xticks([1, 2, 3, 4, 5])
-    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-
-
-def _plot_overall(
+def _plot_scores(
     pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
 ) -> Figure:
-    """Both means of each run, models by name: the order of the means would read as a ranking."""
-    empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
+    """Both means of Overall and the floor's of each dimension, models by name: the order of the means would read as a ranking."""
     groups: list[Group] = []
-    for run in runs:
+    for name in ["overall", *dimensions(runs)]:
         bars = []
-        for accounting, word in (("floor", "floor"), ("renderable", "rendered")):
-            value = run["summary"]["means"][accounting].get("overall", empty)
-            words = [text.interval(value), f"{word}, n = {value['n']}"]
-            bars.append(Bar(value, run["color"], words, hollow=accounting == "renderable"))
-        groups.append((run["label"], bars))
+        for run in runs:
+            floor, rendered = (run["summary"]["means"][of].get(name) for of in ACCOUNTINGS)
+            if floor and floor["mean"] is not None:
+                bars.append(Bar(floor, run["color"], [text.interval(floor)]))
+            if name == "overall" and rendered:
+                words = [text.interval(rendered), f"rendered, n = {rendered['n']}"]
+                bars.append(Bar(rendered, run["color"], words, hollow=True))
+        groups.append((titles(runs).get(name, name), bars))
     said = [
         Said(titles(runs)["overall"], TITLE, bold=True),
         Said(f"{caption(runs)}. 1 is the least, 5 the most.", NOTE, "soft"),
         Said("Filled: floor. Hollow: rendered decks. Lines are 95 % intervals.", NOTE, "soft"),
         *(Said(line) for line in _said(compared)),
+        *_legend(runs),
     ]
     figure, axes = _bars(pyplot, tone, said, groups, begin=1)
-    _scale(axes, tone)
+    axes.set_xlim(1, 5)
+    axes.set_xticks([1, 2, 3, 4, 5])
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
     return figure
 
 
@@ -434,30 +377,6 @@ def dimensions(runs: list[Run]) -> list[str]:
     return [name for name in measures(runs) if name not in others]
 
 
-def _plot_dimensions(
-    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
-) -> Figure | None:
-    groups: list[Group] = []
-    for name in dimensions(runs):
-        found = [(run, run["summary"]["means"]["floor"].get(name)) for run in runs]
-        bars = [
-            Bar(value, run["color"], [text.interval(value)])
-            for run, value in found
-            if value and value["mean"] is not None
-        ]
-        groups.append((titles(runs).get(name, name), bars))
-    if not groups:
-        return None
-    said = [
-        Said("Each dimension, floor", TITLE, bold=True),
-        Said("1 to 5; a model fault counts 1. Lines are 95 % intervals.", NOTE, "soft"),
-        *_legend(runs),
-    ]
-    figure, axes = _bars(pyplot, tone, said, groups, begin=1)
-    _scale(axes, tone)
-    return figure
-
-
 def _plot_deltas(
     pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
 ) -> Figure | None:
@@ -466,10 +385,9 @@ def _plot_deltas(
         return None
     base = min(runs, key=lambda run: run["order"])
     others = [run for run in runs if run is not base]
-    reasons: dict[str, int] = {}  # why pairs are inconclusive, by the number of the note below
     groups: list[Group] = []
     for name in ["overall", "judge_only", *dimensions(runs)]:
-        bars = [_difference(compared, run, base, name, reasons) for run in others]
+        bars = [_difference(compared, run, base, name) for run in others]
         groups.append((titles(runs).get(name, name), [bar for bar in bars if bar]))
     said = [
         Said(f"Difference to {base['label']}, floor", TITLE, bold=True),
@@ -478,8 +396,7 @@ def _plot_deltas(
         Said("Filled: separated by the corrected test.", NOTE, "soft"),
         *_legend(others),
     ]
-    notes = [f"{number}: {why}" for why, number in reasons.items()]
-    figure, axes = _bars(pyplot, tone, said, groups, notes)
+    figure, axes = _bars(pyplot, tone, said, groups)
     axes.axvline(0, color=tone["soft"], linewidth=1)
     values = [bar.value for _, bars in groups for bar in bars]
     ends = [abs(end) for one in values for end in (one["lo"], one["hi"], one["mean"]) if end]
@@ -490,81 +407,14 @@ def _plot_deltas(
     return figure
 
 
-def _difference(
-    compared: Comparison, run: Run, base: Run, measure: str, reasons: dict[str, int]
-) -> Bar | None:
-    """One difference, its verdict beside it where the test does not separate; why is added to `reasons`."""
+def _difference(compared: Comparison, run: Run, base: Run, measure: str) -> Bar | None:
+    """One difference, its verdict beside it where the test does not separate."""
     value, pair = claims.difference(compared, run["label"], base["label"], "floor", measure)
     if value is None or pair is None or value["mean"] is None:
         return None
-    words, verdict = [text.interval(value)], pair["verdict"]
-    if verdict == "inconclusive":
-        why = "; ".join(claims.undecided(pair))
-        verdict += f" ({reasons.setdefault(why, len(reasons) + 1)})"
-    if verdict != "beats":
-        words.append(verdict)
-    return Bar(value, run["color"], words, hollow=verdict != "beats")
-
-
-# Score against cost
-
-
-def _steps(least: float, most: float) -> list[float]:
-    """The round numbers around a range, for a logarithmic axis: 1, 2 and 5 where they are few, else powers of ten."""
-    low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
-    digits = (1, 2, 5) if high - low <= 2 else (1,)
-    steps = [digit * 10.0**power for power in range(low, high + 1) for digit in digits]
-    first = max((step for step in steps if step <= least), default=steps[0])
-    last = min((step for step in steps if step >= most and step > first), default=steps[-1])
-    return [step for step in steps if first <= step <= last]
-
-
-def _plot_costs(
-    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
-) -> Figure | None:
-    """Score against cost a deck, with the intervals of both; a line joins what no other run dominates. Hollow: dominated."""
-    cost = compared["costs"]
-    if cost is None:
-        return None
-    kind, beaten = cost["unit"], cost["dominated"]
-    points: list[tuple[Run, Mean, Mean]] = []  # with cost and score
-    for run in runs:
-        score = run["summary"]["means"]["floor"].get("overall")
-        took = cost["runs"][run["label"]][kind]
-        if score and took and took["mean"]:
-            points.append((run, took, score))
-    said = [
-        Said(f"{titles(runs)['overall']} against cost", TITLE, bold=True),
-        Said(f"{cost_table.TITLES[kind]} a deck, on a logarithmic scale.", NOTE, "soft"),
-        Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
-        *_legend([run for run, _, _ in points]),
-    ]
-    figure, axes = _sheet(pyplot, tone, said, 2.6)
-    place = axes.get_position()
-    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
-    axes.set_xscale("log")
-    ends = [end for _, x, _ in points for end in (x["lo"], x["hi"], x["mean"]) if end]
-    ticks = _steps(min(ends), max(ends))
-    axes.set_xlim(ticks[0], ticks[-1])
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xticks([], minor=True)
-    axes.set_ylim(1, 5)
-    axes.set_yticks([1, 2, 3, 4, 5], ["1", "2", "3", "4", "5"], size=NOTE, color=tone["soft"])
-    axes.grid(color=tone["line"], linewidth=0.8)
-    best = sorted(_at(x, y) for run, x, y in points if run["label"] not in beaten)
-    axes.plot(*zip(*best, strict=True), color=tone["soft"], linewidth=1, linestyle=":")
-    for run, x, y in points:
-        across, up = _at(x, y)
-        if y["lo"] is not None and y["hi"] is not None:
-            _line(axes, [across] * 2, [y["lo"], y["hi"]], run["color"])
-        if x["lo"] and x["hi"] and x["lo"] > 0:
-            _line(axes, [x["lo"], x["hi"]], [up] * 2, run["color"])
-        _dot(axes, across, up, run["color"], hollow=run["label"] in beaten)
-    return figure
-
-
-def _at(x: Mean, y: Mean) -> Point:
-    return x["mean"] or 0, y["mean"] or 0
+    separated = pair["verdict"] == "beats"
+    words = [text.interval(value), *([] if separated else [pair["verdict"]])]
+    return Bar(value, run["color"], words, hollow=not separated)
 
 
 # The loss of a training
@@ -586,15 +436,15 @@ def _plot_loss(pyplot: ModuleType, tone: Tone, *, steps: list[Point], held: list
     if held:
         dots = {"linewidth": 1.6, "marker": "o", "markersize": 5}
         lines.append((held, "#b5543c", dots, "validation"))
-    said = [Said("Training loss", TITLE, bold=True), Said(note, NOTE, "soft")]
+    said = [Said("Training loss over steps", TITLE, bold=True), Said(note, NOTE, "soft")]
     said += [Said(name, dot=color) for _, color, _, name in lines]
-    figure, axes = _sheet(pyplot, tone, said, 2.3, ["step"])
-    height = figure.get_figheight()
+    figure, axes = _sheet(pyplot, tone, said, 2.3)
     place = axes.get_position()
-    axes.set_position((0.42 / WIDTH, place.y0, 1 - 0.56 / WIDTH, 2.3 / height))
+    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
+    axes.yaxis.set_major_locator(pyplot.MaxNLocator(6))
+    axes.tick_params(axis="y", labelcolor=tone["soft"])
     for points, color, how, _ in lines:
         axes.plot(*zip(*points, strict=True), color=color, **how)
-    axes.locator_params(axis="y", nbins=6)
     axes.locator_params(axis="x", nbins=6, integer=True)
     axes.grid(axis="y", color=tone["line"], linewidth=0.8)
     axes.set_ylim(0, 1.05 * max(value for points, *_ in lines for _, value in points))

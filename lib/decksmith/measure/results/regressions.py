@@ -19,10 +19,8 @@ def benchmark(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str
     name = entry["benchmark"]
     if not (entry["ours"] and entry["base"]):
         lacks = base if entry["ours"] else model
-        return (
-            "refused",
-            f"{name}: not compared; {lacks} has no results (make bench MODEL={lacks} BENCH={name})",
-        )
+        why = f"{lacks} has no results (make bench MODEL={lacks} BENCH={name})"
+        return "refused", f"{name}: not compared; {why}"
     if entry["refused"]:
         return "refused", f"{name}: not compared; {entry['refused']}"
     said, sentence = _said(model, base, entry)
@@ -51,17 +49,13 @@ def _said(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str]:
         if n:
             shown = f"difference {text.interval(found)} on {n} question{'' if n == 1 else 's'}"
             needs = f": about {entry['needed']:,} questions are needed"
-        return (
-            "cannot tell",
-            f"cannot tell whether {model} lost more than {entry['margin']:g} against {base} ({shown}){needs}",
-        )
+        lost = f"lost more than {entry['margin']:g} against {base}"
+        return "cannot tell", f"cannot tell whether {model} {lost} ({shown}){needs}"
     if separated:
         return "better", f"{model} beats {base} by {text.interval(found)}"
     bound = max(0.0, math.ceil(-1000 * lo - 1e-9) / 1000)
-    return (
-        "holds",
-        f"{model} is not separated from {base} (difference {text.interval(found)}); a loss of more than {bound:.3f} is ruled out",
-    )
+    apart = f"{model} is not separated from {base} (difference {text.interval(found)})"
+    return "holds", f"{apart}; a loss of more than {bound:.3f} is ruled out"
 
 
 def summary(

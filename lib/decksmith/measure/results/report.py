@@ -3,34 +3,36 @@
 import os
 import tempfile
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 
+from decksmith import __version__
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.results import (
     claims,
-    external_scores,
-    judge_agreement,
     looks,
     report_data,
-    report_origin,
     report_pictures,
-    report_words,
     tables,
     text,
 )
 from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import is_headline
-from decksmith.measure.results.plots import Forms, loss, plots
+from decksmith.measure.results.plots import loss, plots
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.report_data import Shown
-from decksmith.measure.results.runs import caption, judged_by, offline, titles
+from decksmith.measure.results.runs import (
+    agreement_said,
+    caption,
+    judged_by,
+    offline,
+    titles,
+    with_decks,
+)
 from decksmith.measure.results.summary import status_of
 from decksmith.measure.results.tables import spent
 
 MANY = 3  # pairs of models whose sentences the page begins with; of more it says the ranks
-SINGLE = "report.html"  # the name of a page that is one file
 DOCS = cli.ROOT / "docs"
 
 
@@ -46,42 +48,46 @@ def page(
     The page opens from disk. Everything a model wrote reaches it as JSON or as escaped text, never as markup; a content
     security policy allows only this page's own script, style and pictures.
     """
-    for run in runs:
-        if external_scores.is_external(run):
-            raise cli.BadData(f"{run['path']} has scores only; a report needs the decks of runs")
-    out = Path(out)
+    with_decks(runs, "a report")
     compared, seen = claims.compare(runs), looks.remember(runs)
     pictures = report_pictures.in_page(runs) if single else report_pictures.in_folder(out, runs)
-    said = {
-        **_headline(runs, compared),
-        **_tables(runs, compared),
-        "counted": _counted(runs),
-        "honest": _honest(runs),
-        "overall": titles(runs)["overall"],
-        "title": _title(runs),
-        "caption": caption(runs),
-        "protocol": runs[0]["protocol"].get("hash") or "unknown",
-        "cards": [_card(run) for run in runs],
-        "seen": seen["said"],
-        "plots": _plots(out, runs, compared, training, single),
-        "words": report_words.glossary(runs),
-        "docs": None if single else _docs(out),
-        "origin": report_origin.origin(runs),
-        "command": report_origin.command(runs),
-        "version": report_origin.version(),
-    }
     data = report_data.data(runs, pictures, compared)
-    data |= {"markdown": tables.markdown(runs, compared), "docs": said["docs"]}
-    html = _html(said, *report_data.apart(data), pictures.inside if single else None)
-    file = out / (SINGLE if single else "index.html")
+    # Where the docs lie as seen from the page; None where the page is not in the checkout.
+    inside = not single and out.resolve().is_relative_to(cli.ROOT.resolve())
+    docs = Path(os.path.relpath(DOCS, out.resolve())).as_posix() if inside else None
+    at_once, later = report_data.apart(
+        {**data, "markdown": tables.markdown(runs, compared), "docs": docs}
+    )
+    html = pages.template("report.html.j2", number=_number, place=_place).render(
+        **_headline(runs, compared),
+        tables=tables.tables(runs, compared),
+        prompts=len({prompt_of(record) for run in runs for record in run["records"]}),
+        counted=_counted(runs),
+        honest=_honest(runs),
+        overall=titles(runs)["overall"],
+        title=" and ".join(run["label"] for run in runs)
+        if len(runs) < 3
+        else f"{len(runs)} models",
+        caption=caption(runs),
+        protocol=runs[0]["protocol"].get("hash") or "unknown",
+        cards=[_card(run) for run in runs],
+        seen=seen["said"],
+        plots=_plots(out, runs, compared, training, single),
+        words=report_data.glossary(runs),
+        docs=docs,
+        origin=report_data.origin(runs),
+        command=report_data.command(runs),
+        version=f"decksmith {__version__}",
+        policy=pages.policy(_script(), _style(), "data:" if single else "'self' file:"),
+        style=pages.as_is(_style()),
+        script=pages.as_is(_script()),
+        data=pages.data(at_once),
+        later=[pages.data(deck) for deck in later],
+        inside=pages.data(pictures.inside) if single else None,
+    )
+    file = out / ("report.html" if single else "index.html")
     stream.write(file, html)
     return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
-
-
-def _title(runs: list[Run]) -> str:
-    if len(runs) > 2:
-        return f"{len(runs)} models"
-    return " and ".join(run["label"] for run in runs)
 
 
 def _headline(runs: list[Run], compared: Comparison) -> Shown:
@@ -111,21 +117,6 @@ def _alone(run: Run) -> str:
     return f"{run['label']}: {text.interval(value)} of 5 on {of}, {titles([run])['overall']}, floor"
 
 
-def _tables(runs: list[Run], compared: Comparison) -> Shown:
-    found = tables.tables(runs, compared)
-    return {"tables": found, "prompts": len({p for run in runs for p in _prompts(run)})}
-
-
-def _prompts(run: Run) -> set[str]:
-    return {prompt_of(record) for record in run["records"]}
-
-
-def _docs(out: Path) -> str | None:
-    """Where the docs lie as seen from the page; None where the page is not in the checkout."""
-    inside = out.resolve().is_relative_to(cli.ROOT.resolve())
-    return Path(os.path.relpath(DOCS, out.resolve())).as_posix() if inside else None
-
-
 def _plots(
     out: Path, runs: list[Run], compared: Comparison, training: Path | None, single: bool
 ) -> list[tuple[str, str, str]]:
@@ -134,57 +125,30 @@ def _plots(
         folder = Path(spare) if single else out / "plots"
         # The light ones as PNG too, for whoever wants to show them elsewhere.
         forms = {"light": ("svg",) if single else ("svg", "png"), "dark": ("svg",)}
-        drawn = _drawn(folder, runs, compared, training, forms)
-        names = [
-            name.removesuffix(".svg")
-            for name in drawn
-            if name.endswith(".svg") and not name.endswith("-dark.svg")
-        ]
+        files = plots(folder, runs, compared, forms)
+        files += loss(folder, training / "metrics.jsonl", forms) if training else []
 
         def address(name: str) -> str:
             if not single:
                 return f"plots/{name}"
             return report_pictures.data_uri((folder / name).read_bytes(), "image/svg+xml")
 
-        return [(address(f"{n}.svg"), address(f"{n}-dark.svg"), _ALT[n]) for n in names]
-
-
-def _drawn(
-    folder: Path, runs: list[Run], compared: Comparison, training: Path | None, forms: Forms
-) -> list[str]:
-    """Draw the plots into `folder` unless an earlier call drew the same; returns their file names."""
-    metrics = Path(training) / "metrics.jsonl" if training else None
-    shown = [[run[name] for name in ("label", "color", "order", "summary")] for run in runs]
-    steps = metrics.read_text() if metrics and metrics.is_file() else ""
-    code = [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    key = stream.fingerprint([shown, compared, steps, forms, code, version("matplotlib")])
-    note = folder / "drawn.txt"
-    before = note.read_text().split() if note.is_file() else []
-    if before[:1] == [key] and all((folder / name).is_file() for name in before[1:]):
-        return before[1:]
-    files = plots(folder, runs, compared, forms)
-    files += loss(folder, metrics, forms) if metrics else []
-    stream.write(note, "\n".join([key, *files]) + "\n")
-    return files
+        shown = [(name, words) for name, words in _ALT.items() if f"{name}.svg" in files]
+        return [(address(f"{n}.svg"), address(f"{n}-dark.svg"), words) for n, words in shown]
 
 
 def _counted(runs: list[Run]) -> str:
     """How many decks there are, by models and, where nobody was asked, from folders."""
-    read = [run for run in runs if run["summary"]["model"].get("files")]
-    models = len(runs) - len(read)
-    decks, others = (sum(len(run["records"]) for run in some) for some in (runs, read))
-    total = f"{decks} deck{'s' * (decks != 1)}"
-    by = f"by {models} model{'s' * (models != 1)}"
-    if not read:
-        return f"{total} {by}"
+    decks, others, models = 0, 0, 0
+    for run in runs:
+        read = bool(run["summary"]["model"].get("files"))
+        decks += len(run["records"])
+        others += len(run["records"]) * read
+        models += not read
+    total, by = f"{decks} deck{'s' * (decks != 1)}", f"by {models} model{'s' * (models != 1)}"
     if not models:
         return f"{total} from a folder"
-    return f"{total}: {decks - others} {by}, {others} from a folder"
-
-
-def policy(single: bool) -> str:
-    """The Content-Security-Policy of a report: its own script and style, and its own pictures."""
-    return pages.policy(_script(), _style(), "data:" if single else "'self' file:")
+    return f"{total}: {decks - others} {by}, {others} from a folder" if others else f"{total} {by}"
 
 
 def _style() -> str:
@@ -193,20 +157,6 @@ def _style() -> str:
 
 def _script() -> str:
     return pages.script("diff.js", "report.js")
-
-
-def _html(said: Shown, data: Shown, later: list[Shown], inside: dict[str, str] | None) -> str:
-    """The page: what it says, the data that its script shows at once and later, and the pictures where it is one file."""
-    template = pages.template("report.html.j2", number=_number, place=_place)
-    return template.render(
-        **said,
-        policy=policy(single=inside is not None),
-        style=pages.as_is(_style()),
-        script=pages.as_is(_script()),
-        data=pages.data(data),
-        later=[pages.data(deck) for deck in later],
-        inside=None if inside is None else pages.data(inside),
-    )
 
 
 def _number(value: float | None) -> str:
@@ -228,16 +178,14 @@ def _honest(runs: list[Run]) -> str:
             f"Scores by {judge}: measures computed from the rendered slides, their pixels and their text. No vision model and no "
             "person looked at these pictures, so they compare with other offline scores only."
         )
-    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {judge_agreement.said(judge)}."
+    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {agreement_said(judge)}."
 
 
+STATES = ("rendered", "partial", "failed", "excluded")
 _ALT = {
-    "overall": "Overall score of each model with its interval",
-    "dimensions": "Score of each model in each dimension with intervals",
-    "radar": "Profile of the dimensions",
+    "scores": "Overall score of each model, and its score in each dimension, with intervals",
     "deltas": "Paired differences to the first run",
     "loss": "Loss over the steps of the training",
-    "costs": "Overall of each run against what a deck of it costs, with 95 % intervals of both; what another run dominates is hollow",
 }
 
 
@@ -247,9 +195,10 @@ def _card(run: Run) -> Shown:
     states = Counter(map(status_of, run["records"]))
     empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
     means = {name: summary["means"][name].get("overall", empty) for name in ("floor", "renderable")}
+    counts = [(state, states[state]) for state in STATES if states[state]]
     bar, x = [], 0.0
-    for state in ("rendered", "partial", "failed", "excluded"):
-        width = 400 * states[state] / summary["n"]
+    for state, n in counts:
+        width = 400 * n / summary["n"]
         bar.append((state, round(x, 2), round(width, 2)))
         x += width
     return {
@@ -258,15 +207,10 @@ def _card(run: Run) -> Shown:
         "slug": summary["model"]["slug"] or "",
         "color": run["color"],
         "n": summary["n"],
-        "states": [
-            (state, states[state])
-            for state in ("rendered", "partial", "failed", "excluded")
-            if states[state]
-        ],
+        "states": counts,
         "truncated": summary["truncated"],
         "classes": summary["faults"]["classes"],
         "spent": spent(summary),
-        "seconds": summary.get("by", {}).get("generation_s"),
         "floor": means["floor"],
         "renderable": means["renderable"],
         "text": {name: text.interval(value) for name, value in means.items()},

@@ -1,20 +1,23 @@
-"""What the report's script shows of each deck, as JSON data (assets/web/report.js)."""
+"""What the report's page and script show of runs and decks: JSON data of each deck (assets/web/report.js), the words of the
+page, and who made its numbers, when, and by which command."""
 
 import re
 from collections.abc import Collection, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Deck, Render
+from decksmith.measure.judging import offline
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.results import report_origin
+from decksmith.measure.results import layout
 from decksmith.measure.results.comparison import Comparison, Run
+from decksmith.measure.results.pairs import is_headline
 from decksmith.measure.results.plots import dimensions
 from decksmith.measure.results.report_pictures import Pictures, inside_run
-from decksmith.measure.results.report_words import measures
-from decksmith.measure.results.runs import caption, judged_by, titles
-from decksmith.measure.results.summary import fault_of, status_of
+from decksmith.measure.results.runs import measures, titles
+from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
+from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
 
 LONGEST = 60_000  # characters of a deck, a reply or a thought that the page carries
@@ -25,16 +28,8 @@ Shown = dict[str, object]  # JSON for the page's script
 
 # What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
 LATER = (
-    "markdown",
-    "reply",
-    "reasoning",
-    "measures",
-    "features",
-    "why",
-    "evidence",
-    "observations",
-    "caps",
-    "pictures",
+    *("markdown", "reply", "reasoning", "measures", "features", "why", "evidence"),
+    *("observations", "caps", "pictures"),
 )
 XRAY = ("line", "seen")  # the same of a slide
 
@@ -61,14 +56,15 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
         for record in run["records"]:
             prompts.setdefault(prompt_of(record), _request(record))
             rows.append(_deck(index, run, record, pictures))
+    said: dict[str, dict[str, str]] = {run["label"]: {} for run in runs}
+    for pair in filter(is_headline, compared["pairs"]):
+        said[pair["a"]][pair["b"]] = pair["sentence"]
     return {
-        "judge": judged_by(runs),
-        "caption": caption(runs),
         "overall": titles(runs)["overall"],
         "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions(runs)],
-        "measures": measures(runs),
+        "measures": judged_measures(runs),
         "runs": [_run(run, runs) for run in runs],
-        "said": {label: _said(compared, label) for label in (run["label"] for run in runs)},
+        "said": said,
         "prompts": prompts,
         "rows": rows,
     }
@@ -76,20 +72,10 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
 
 def _run(run: Run, runs: list[Run]) -> Shown:
     """A run by its key in addresses, unique among these runs, its label, its color, and where it lies."""
-    alike = [other for other in runs if other["name"] == run["name"]]
-    place = alike.index(run)
-    key = run["name"] if place == 0 else f"{run['name']}.{place + 1}"
-    folder = report_origin.folder(run["path"])
-    return {"name": key, "label": run["label"], "color": run["color"], "folder": folder}
-
-
-def _said(compared: Comparison, label: str) -> dict[str, str]:
-    """The sentence about a run and each other, by the other's label."""
-    sentences = {}
-    for pair in compared["pairs"]:
-        if (pair["accounting"], pair["measure"]) == ("floor", "overall") and pair["a"] == label:
-            sentences[pair["b"]] = pair["sentence"]
-    return sentences
+    place = [other for other in runs if other["name"] == run["name"]].index(run)
+    key = f"{run['name']}.{place + 1}" if place else run["name"]
+    where = layout.shown(run["path"])
+    return {"name": key, "label": run["label"], "color": run["color"], "folder": where}
 
 
 def _request(record: DeckRecord) -> Shown:
@@ -101,11 +87,8 @@ def _request(record: DeckRecord) -> Shown:
     return {
         "text": sources.request(cast(Record, record)) if own else said.get("user", ""),
         "system": said.get("system", ""),
-        "sets": record.get("sets") or [],
         "asks": {key: value for key, value in asks.items() if key != "outline"},
-        "checklist": [
-            {"id": item.get("id"), "ask": item.get("ask")} for item in record.get("checklist") or []
-        ],
+        "checklist": [_only(item, ("id", "ask")) for item in record.get("checklist") or []],
     }
 
 
@@ -123,9 +106,9 @@ def _slides(run: Run, render: Render, pictures: Pictures) -> list[Shown]:
         named = re.search(r"(\d+)\.png\Z", path)
         number = int(named[1]) if named else place
         slide: Shown = {"n": number, "img": pictures.names.get((run["name"], path))}
-        seen = xray.get(number)
-        slide |= {key: seen.get(key) if seen else None for key in ("line", "title")}
-        slides.append({**slide, "seen": _only(seen or {}, SEEN)})
+        seen = xray.get(number) or {}
+        slide |= {key: seen.get(key) for key in ("line", "title")}
+        slides.append({**slide, "seen": _only(seen, SEEN)})
     return slides
 
 
@@ -156,17 +139,12 @@ def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown
         "cut_by": gen.get("cut_by"),
         "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
         "took": by.get("took") if by else None,
-        "overall": score.get("overall"),
-        "judge_only": score.get("judge_only"),
-        "checklist": score.get("checklist"),
+        **{key: score.get(key) for key in ("overall", "judge_only", "checklist")},
         "dimensions": score.get("dimensions") or {},
         "floored": bool(score.get("floored")),
         "checks": judge.get("checklist") or [],
-        "why": judge.get("why") or {},
-        "evidence": judge.get("evidence") or {},
-        "observations": judge.get("observations") or [],
-        "caps": judge.get("caps") or [],
-        "measures": judge.get("measures") or {},
+        **{key: judge.get(key) or {} for key in ("why", "evidence", "measures")},
+        **{key: judge.get(key) or [] for key in ("observations", "caps")},
         "features": _only(
             record.get("features") or {}, ("craft", "craft_v5", "counts", "grounding", "kept")
         ),
@@ -187,3 +165,137 @@ def _cut(text: str | None) -> str | None:
     if text is None or len(text) <= LONGEST:
         return text
     return text[:LONGEST] + f"\n… {len(text) - LONGEST:,} more characters are in the run folder"
+
+
+# Who made the numbers, from what the runs say of themselves
+
+Facts = list[tuple[str, str]]  # what it is, and what it is for this run
+
+
+def command(runs: list[Run]) -> str:
+    """The command that writes such a report of these runs."""
+    folders = [layout.shown(run["path"]) for run in sorted(runs, key=lambda run: run["order"])]
+    chain = "--chain " if "chain" in runs[0] else ""
+    return f"bin/run-report {chain}--out results/reports/NAME {' '.join(folders)}"
+
+
+def origin(runs: list[Run]) -> list[tuple[str, Facts]]:
+    """Each run's label with its facts. No path of this machine, no key, no endpoint's address."""
+    return [(run["label"], _facts(run)) for run in runs]
+
+
+def _facts(run: Run) -> Facts:
+    protocol, model, folder = run["protocol"], run["summary"]["model"], layout.shown(run["path"])
+    engine = cast(Record, protocol.get("renderer") or {})
+    judge = protocol.get("judge") or {}
+    asked = run["summary"]["asked"]["parameters"]
+    prompts = (protocol.get("prompts") or {}).get("sha256", "unknown")[:12]
+    if model.get("files"):
+        who = ("decks", f"read from {model['files']}; no model was asked")
+    else:
+        who = ("model", _model(run))
+    facts = [
+        who,
+        ("when", _when(run)),
+        ("command", layout.make_command(run["path"]) if "/" in folder else "not recorded"),
+        ("folder", folder),
+        ("asked", ", ".join(f"{name} {value}" for name, value in asked.items())),
+        ("prompts", f"{run['summary']['prompts']}, sha256 {prompts}"),
+        ("judge", str(judge.get("name") or judge.get("slug") or run["summary"]["judge"])),
+        ("renderer", f"slidev {engine['slidev']}" if engine.get("slidev") else ""),
+        ("browser", engine.get("browser", "")),
+        ("protocol", f"{protocol.get('protocol') or ''} {protocol.get('hash') or 'unknown'}"),
+        ("tools", ", ".join(_tools(run))),
+    ]
+    return [(name, value.strip()) for name, value in facts if value.strip()]
+
+
+def _model(run: Run) -> str:
+    """The model as the registry calls it, and as endpoints called what answered."""
+    model = run["summary"]["model"]
+    said = [
+        (by.get("response") or {}).get("model")
+        for stage, by in made_by(run["records"])
+        if stage == "gen"
+    ]
+    others = sorted({str(name) for name in said if name} - {model["slug"]})
+    more = f"; the endpoint called it {listed(others)}" if others else ""
+    return f"{model['name']} ({model['slug']}){more}"
+
+
+def _when(run: Run) -> str:
+    """From the first reply to the end of the last stage, in UTC."""
+    worked = spans(run["records"])
+    if not worked:
+        return "not recorded"
+    first, last = worked[0][0], max(end for _, end in worked)
+    same_day = first.date() == last.date()
+    return f"{first:%Y-%m-%d %H:%M} to {last:{'%H:%M' if same_day else '%Y-%m-%d %H:%M'}} UTC"
+
+
+def _tools(run: Run) -> list[str]:
+    """The versions of decksmith that made the values, with the images they ran in."""
+    found = {(by.get("version"), by.get("image")) for _, by in made_by(run["records"])}
+    return sorted(
+        f"decksmith {version}" + (f" in {image}" if image not in (None, "host") else "")
+        for version, image in found
+        if version
+    )
+
+
+# What each measure is, in which unit
+
+# The units of the offline measures that are no share from 0 to 1.
+UNITS = {
+    "overflow": "px",
+    "contrast": ": 1",
+    "smallest": "px",
+    "pictures": "pictures",
+    "density": "words",
+    "hierarchy": "times",
+    "variety": "kinds per √slides",
+}
+SHARE = "of 1"
+
+
+class Word(NamedTuple):
+    """A measure in the page's glossary: what it is called, and a sentence. The template has the other words."""
+
+    name: str
+    says: str
+
+
+SCORES = {
+    "judge_only": "The overall score without VisCraft: what the judge alone gives.",
+    "viscraft": "What the deck's markdown uses of Slidev, counted by the scan that the protocol names.",
+    "design": "How soundly the slides are laid out.",
+    "content": "Whether what was asked for is there.",
+    "coherence": "Whether the deck opens, goes on and closes as one talk.",
+}
+
+
+def glossary(runs: list[Run]) -> list[Word]:
+    """The measures of these runs' scores, Overall first."""
+    named = titles(runs)
+    weights = (runs[0]["protocol"].get("score") or {}).get("weights") or {}
+    parts = [f"{weight:g} {named.get(name, name)}" for name, weight in weights.items()]
+    overall = f"The protocol's score of a deck: {' + '.join(parts)}."
+    words = [Word(named["overall"], overall)] if parts else []
+    return words + [Word(named[name], SCORES[name]) for name in measures(runs) if name in SCORES]
+
+
+def judged_measures(runs: list[Run]) -> dict[str, list[str]]:
+    """`{name: [unit, sentence]}` of the offline measures that these runs' decks have."""
+    found = {
+        name: None
+        for run in runs
+        for record in run["records"]
+        for name in (record.get("judge") or {}).get("measures") or {}
+    }
+    known = [name for name in found if name in offline.MEASURES]
+    return {name: [UNITS.get(name, SHARE), sentence(name)] for name in known}
+
+
+def sentence(name: str) -> str:
+    """What an offline measure is, as docs/protocol.md says it."""
+    return " ".join((offline.MEASURES[name].__doc__ or "").split())

@@ -49,8 +49,9 @@ def in_page(runs: list[Run]) -> Pictures:
     """All slides as data URIs of one size."""
     first, names = _sources(runs)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        done = threads.map(lambda source: _uri(*source), first.values())
-        inside = {name: uri for name, uri in zip(first, done, strict=True) if uri}
+        done = list(threads.map(lambda source: shrunk(*source), first.values()))
+    drawn = zip(first, done, strict=True)
+    inside = {name: data_uri(data, "image/avif") for name, data in drawn if data}
     kept = {key: name if name in inside else None for key, name in names.items()}
     return Pictures(kept, len(inside), inside)
 
@@ -109,28 +110,22 @@ def _name(source: Source) -> str | None:
 
 def _sizes(out: Path, name: str, source: Source) -> int | None:
     """Make a picture in all sizes; how many were not there yet, None where it cannot be read."""
-    run, path = source
     made = 0
-    for size, (width, quality) in IMAGES.items():
+    for size, look in IMAGES.items():
         file = out / "img" / size / name
-        if file.exists():
-            continue
-        try:
-            stream.write(file, avif(run["path"] / path, width, quality))
-        except OSError as error:
-            _warn(run, path, error)
-            return None
-        made += 1
+        if not file.exists():
+            data = shrunk(*source, look)
+            if data is None:
+                return None
+            stream.write(file, data)
+            made += 1
     return made
 
 
-def _uri(run: Run, path: str) -> str | None:
+def shrunk(run: Run, path: str, look: tuple[int, int] = INSIDE) -> bytes | None:
+    """A slide of a run as AVIF of a width and a quality; None, with a warning, where it cannot be read."""
     try:
-        return data_uri(avif(run["path"] / path, *INSIDE), "image/avif")
+        return avif(run["path"] / path, *look)
     except OSError as error:
-        _warn(run, path, error)
+        stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
         return None
-
-
-def _warn(run: Run, path: str, error: OSError) -> None:
-    stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")

@@ -1,31 +1,38 @@
-"""Several runs side by side: loaded, held against each other, and named as the tables and plots name them."""
+"""Several runs side by side: loaded from folders or from files of another tool's scores, held against each other, and named
+as the tables and plots name them."""
 
 import itertools
 import json
+import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of
+from decksmith.core.records import Numbers, Optionals, Record, prompt_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results import external_scores, judge_agreement, layout
+from decksmith.measure.results import layout
 from decksmith.measure.results.comparison import Run
-from decksmith.measure.results.records import Identity, Summary
+from decksmith.measure.results.records import Identity, ScoreRow, Summary
 from decksmith.measure.results.summary import TITLES, place, summarize
-from decksmith.measure.results.text import few
+from decksmith.measure.results.text import few, interval
 from decksmith.models import registry
 
 OFFLINE = "offline measures, no vision model looked at these pictures; its card: docs/judge-card.md"
+EXTERNAL = "scores of another tool"  # stands where a run has the name of its protocol
 FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has
+AGREEMENTS = cli.ROOT / "results/judges"  # how far judges follow people, by judge
 COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0567f", "#2a8c8c")
 
 
 def load(paths: Sequence[str | Path], other_prompts: bool = False) -> list[Run]:
-    """Read the runs in these folders, ordered by label. A file is read as scores of another tool (external_scores.py), one
+    """Read the runs in these folders, ordered by label. A file is read as scores of another tool (`ScoreRow`, docs/records.md), one
     run for each model in it. What they say of themselves is taken as it stands: verify.check looks whether it is true.
 
     other_prompts: they may have been asked other prompts (see `keep_common`).
@@ -34,7 +41,7 @@ def load(paths: Sequence[str | Path], other_prompts: bool = False) -> list[Run]:
     """
     runs: list[Run] = []
     for path in map(Path, paths):
-        runs += external_scores.read(path) if path.is_file() else [_run(path)]
+        runs += _read_scores(path) if path.is_file() else [_run(path)]
     for order, run in enumerate(runs):
         run["order"] = order
     places = Counter((str(run["path"].resolve()), run["name"]) for run in runs)
@@ -42,28 +49,43 @@ def load(paths: Sequence[str | Path], other_prompts: bool = False) -> list[Run]:
         if n > 1:
             raise cli.BadData(f"{where} is named twice; a run cannot be compared with itself")
     _tell_apart(runs)
-    _color(runs)
     for other in runs[1:]:
         _same_protocol(runs[0], other, other_prompts)
     return sorted(runs, key=lambda run: (run["label"].casefold(), run["name"]))
 
 
 def _tell_apart(runs: list[Run]) -> None:
-    """Add its name to the label of a run where another has the same label, or its path where also the name is the same."""
+    """Add its name to the label of a run where another has the same label, or its path where also the name is the same; and give
+    the runs without a color of their own one that no other has, as long as there is one."""
     labels = Counter(run["label"] for run in runs)
     names = Counter(run["name"] for run in runs)
     for run in runs:
         if labels[run["label"]] > 1:
             run["label"] += f" ({run['path'] if names[run['name']] > 1 else run['name']})"
-
-
-def _color(runs: list[Run]) -> None:
-    """Give the runs without a color of their own one that no other has, as long as there is one."""
     taken = {run["color"] for run in runs}
     free = [color for color in COLORS if color not in taken]
     spare = itertools.chain(free, itertools.cycle(COLORS))
     for run in sorted(runs, key=lambda run: run["name"]):
         run["color"] = run["color"] or next(spare)
+
+
+def _same_protocol(first: Run, other: Run, other_prompts: bool) -> None:
+    """Raises cli.BadData unless both runs held the same fixed."""
+    if is_external(first) != is_external(other):
+        raise cli.BadData(
+            f"{first['path']} and {other['path']}: one is a run and one a file of scores of another tool; nothing says that "
+            "both were made alike, so they do not belong in one table"
+        )
+    held, theirs = (cast(Record, {**run["protocol"]}) for run in (first, other))
+    if other_prompts:
+        held["prompts"] = theirs["prompts"] = None
+    if differing := identity.differences(held, theirs):
+        said = [
+            f"{first['path']} and {other['path']} differ in more than the model; their scores do not belong in one table",
+            f"  {first['path']}/protocol.json != {other['path']}/protocol.json:",
+            *(f"  {line}" for line in differing),
+        ]
+        raise cli.BadData("\n".join(said))
 
 
 def unmatched(runs: list[Run]) -> str | None:
@@ -154,24 +176,125 @@ def _object(path: Path, make: str) -> Record:
     return found
 
 
-def _same_protocol(first: Run, other: Run, other_prompts: bool) -> None:
-    """Raises cli.BadData unless both runs held the same fixed."""
-    if external_scores.is_external(first) != external_scores.is_external(other):
+# Scores of another tool
+
+
+def is_external(run: Run) -> bool:
+    """Whether a run is scores of another tool and nothing else."""
+    return run["protocol"].get("protocol") == EXTERNAL
+
+
+def with_decks(runs: list[Run], what: str) -> list[Run]:
+    """These runs; raises cli.BadData for one that is scores alone. what: what needs more than that, "a report"."""
+    for run in filter(is_external, runs):
+        raise cli.BadData(f"{run['path']} has scores only; {what} needs the decks of a run")
+    return runs
+
+
+def _read_scores(path: Path) -> Iterator[Run]:
+    """The runs in a file of scores, one for each model. Without weights every dimension counts the same.
+
+    Raises cli.BadData for a row that is not of this form, or that has other dimensions or weights than the first.
+    """
+    models: dict[str, dict[str, list[DeckRecord]]] = {}
+    names, weights = set[str](), Numbers()
+    for number, found in stream.records(path):
+        where = f"{path}:{number}: {found['id']}"
+        row = _checked(where, found)
+        if not models:
+            names = set(row["scores"])
+            weights = row.get("weights") or dict.fromkeys(sorted(names), 1.0)
+        if row["scores"].keys() != names:
+            theirs, ours = (", ".join(sorted(each)) for each in (row["scores"], names))
+            raise cli.BadData(f"{where}: scores for {theirs}, and for {ours} in the first row")
+        if row.get("weights", weights) != weights:
+            theirs, ours = json.dumps(row["weights"]), json.dumps(weights)
+            raise cli.BadData(f"{where}: weights are {theirs}, and {ours} in the first row")
+        samples = models.setdefault(row["model"], {}).setdefault(row["id"], [])
+        samples.append(_scored(row, weights, len(samples)))
+    if not models:
+        raise cli.BadData(f"{path} is empty; a file of scores has one row for each deck")
+    equal = len(set(weights.values())) == 1
+    overall = f"{'Mean' if equal else 'Weighted mean'} of the dimensions"
+    if len(weights) == 1:
+        overall = f"Overall ({next(iter(weights))})"
+    held = {"protocol": EXTERNAL, "score": {"overall": overall, "weights": weights}}
+    for model, prompts in models.items():
+        records = [record for samples in prompts.values() for record in samples]
+        yield {
+            "path": path,
+            "name": model,
+            "order": 0,
+            "label": model,
+            "color": "",
+            "summary": summarize(enumerate(records, 1), path),
+            "protocol": cast(Identity, held),
+            "records": records,
+            "condition": None,
+            "unshipped": [],
+            "left_out": None,
+            "remedy": "have these scored again",
+        }
+
+
+def _checked(where: str, found: object) -> ScoreRow:
+    """A row that has the form. Raises cli.BadData."""
+    try:
+        row = TypeAdapter(ScoreRow).validate_python(found, strict=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        field = ".".join(map(str, fault["loc"]))
         raise cli.BadData(
-            f"{first['path']} and {other['path']}: one is a run and one a file of scores of another tool; nothing says that "
-            "both were made alike, so they do not belong in one table"
+            f'{where}: {field}: {fault["msg"]}; a row of scores needs "model" (a name), "rendered" (true or false) and '
+            '"scores" (an object)'
+        ) from None
+    if not row["scores"]:
+        raise cli.BadData(f"{where}: scores is empty")
+    for name, value in row["scores"].items():
+        if value is not None and not 1 <= value <= 5:
+            raise cli.BadData(
+                f"{where}: scores.{name} is {json.dumps(value)}; it is a number from 1 to 5, or null"
+            )
+    weights = row.get("weights", dict.fromkeys(row["scores"], 1.0))
+    usable = all(0 <= value < math.inf for value in weights.values())
+    if weights.keys() != row["scores"].keys() or not usable or not any(weights.values()):
+        raise cli.BadData(
+            f"{where}: weights is {json.dumps(weights)}; it has a number from 0 for each dimension of scores "
+            f"({', '.join(sorted(row['scores']))}), not all 0"
         )
-    held, theirs = cast(Record, {**first["protocol"]}), cast(Record, {**other["protocol"]})
-    if other_prompts:
-        held.pop("prompts", None)
-        theirs.pop("prompts", None)
-    if differing := identity.differences(held, theirs):
-        said = [
-            f"{first['path']} and {other['path']} differ in more than the model; their scores do not belong in one table",
-            f"  {first['path']}/protocol.json != {other['path']}/protocol.json:",
-            *(f"  {line}" for line in differing),
-        ]
-        raise cli.BadData("\n".join(said))
+    return row
+
+
+def _scored(row: ScoreRow, weights: Numbers, k: int) -> DeckRecord:
+    """A row as deck-score would have it: of a model's failure 1 in every dimension, of another's no overall score."""
+    kind, scores = row.get("error_kind"), cast(Optionals, row["scores"])
+    if not row["rendered"]:
+        kind = kind or "model"
+    elif None in scores.values():
+        kind = kind or "judge"
+    if kind == "model":
+        scores = dict.fromkeys(scores, 1.0)
+    overall = None
+    if kind in (None, "model"):
+        total = sum((scores[name] or 0) * weight for name, weight in weights.items())
+        overall = total / sum(weights.values())
+    fault = {
+        "stage": "judge" if row["rendered"] else "render",
+        "kind": kind,
+        "class": "as-reported",
+        "message": "reported by the other tool",
+    }
+    score = {
+        "overall": overall,
+        "judge_only": None,
+        "checklist": None,
+        "dimensions": scores,
+        "rendered": row["rendered"] and kind != "model",
+        "floored": kind == "model",
+        "fault": fault if kind else None,
+    }
+    gen = {"model": {"name": row["model"]}, "sample": {"of": row["id"], "k": k}}
+    return cast(DeckRecord, {"id": row["id"], "gen": gen, "score": score})
 
 
 # How runs are named
@@ -180,11 +303,11 @@ def _same_protocol(first: Run, other: Run, other_prompts: bool) -> None:
 def caption(runs: list[Run]) -> str:
     """Who judged, in words."""
     judge = judged_by(runs)
-    if external_scores.is_external(runs[0]):
+    if is_external(runs[0]):
         return f"Scores as {' and '.join(sorted({run['path'].name for run in runs}))} gives them"
     if judge is None:
         return "No deck was judged"
-    about = [*([OFFLINE] if offline(runs) else []), judge_agreement.said(judge)]
+    about = [*([OFFLINE] if offline(runs) else []), agreement_said(judge)]
     said = f"Judge: {judge} ({'; '.join(about)})"
     records = [record for run in runs for record in run["records"]]
     if poor := {prompt_of(record) for record in records if record["score"].get("lacks")}:
@@ -223,3 +346,29 @@ def measures(runs: list[Run]) -> list[str]:
     """The measures that any of these runs has a mean of, in the order of the tables."""
     found = (run["summary"]["means"]["floor"] for run in runs)
     return list(dict.fromkeys(itertools.chain.from_iterable(found)))
+
+
+# How far a judge follows people, kept by judge-compare
+
+
+def keep_agreement(judge: str, found: Record) -> Path:
+    """Keep what was found of a judge, `{"study", "votes", "agreement": {"mean", "lo", "hi"}}`; returns the file."""
+    stream.write(path := _agreement(judge), json.dumps(found, ensure_ascii=False) + "\n")
+    return path
+
+
+def agreement_said(judge: str) -> str:
+    """The clause of a caption. Raises cli.BadData for a file that `keep_agreement` did not write."""
+    path = _agreement(judge)
+    if not path.is_file():
+        return "never held beside people"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        share = interval(found["agreement"])
+        return f"it prefers what people prefer in a share of {share} of {found['votes']} votes ({found['study']})"
+    except (ValueError, KeyError, TypeError) as error:
+        raise cli.BadData(f"{path}: judge-compare --keep writes it anew ({error!r})") from None
+
+
+def _agreement(judge: str) -> Path:
+    return AGREEMENTS / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', judge)}.json"

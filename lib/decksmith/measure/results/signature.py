@@ -15,13 +15,8 @@ from typing import IO
 from decksmith.core import cli
 
 NAMESPACE = "decksmith"
-DEFAULT = (
-    "id_ed25519",
-    "id_ecdsa",
-    "id_ed25519_sk",
-    "id_ecdsa_sk",
-    "id_rsa",
-)  # of ~/.ssh, as ssh looks for them
+# Of ~/.ssh, as ssh looks for them.
+DEFAULT = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")
 _TYPE = re.compile(r"(ssh-|ecdsa-|sk-)\S+\s+[A-Za-z0-9+/]+=*")
 
 
@@ -61,21 +56,22 @@ def signer(path: Path, trusted: Path) -> str:
     signature = path.with_name(f"{path.name}.sig")
     if not signature.is_file():
         raise cli.BadData(f"{path} is not signed: there is no {signature}")
-    with tempfile.TemporaryDirectory() as folder:
-        allowed = Path(folder, "allowed")
-        allowed.write_text(_allowed(trusted), encoding="utf-8")
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as allowed:
+        allowed.write(_allowed(trusted))
+        allowed.flush()
         with open(path, "rb") as file:
             done = _run("check-novalidate", "-s", signature, stdin=file)
         made = re.search(r"with (\S+) key (SHA256:\S+)", done.stdout)
         if done.returncode or not made:
             raise cli.BadData(f"{signature} is no signature of {path}: {_last(done)}")
         whose = f"{made[1]} key {made[2]}"
-        done = _run("find-principals", "-s", signature, "-f", allowed)
-        for name in done.stdout.splitlines():
+        for name in _run(
+            "find-principals", "-s", signature, "-f", allowed.name
+        ).stdout.splitlines():
             with open(path, "rb") as file:
-                done = _run("verify", "-I", name, "-f", allowed, "-s", signature, stdin=file)
-            if not done.returncode:
-                return f"{name} ({whose})"
+                known = ("-I", name, "-f", allowed.name)
+                if not _run("verify", *known, "-s", signature, stdin=file).returncode:
+                    return f"{name} ({whose})"
     raise cli.BadData(
         f"{path} is signed by an {whose}, which {trusted} does not have or does not allow"
     )
@@ -93,30 +89,21 @@ def _allowed(trusted: Path) -> str:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or any("PRIVATE KEY" in line for line in lines):
         raise cli.BadData(f"{trusted}: neither an allowed-signers file nor a public key")
-    named = []
-    for line in lines:
+    for at, line in enumerate(lines):
         if _TYPE.match(line):
             comment = "".join(line.split(None, 2)[2:])
-            name = re.sub(r"[^A-Za-z0-9@._+-]+", "-", f"{comment or trusted.stem}").strip("-")
-            named.append(f"{name or 'signer'} {line}")
-        else:
-            named.append(line)
-    return "\n".join(named) + "\n"
+            name = re.sub(r"[^A-Za-z0-9@._+-]+", "-", comment or trusted.stem).strip("-")
+            lines[at] = f"{name or 'signer'} {line}"
+    return "\n".join(lines) + "\n"
 
 
 def _run(
     verb: str, *arguments: object, stdin: IO[bytes] | None = None, terminal: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    command = [
-        "ssh-keygen",
-        "-Y",
-        verb,
-        *(() if verb == "find-principals" else ("-n", NAMESPACE)),
-        *map(str, arguments),
-    ]
+    named = [] if verb == "find-principals" else ["-n", NAMESPACE]
     try:
         return subprocess.run(
-            command,
+            ["ssh-keygen", "-Y", verb, *named, *map(str, arguments)],
             stdin=stdin or (None if terminal else subprocess.DEVNULL),
             capture_output=True,
             text=True,
@@ -128,11 +115,8 @@ def _run(
 
 
 def _missing() -> cli.Missing:
-    here = (
-        "in this image; IMAGES=off uses the machine's"
-        if "DECKSMITH_IMAGE" in os.environ
-        else "here"
-    )
+    image = "DECKSMITH_IMAGE" in os.environ
+    here = "in this image; IMAGES=off uses the machine's" if image else "here"
     return cli.Missing(f"ssh-keygen is not {here}; Debian has it in openssh-client")
 
 

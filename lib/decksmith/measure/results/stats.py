@@ -4,27 +4,26 @@ Prompts are what is sampled; several decks for one prompt are averaged before th
 those of one domain do, the caller says to which cluster each row belongs, and clusters are what is sampled.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+import numpy
+from numpy.typing import NDArray
 
-    from decksmith.measure.results.comparison import PairedDifference
-    from decksmith.measure.results.records import Mean
+from decksmith.measure.results.comparison import PairedDifference
+from decksmith.measure.results.records import Mean
 
-    Array = NDArray[Any]
-    Scale = tuple[Any, Any]  # the least and the most, two numbers or two arrays
-    Labels = Sequence[Hashable]  # the cluster of each row
+Array = NDArray[Any]
+Scale = tuple[Any, Any]  # the least and the most, two numbers or two arrays
+Labels = Sequence[Hashable]  # the cluster of each row
 
 LEVEL = 0.95
 EXCHANGES, SEED = 20_000, 0
 FEWEST = 6  # pairs: with fewer, even differences that all point one way have a two-sided sign-flip p above 5 % (2 / 2**5)
 BLOCK = 1000  # exchanges held at once
+EXACT = 14  # prompts or clusters of which all exchanges are counted
 UNSEEN = 0.04  # what no row shows is ruled out only from the share on that would go unseen with less than this chance
 METHOD = "hull of Student's t (CR2), empirical likelihood on the scale, and what so many prompts can fail to show"
 
@@ -34,8 +33,6 @@ def mean(values: Iterable[float], scale: Scale | None = None, strict: bool = Fal
 
     A single value has no interval (`lo` and `hi` are None), and no value has no mean either.
     """
-    import numpy
-
     column = numpy.asarray(list(values), dtype=float)[:, None]
     return entry(means(column, scale, strict=strict), 0)
 
@@ -56,8 +53,6 @@ def means(
     Returns arrays, one entry per column: `mean`, `lo`, `hi` (NaN with fewer than two values), `n`, and `clusters`: how many
     clusters the interval rests on, 0 where each row stands alone.
     """
-    import numpy
-
     present = ~numpy.isnan(values)
     n = present.sum(axis=0)
     with numpy.errstate(invalid="ignore", divide="ignore"):
@@ -74,8 +69,6 @@ def _ends(
     scale: Scale | None, strict: bool, mean_a: Array, mean_b: Array, a: Array, b: Array
 ) -> tuple[Any, Any]:
     """The least and the largest difference that one more row could show; (None, None) without a scale."""
-    import numpy
-
     if not scale:
         return None, None
     if strict:
@@ -98,42 +91,36 @@ def differences(
     """The difference of the column means of `a` and `b`, shapes (prompts, columns), row by row the same prompt.
 
     Where only one of the two has a value the row counts for that one's mean alone; set both to NaN for a strictly paired
-    difference. `scale`, `clusters` and `strict` as in `means`. Returns arrays, one entry per column: `mean`, `lo`, `hi`,
-    `clusters`, `p` (two-sided; the larger of the interval's own and that of the sign-flip permutation test, so that p and
-    interval never contradict each other), and over the rows with both values `n`, `wins`, `ties`, `losses`, `sd` of the
-    differences, and `effect`: their mean over their sd (Cohen's d for paired samples, d_z).
+    difference. The other arguments as in `means`. Returns arrays, one entry per column: `mean`, `lo`, `hi`, `clusters`, `p`
+    (two-sided; the larger of the interval's own and the sign-flip permutation test's, so that p and interval never contradict each
+    other), and over the rows with both values `n`, `wins`, `ties`, `losses`, `sd` of the differences, and `effect` (Cohen's d_z).
     """
-    import numpy
-
     has_a, has_b = ~numpy.isnan(a), ~numpy.isnan(b)
-    both, any_ = has_a & has_b, has_a | has_b
-    n, n_a, n_b = (has.sum(axis=0) for has in (both, has_a, has_b))
-    gap = numpy.where(both, a - b, numpy.nan)
+    either, gap = has_a | has_b, a - b
+    n = (has_a & has_b).sum(axis=0)
     with numpy.errstate(invalid="ignore", divide="ignore"):
-        mean_a, mean_b = (
-            numpy.where(has, x, 0.0).sum(axis=0) / size
-            for x, has, size in ((a, has_a, n_a), (b, has_b, n_b))
-        )
-        observed = mean_a - mean_b
+        mean_a, mean_b = (numpy.nansum(x, axis=0) / (~numpy.isnan(x)).sum(axis=0) for x in (a, b))
         # What each row adds to the difference, so that their mean is the difference also where rows have one side only.
-        rest = any_.sum(axis=0) * (
-            numpy.where(has_a, a - mean_a, 0.0) / n_a - numpy.where(has_b, b - mean_b, 0.0) / n_b
+        rest = either.sum(axis=0) * (
+            numpy.where(has_a, a - mean_a, 0.0) / has_a.sum(axis=0)
+            - numpy.where(has_b, b - mean_b, 0.0) / has_b.sum(axis=0)
         )
         ends = _ends(scale, strict, mean_a, mean_b, a, b)
-        lo, hi, own, groups = _interval(observed, rest, any_, ends, _labels(clusters), strict)
+        centre = mean_a - mean_b
+        lo, hi, own, groups = _interval(centre, rest, either, ends, _labels(clusters), strict)
         lo, hi = (numpy.where(n > 1, end, numpy.nan) for end in (lo, hi))
         if scale:
             lo, hi = numpy.maximum(lo, scale[0] - scale[1]), numpy.minimum(hi, scale[1] - scale[0])
-        p = numpy.where(
-            n > 0, numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0)), numpy.nan
-        )
-        sd = _sd(gap, n)
-        effect = numpy.where(sd > 0, numpy.where(both, gap, 0.0).sum(axis=0) / n / sd, numpy.nan)
+        p = numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0))
+        paired = numpy.nansum(gap, axis=0) / n
+        squares = numpy.nansum((gap - paired) ** 2, axis=0)
+        sd = numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
+        effect = numpy.where(sd > 0, paired / sd, numpy.nan)
     return {
-        "mean": observed,
+        "mean": centre,
         "lo": lo,
         "hi": hi,
-        "p": p,
+        "p": numpy.where(n > 0, p, numpy.nan),
         "n": n,
         "clusters": groups,
         "wins": (gap > 1e-9).sum(axis=0),
@@ -146,16 +133,16 @@ def differences(
 
 def difference(found: dict[str, Array], column: int) -> PairedDifference:
     """One column of what `differences` returns, rounded."""
-    sd, effect = (number(found[name][column]) for name in ("sd", "effect"))
+    wins, ties, losses = (int(found[name][column]) for name in ("wins", "ties", "losses"))
     return {
         **entry(found, column),
         "clusters": int(found["clusters"][column]),
         "p": number(found["p"][column], 6),
-        "wins": int(found["wins"][column]),
-        "ties": int(found["ties"][column]),
-        "losses": int(found["losses"][column]),
-        "sd": sd,
-        "effect": effect,
+        "wins": wins,
+        "ties": ties,
+        "losses": losses,
+        "sd": number(found["sd"][column]),
+        "effect": number(found["effect"][column]),
     }
 
 
@@ -172,8 +159,6 @@ def rule(clusters: int, what: str = "domain") -> str:
 
 def holm(p: Sequence[float]) -> Array:
     """Adjusted p-values of one family, in the order given (Holm 1979, Scandinavian Journal of Statistics 6:65). NaN stays NaN."""
-    import numpy
-
     values = numpy.asarray(p, dtype=float)
     order = numpy.argsort(values)  # NaN last
     m = int((~numpy.isnan(values)).sum())
@@ -210,11 +195,9 @@ def mde(sd: float, n: int, wanted: float = 0.8) -> float:
     """The minimum detectable effect: the difference that `n` prompts (at least 2) find with the `wanted` chance."""
     from scipy.optimize import brentq
 
-    return (
-        float(brentq(lambda effect: power(effect, sd, n) - wanted, 1e-9 * sd, 100 * sd))
-        if sd
-        else 0.0
-    )
+    if not sd:
+        return 0.0
+    return float(brentq(lambda effect: power(effect, sd, n) - wanted, 1e-9 * sd, 100 * sd))
 
 
 def number(value: float, digits: int = 4) -> float | None:
@@ -222,33 +205,16 @@ def number(value: float, digits: int = 4) -> float | None:
     return round(float(value), digits) + 0.0 if math.isfinite(value) else None
 
 
-def _sd(gap: Array, n: Array) -> Array:
-    import numpy
-
-    centre = numpy.where(numpy.isnan(gap), 0.0, gap).sum(axis=0) / n
-    squares = numpy.where(numpy.isnan(gap), 0.0, (gap - centre) ** 2).sum(axis=0)
-    return numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
-
-
 def _best(scale: Scale, *sides: Array) -> Array:
     """The highest value of each column; where nothing is above the least that can be, the most that can be."""
-    import numpy
-
-    best = numpy.max(
-        [
-            numpy.where(numpy.isnan(values), -numpy.inf, values).max(axis=0, initial=-numpy.inf)
-            for values in sides
-        ],
-        axis=0,
-    )
+    values = numpy.concatenate(sides)
+    best = numpy.where(numpy.isnan(values), -numpy.inf, values).max(axis=0, initial=-numpy.inf)
     found: Array = numpy.where(best > scale[0], best, scale[1])
     return found
 
 
 def _labels(clusters: Labels | None) -> Array | None:
     """The clusters as numbers from 0, one for each row; None where no cluster has two rows or all rows are in one."""
-    import numpy
-
     if clusters is None:
         return None
     place: dict[Hashable, int] = {}
@@ -278,15 +244,12 @@ def _interval(
     It is the hull of three intervals, each of which holds where another one does not (`make bench-stats`):
 
     * Student's t on clusters, with the standard error CR2 and Satterthwaite's degrees of freedom (Bell and McCaffrey 2002, Survey
-      Methodology 28:169; Pustejovsky and Tipton 2018, Journal of Business & Economic Statistics 36:672). Without clusters it is the
-      plain t interval.
+      Methodology 28:169; Pustejovsky and Tipton 2018, Journal of Business & Economic Statistics 36:672).
     * Empirical likelihood on the clusters, calibrated by F (Owen 1988, Biometrika 75:237), of which a part may be at the ends of the
-      scale where no row is: it follows the skewness that rare failures bring. `strict` puts one row more at the end in question:
-      shares as those of benchmarks then keep to 2.5 % errors on each side (compare Clopper and Pearson 1934, Biometrika 26:404).
+      scale: it follows the skewness that rare failures bring. `strict` puts one row more at the end in question: shares as those
+      of benchmarks then keep to 2.5 % errors on each side (compare Clopper and Pearson 1934, Biometrika 26:404).
     * What may have gone unseen: a share of all prompts at the end of the scale that `n` rows miss with a chance of `UNSEEN`.
     """
-    import numpy
-
     n = present.sum(axis=0)
     least = numpy.minimum(
         rest.min(axis=0, initial=0.0), numpy.inf if ends[0] is None else ends[0] - centre
@@ -327,7 +290,6 @@ def _student(
     sums: of each cluster's residuals, shape (clusters, columns); sizes: its rows. For a mean, CR2 divides the squared sum of a
     cluster by 1 - its share of the rows.
     """
-    import numpy
     from scipy.special import stdtr, stdtrit
 
     left = 1 - sizes / n
@@ -348,7 +310,6 @@ def _likelihood(
     end), one c > 0 for each mean: the lower the mean, the smaller the c. So c is found by bisection, once for the limit of the
     likelihood ratio and once for a mean of 0. reach: how far the end lies below the mean.
     """
-    import numpy
     from scipy.special import stdtr, stdtrit
 
     spare = max(extra, 1e-9)  # of what no row shows, next to nothing is put at the end
@@ -399,36 +360,28 @@ def exchanged(a: Array, b: Array, clusters: Labels | None = None) -> Array:
     """The two-sided p of the sign-flip permutation test for each column: under the null hypothesis the two models' results for
     a prompt, and with clusters for all prompts of a cluster at once, could be exchanged. All exchanges are counted up to 14
     prompts or clusters, 20,000 seeded ones beyond, as Phipson and Smyth 2010 do, so never 0."""
-    import numpy
-
     labels, has_a, has_b = _labels(clusters), ~numpy.isnan(a), ~numpy.isnan(b)
-    a0, b0, wa, wb = (
-        numpy.where(has_a, a, 0.0),
-        numpy.where(has_b, b, 0.0),
-        has_a.astype(float),
-        has_b.astype(float),
-    )
+    a0, b0 = numpy.where(has_a, a, 0.0), numpy.where(has_b, b, 0.0)
+    wa, wb = has_a.astype(float), has_b.astype(float)
     lone = (has_a != has_b).any()
-    sums, weights = a0.sum(axis=0) + b0.sum(axis=0), wa.sum(axis=0) + wb.sum(axis=0)
-    observed = a0.sum(axis=0) / wa.sum(axis=0) - b0.sum(axis=0) / wb.sum(axis=0)
+    sum_b, weight_b = b0.sum(axis=0), wb.sum(axis=0)
+    sums, weights = a0.sum(axis=0) + sum_b, wa.sum(axis=0) + weight_b
+    observed = a0.sum(axis=0) / wa.sum(axis=0) - sum_b / weight_b
     values, counts = _gathered(a0 - b0, labels), _gathered(wa - wb, labels)
-    size = len(values)
     beyond, drawn = numpy.zeros(a.shape[1]), 0
-    for kept in _exchanges(size):
+    for kept in _exchanges(len(values)):
         # Exchanging a prompt moves its value and its weight from one side to the other.
-        sum_a = kept @ values + b0.sum(axis=0)
-        weight_a = (kept @ counts if lone else 0.0) + wb.sum(axis=0)
+        sum_a = kept @ values + sum_b
+        weight_a = (kept @ counts if lone else 0.0) + weight_b
         gap = sum_a / weight_a - (sums - sum_a) / (weights - weight_a)
         beyond += (numpy.abs(gap) >= numpy.abs(observed) - 1e-9).sum(axis=0)
         drawn += len(kept)
-    exact = size <= 14
+    exact = len(values) <= EXACT
     return (beyond + (not exact)) / (drawn + (not exact))
 
 
 def _gathered(rows: Array, labels: Array | None) -> Array:
     """The sums of rows by cluster, shape (clusters, columns); the rows themselves without clusters."""
-    import numpy
-
     if labels is None:
         return rows
     found = numpy.zeros((labels.max() + 1, rows.shape[1]))
@@ -438,9 +391,7 @@ def _gathered(rows: Array, labels: Array | None) -> Array:
 
 def _exchanges(n: int) -> Iterator[Array]:
     """Blocks of 0 and 1, shape (block, n): which prompts keep their places; all 2**n of them up to n = 14."""
-    import numpy
-
-    if n <= 14:
+    if n <= EXACT:
         yield (numpy.arange(2**n)[:, None] >> numpy.arange(n) & 1).astype(float)
         return
     for start in range(0, EXCHANGES, BLOCK):
@@ -449,8 +400,5 @@ def _exchanges(n: int) -> Iterator[Array]:
 
 @lru_cache(maxsize=2 * EXCHANGES // BLOCK)
 def _drawn(n: int, start: int) -> Array:
-    import numpy
-
-    return (
-        numpy.random.default_rng([SEED, n, start]).integers(0, 2, (BLOCK, n)).astype(numpy.float64)
-    )
+    random = numpy.random.default_rng([SEED, n, start])
+    return random.integers(0, 2, (BLOCK, n)).astype(numpy.float64)

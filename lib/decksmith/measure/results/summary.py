@@ -1,30 +1,28 @@
 """One run in numbers: what its scored records say, as means, counts, faults, tokens, cost and time.
 
-The accountings never mix: `floor` counts a model fault as 1 in every dimension (checklist: 0), `renderable` looks only
-at decks that rendered. Judge, renderer and infra faults are in neither; they are counted.
+Under `floor` a model fault counts as 1 in every dimension (checklist: 0); `renderable` looks only at decks that rendered. Judge,
+renderer and infra faults are in neither; they are counted.
 """
-
-from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from statistics import fmean
-from typing import TYPE_CHECKING, cast
+from typing import cast
+
+import numpy
 
 from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Asks, By, prompt_of, sample_of
-from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Judge, Score
+from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Judge, Score, Spent
 from decksmith.measure.results import stats, usage
 from decksmith.measure.results.comparison import Fault
 from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
+from decksmith.measure.results.stats import Array
 from decksmith.models.records import Asked, Gen
 
-if TYPE_CHECKING:
-    from decksmith.measure.judging.records import Spent
-    from decksmith.measure.results.stats import Array
 Cells = dict[str, float]  # a value for each prompt
 Columns = dict[str, Cells]  # and these for each measure
 
@@ -58,16 +56,20 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
     """
     records, model, judge = _one_run(numbered, where)
     scores = [record["score"] for record in records]
-    replied = [(record, gen) for record in records if (gen := _reply(record))]
+    replied = [
+        (record, gen) for record in records if (gen := record.get("gen")) and not gen.get("error")
+    ]
+    judged = [one for record in records if (one := record.get("judge")) and not one.get("error")]
     spent = [usage.of(record) for record, _ in replied]
-    judged = [value for record in records if (value := _verdict(record))]
     cut = [gen for _, gen in replied if gen.get("finish_reason") == "length"]
+    params = [gen["model"].get("params") for _, gen in replied if gen.get("model")]
+    prompts = domains(records)
     found: Summary = {
-        "model": {**model, "params": _own(gen for _, gen in replied)},
+        "model": {**model, "params": next(filter(None, params), {})},
         "asked": _asked(replied),
         "judge": judge,
         "n": len(records),
-        "prompts": len({prompt_of(record) for record in records}),
+        "prompts": len(prompts),
         "rendered": sum(bool(score.get("rendered")) for score in scores),
         "partial": sum(status_of(record) == "partial" for record in records),
         "truncated": len(cut),
@@ -75,15 +77,13 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         "faults": _faults([fault for record in records if (fault := fault_of(record))]),
         "tokens": _tokens(spent),
         "cost": _cost(one["cost"] for one in spent),
-        "judge_cost": _cost(_judging_cost(value) for value in judged),
-        "means": {
-            accounting: means(columns(records, accounting), domains(records))
-            for accounting in ACCOUNTINGS
-        },
+        # A verdict that nobody was asked for costs nothing.
+        "judge_cost": _cost(one["usage"]["cost"] if one.get("usage") else 0 for one in judged),
+        "means": {each: means(columns(records, each), prompts) for each in ACCOUNTINGS},
         "interval": {
             "level": stats.LEVEL,
             "method": stats.METHOD,
-            "over": stats.rule(stats.groups(domains(records).values())),
+            "over": stats.rule(stats.groups(prompts.values())),
         },
         "by": _took(records),
     }
@@ -103,52 +103,27 @@ def _one_run(
 ) -> tuple[list[DeckRecord], Asked, str | None]:
     """The records, their one model and their one judge. Raises cli.BadData."""
     records: list[DeckRecord] = []
-    model, judge = _Only("model", where), _Only("judge", where)
+    first: dict[str, tuple[str, object]] = {}  # who said it first, and what
     for number, record in numbered:
+        here = f"{where}:{number}: {record['id']}"
         if not isinstance(record.get("score"), dict):
-            raise cli.BadData(
-                f'{where}:{number}: {record["id"]}: no "score" in this record; deck-score writes it'
-            )
-        model.take(number, record["id"], _model(record))
-        judge.take(number, record["id"], (record.get("judge") or {}).get("judge"))
+            raise cli.BadData(f'{here}: no "score" in this record; deck-score writes it')
+        judge = (record.get("judge") or {}).get("judge")
+        for what, value in (("model", _model(record)), ("judge", judge)):
+            if not value:
+                continue
+            ident, known = first.setdefault(what, (record["id"], value))
+            if value != known:
+                before, now = (json.dumps(each, sort_keys=True) for each in (known, value))
+                raise cli.BadData(
+                    f"{here}: one summary is for one {what}, here are two: "
+                    f"{ident} has {before}, {record['id']} has {now}"
+                )
         records.append(record)
     if not records:
         raise cli.BadData("no records on stdin; a summary needs the scores.jsonl of a run")
-    asked = model.value or {"name": None, "slug": None}
-    return records, cast(Asked, asked), cast(str | None, judge.value)
-
-
-class _Only:
-    """What is to be the same in all records that say it."""
-
-    def __init__(self, what: str, where: object) -> None:
-        self.what, self.where, self.first = what, where, ""
-        self.value: object = None
-
-    def take(self, number: int, ident: str, value: object) -> None:
-        """Raises cli.BadData for another value than the first."""
-        if not value:
-            return
-        if not self.first:
-            self.first, self.value = ident, value
-        if value != self.value:
-            known, now = (json.dumps(each, sort_keys=True) for each in (self.value, value))
-            raise cli.BadData(
-                f"{self.where}:{number}: {ident}: one summary is for one {self.what}, here are two: "
-                f"{self.first} has {known}, {ident} has {now}"
-            )
-
-
-def _reply(record: DeckRecord) -> Gen | None:
-    """What the model replied, None where it did not."""
-    gen = record.get("gen")
-    return gen if gen and not gen.get("error") else None
-
-
-def _verdict(record: DeckRecord) -> Judge | None:
-    """What the judge said, None where it failed or was not asked."""
-    judge = record.get("judge")
-    return judge if judge and not judge.get("error") else None
+    _, asked = first.get("model", ("", {"name": None, "slug": None}))
+    return records, cast(Asked, asked), cast(str | None, first.get("judge", ("", None))[1])
 
 
 def _apart(judged: list[Judge]) -> dict[str, float]:
@@ -181,15 +156,13 @@ def _turns(records: list[DeckRecord]) -> dict[str, dict[str, float]]:
     for record in records:
         if turn := record.get("turn"):
             turns.setdefault(str(turn["n"]), []).append(record)
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for n, own in sorted(turns.items()):
         table = columns(own, "floor")
-        means = {
-            name: round(sum(cells.values()) / len(cells), 4)
-            for name in ("overall", "checklist", "kept")
-            if (cells := table.get(name))
-        }
-        found[n] = {"n": len(own), **means}
+        found[n] = {"n": len(own)}
+        for name in ("overall", "checklist", "kept"):
+            if cells := table.get(name):
+                found[n][name] = round(fmean(cells.values()), 4)
     return found
 
 
@@ -209,8 +182,6 @@ def scale(measure: str) -> tuple[int, int]:
 
 def scales(measures: Iterable[str]) -> tuple[Array, Array]:
     """The least and the most that these measures can be, two arrays."""
-    import numpy
-
     ends = [scale(measure) for measure in measures]
     least, most = zip(*ends, strict=True) if ends else ((), ())
     return numpy.array(least, dtype=float), numpy.array(most, dtype=float)
@@ -218,8 +189,6 @@ def scales(measures: Iterable[str]) -> tuple[Array, Array]:
 
 def means(table: Columns, domains: dict[str, str | None]) -> dict[str, Mean]:
     """`stats.means` of every column, clustered by the domains of the prompts: `{measure: {"mean", "lo", "hi", "n"}}`."""
-    import numpy
-
     prompts = sorted({prompt for cells in table.values() for prompt in cells})
     place = {prompt: index for index, prompt in enumerate(prompts)}
     values = numpy.full((len(place), len(table)), numpy.nan)
@@ -254,8 +223,13 @@ def _measures(records: list[DeckRecord]) -> list[str]:
     known = {
         name for record in records for name, value in found_of(record).items() if value is not None
     }
-    scans = ["craft", "craft_v5", *BESIDE]
-    order = ["overall", "judge_only", *_dimensions(records), "checklist", *scans]
+    found = {name: None for record in records for name in record["score"].get("dimensions") or {}}
+    titled = list(
+        TITLES
+    )  # dimensions with a title stand in their order, then the others as they come
+    rank = {name: titled.index(name) if name in titled else len(titled) for name in found}
+    dimensions = sorted(found, key=rank.__getitem__)
+    order = ["overall", "judge_only", *dimensions, "checklist", "craft", "craft_v5", *BESIDE]
     return [measure for measure in order if measure in known]
 
 
@@ -318,13 +292,6 @@ def found_of(record: DeckRecord) -> dict[str, float | None]:
     }
 
 
-def _dimensions(records: list[DeckRecord]) -> list[str]:
-    """The dimensions of these records: those with a title in the titles' order, then the others as they come."""
-    found = {name: None for record in records for name in record["score"].get("dimensions") or {}}
-    order = list(TITLES)
-    return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
-
-
 # One record
 
 
@@ -362,12 +329,6 @@ def _model(record: DeckRecord) -> dict[str, object] | None:
 
 
 # How the model was asked
-
-
-def _own(generated: Iterable[Gen]) -> dict[str, object]:
-    """The parameters that the registry set for the model, beside the protocol's."""
-    given = (gen["model"].get("params") for gen in generated if gen.get("model"))
-    return next((params for params in given if params), {})
 
 
 def _asked(replied: list[tuple[DeckRecord, Gen]]) -> ParametersSent:
@@ -423,41 +384,41 @@ def _cost(costs: Iterable[float | None]) -> float | None:
     return None if total is None else round(total, 6)
 
 
-def _judging_cost(value: Judge) -> float | None:
-    """USD of a verdict; one that nobody was asked for costs nothing."""
-    used = value.get("usage")
-    return used["cost"] if used else 0
-
-
-def _work(records: Iterable[DeckRecord]) -> Iterator[tuple[str, By]]:
-    """Each stage that a record went through, and the `by` of what it left, where that says how long it took."""
+def made_by(records: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, By]]:
+    """Each stage that a record went through, and the `by` of what it left."""
     for record in records:
         for stage, value in record.items():
             by = value.get("by") if isinstance(value, dict) else None
-            if isinstance(by, dict) and isinstance(by.get("took"), int | float):
+            if isinstance(by, dict):
                 yield stage, cast(By, by)
 
 
-def busy(records: Iterable[DeckRecord], stages: Collection[str] | None = None) -> float | None:
-    """Seconds in which at least one record was in work, in any stage or one of these, so that a pause between reruns is
-    none; None where no record says."""
-    spans = []
-    for stage, by in _work(records):
-        if by.get("at") and (stages is None or stage in stages):
-            start = datetime.fromisoformat(by["at"]).timestamp()
-            spans.append((start, start + by["took"]))
-    total, end = 0.0, float("-inf")
-    for start, stop in sorted(spans):
-        total += max(0.0, stop - max(start, end))
+def spans(records: Iterable[Mapping[str, object]]) -> list[tuple[datetime, datetime]]:
+    """When each stage of each record was at work, `[(from, to)]` in UTC and in order; those that do not say are left out."""
+    found = []
+    for _, by in made_by(records):
+        if by.get("at"):
+            start = datetime.fromisoformat(by["at"]).astimezone(UTC)
+            found.append((start, start + timedelta(seconds=by.get("took") or 0)))
+    return sorted(found)
+
+
+def busy(records: Iterable[Mapping[str, object]]) -> float | None:
+    """Seconds in which at least one record was in work, so that a pause between reruns is none; None where no record says."""
+    worked = spans(records)
+    total, end = 0.0, datetime.min.replace(tzinfo=UTC)
+    for start, stop in worked:
+        total += max(0.0, (stop - max(start, end)).total_seconds())
         end = max(end, stop)
-    return total if spans else None
+    return total if worked else None
 
 
 def _took(records: list[DeckRecord]) -> Took:
     """Who made the summary, and seconds of generation, of wall time (`busy`) and of each stage."""
     stages: dict[str, float] = {}
-    for stage, by in _work(records):
-        stages[stage] = stages.get(stage, 0) + by["took"]
+    for stage, by in made_by(records):
+        if isinstance(by.get("took"), int | float):
+            stages[stage] = stages.get(stage, 0) + by["took"]
     wall = busy(records)
     return {
         "tool": "run-summarize",

@@ -2,16 +2,20 @@
 
 import json
 import textwrap
+from collections.abc import Iterable
+from statistics import fmean
 
 from decksmith.core import stream
+from decksmith.core.records import ChecklistItem, Record, prompt_of
+from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.judging.scoring import JUDGED
-from decksmith.measure.results import chains, checklist, cost_table, stats, text
+from decksmith.measure.results import claims, cost_table, stats, text
 from decksmith.measure.results.claims import ranked, settings
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.measure.results.pairs import ACCOUNTINGS, is_headline
 from decksmith.measure.results.records import Mean, Summary
 from decksmith.measure.results.runs import caption, measures, titles
-from decksmith.measure.results.summary import BESIDE, columns, domains, means
+from decksmith.measure.results.summary import BESIDE, columns, domains, fault_of, means
 from decksmith.measure.results.text import few
 
 Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
@@ -36,14 +40,21 @@ DOMINATED = (
     "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's mean score is "
     "as high or higher, and a deck of it costs no more ({unit}); whether the scores are separated is said in the headline."
 )
+# What an item's @.. can name.
+ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
 CHECKED = "Items answered yes with the slide that shows each, and the mean share over prompts."
+CHAIN = "The chain, step by step"
+CHAIN_NOTE = (
+    "The runs in the order in which they were given, each against the one before it and against the first. p corrected: by Holm's "
+    "method over all pairs of these runs, as in the headline."
+)
+BENCHMARKS = (
+    " General benchmarks: the difference over the same questions, p corrected over the benchmarks of each two models; worse: a "
+    "loss is shown; holds: a loss of more than the benchmark's margin is ruled out (bin/bench-compare has the sentences)."
+)
+NO_BENCHMARKS = " No two of these models have results of a general benchmark (make regressions)."
 ASKED = "How the models were asked"
-SHOWN = [
-    ("floor", "overall"),
-    ("renderable", "overall"),
-    ("scored", "overall"),
-    ("floor", "judge_only"),
-]
+SHOWN = [(each, "overall") for each in ACCOUNTINGS] + [("floor", "judge_only")]
 
 
 def markdown(runs: list[Run], compared: Comparison) -> str:
@@ -51,10 +62,7 @@ def markdown(runs: list[Run], compared: Comparison) -> str:
     protocol = (runs[0]["protocol"].get("hash") or "unknown")[:12]
     lines = [f"{caption(runs)}. Protocol {protocol}.", ""]
     for title, header, rows, note in tables(runs, compared):
-        words = {
-            "What happened": 1,
-            ASKED: len(header),
-        }.get(title, 2)
+        words = {"What happened": 1, ASKED: len(header)}.get(title, 2)
         lines += [f"**{title}**", "", *text.markdown_table(header, rows, words), ""]
         if note:
             lines += [note, ""]
@@ -65,17 +73,14 @@ def brief(runs: list[Run], compared: Comparison, width: int) -> str:
     """What a terminal of so many columns shows: who wrote how many decks, what they scored, and what may be said of it."""
     names = titles(runs)
     shown = [name for name in ("design", "content", "coherence") if name in measures(runs)]
-    header = ["model", "rendered", names["overall"], *shown, "cost"]
-    rows = []
+    rows = [["model", "rendered", names["overall"], *shown, "cost"]]
     for run in runs:
-        summary = run["summary"]
-        floor = summary["means"]["floor"]
+        summary, floor = run["summary"], run["summary"]["means"]["floor"]
         means_of = [text.interval(floor.get(name)).partition(" ")[0] for name in shown]
-        rendered = f"{summary['rendered']} of {summary['n']}"
-        overall = text.interval(floor.get("overall"))
-        rows.append([run["label"], rendered, overall, *means_of, text.price(summary["cost"])])
-    lines = [*textwrap.wrap(f"{caption(runs)}.", width), ""]
-    lines += [*_fitting(header, rows, width), ""]
+        rendered, overall = f"{summary['rendered']} of {summary['n']}", floor.get("overall")
+        price = text.price(summary["cost"])
+        rows.append([run["label"], rendered, text.interval(overall), *means_of, price])
+    lines = [*textwrap.wrap(f"{caption(runs)}.", width), "", *_fitting(rows, width), ""]
     if cost := compared.get("costs"):
         lines += [*_costs(runs, cost, width), ""]
     for line in headline(compared):
@@ -85,30 +90,25 @@ def brief(runs: list[Run], compared: Comparison, width: int) -> str:
 
 def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
     """What each run adds, and what a deck of it takes, for a terminal."""
-    header = ["model", "tokens a deck", "seconds", "USD", "dominated by"]
-    rows = []
-    for run in runs:
-        took = cost["runs"][run["label"]]
-        cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
-        rows.append([run["label"], *cells, cost["dominated"].get(run["label"], text.DASH)])
+    rows = [["model", "tokens a deck", "seconds", "USD", "dominated by"]]
     said = []
     for run in runs:
+        label, took = run["label"], cost["runs"][run["label"]]
+        cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
+        rows.append([label, *cells, cost["dominated"].get(label, text.DASH)])
         if under := run["summary"]["model"].get("condition"):
-            said += textwrap.wrap(f"{run['label']}: {'; '.join(under['adds'])}", width)
-    return [*_fitting(header, rows, width), "", *said]
+            said += textwrap.wrap(f"{label}: {'; '.join(under['adds'])}", width)
+    return [*_fitting(rows, width), "", *said]
 
 
-def _fitting(header: list[str], rows: list[list[str]], width: int) -> list[str]:
+def _fitting(rows: list[list[str]], width: int) -> list[str]:
     """The table with as many of its columns as fit, aligned; the last goes first, the model's name is cut."""
-    cells = [[name[:36] for name in row[:1]] + row[1:] for row in [header, *rows]]
+    cells = [[row[0][:36], *row[1:]] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     while sum(widths) + 2 * (len(widths) - 1) > width and len(widths) > 2:
         widths.pop()
-    lines = []
-    for row in cells:
-        padded = [cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)]
-        lines.append("  ".join(padded).rstrip())
-    return lines
+    padded = [[cell.ljust(n) for cell, n in zip(row, widths, strict=False)] for row in cells]
+    return ["  ".join(row).rstrip() for row in padded]
 
 
 def headline(compared: Comparison) -> list[str]:
@@ -151,14 +151,9 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     if several:
         found.append(paired_table(compared))
     if several and "chain" in runs[0]:
-        found.append(chains.table(runs, compared))
-    note = CHECKED
-    for kind in ("item", "feature", "language"):
-        title, header, rows = checklist.table(runs, kind)
-        if len(rows) > 1:
-            found.append((title, header, rows, note))
-            note = ""
-    return found
+        found.append(chain_table(runs, compared))
+    of_items = checklist_table(runs)
+    return [*found, of_items] if len(of_items[2]) > 1 else found
 
 
 def happened_table(runs: list[Run]) -> Table:
@@ -193,7 +188,7 @@ def _apart(summary: Summary) -> str:
     """How far the judges of a panel are apart, over the three dimensions, as text."""
     apart = summary.get("disagreement") or {}
     points = [apart[name] for name in JUDGED if name in apart]
-    return f"{sum(points) / len(points):.2f}" if points else "unknown"
+    return f"{fmean(points):.2f}" if points else "unknown"
 
 
 def spent(summary: Summary) -> list[str]:
@@ -227,14 +222,10 @@ def _scored_by_all(runs: list[Run]) -> list[dict[str, Mean]]:
     """For each run its means over the prompts for which every run has a rendered and scored deck."""
     found = [columns(run["records"], "renderable") for run in runs]
     common = set.intersection(*(set(table.get("overall", {})) for table in found))
-    shared = [
-        {
-            measure: {prompt: value for prompt, value in cells.items() if prompt in common}
-            for measure, cells in table.items()
-        }
-        for table in found
-    ]
-    return [means(table, domains(run["records"])) for run, table in zip(runs, shared, strict=True)]
+    for table in found:
+        for measure, cells in table.items():
+            table[measure] = {prompt: cells[prompt] for prompt in cells if prompt in common}
+    return [means(table, domains(run["records"])) for run, table in zip(runs, found, strict=True)]
 
 
 def conditions_table(runs: list[Run], cost: CostTable) -> Table:
@@ -271,14 +262,14 @@ def asked_table(runs: list[Run], compared: Comparison) -> Table:
     labels = [run["label"] for run in runs]
     read = [run["label"] for run in runs if run["summary"]["model"].get("files")]
     silent = [run["label"] for run in runs if not settings(run) and run["label"] not in read]
-    rows = [
-        [entry["setting"], *(_setting(entry["values"], label) for label in labels)]
-        for entry in compared["asked"]
-    ]
+    rows = []
+    for entry in compared["asked"]:
+        values = entry["values"]
+        cells = [_setting(values[each]) if each in values else "unknown" for each in labels]
+        rows.append([entry["setting"], *cells])
     if not rows:
         known = dict.fromkeys(silent, "unknown") | dict.fromkeys(read, "not asked")
-        same = [known.get(label, "the same") for label in labels]
-        rows = [["every setting", *same]]
+        rows = [["every setting", *(known.get(label, "the same") for label in labels)]]
     note = f"What was sent to {text.listed(silent)} is not recorded." if silent else ""
     hashes = {run["summary"]["asked"]["sha256"] for run in runs}
     if len(hashes) == 1 and None not in hashes:
@@ -288,13 +279,34 @@ def asked_table(runs: list[Run], compared: Comparison) -> Table:
     return ASKED, ["Setting", *labels], rows, note
 
 
-def _setting(values: dict[str, object], label: str) -> str:
-    if label not in values:
-        return "unknown"
-    value = values[label]
+def _setting(value: object) -> str:
     if value is None:
         return "not set"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def chain_table(runs: list[Run], compared: Comparison) -> Table:
+    """Each step of a chain of trainings, with what benchmarks say of it."""
+    steps = claims.chain_steps(runs, compared)
+    names = sorted({entry["benchmark"] for step in steps for entry in step["benchmarks"]})
+    header = ["Step", "Against", "Prompts", "Difference", "p corrected", "Verdict", *names]
+    rows = []
+    for step in steps:
+        difference, p = step["difference"], text.p_value(step["p_holm"])
+        measured = {entry["benchmark"]: entry for entry in step["benchmarks"]}
+        row = [step["model"], step["against"], str(difference["n"]), text.interval(difference)]
+        rows.append([*row, p, claims.direction(step)])
+        rows[-1] += [_benchmark(measured.get(name)) for name in names]
+    return CHAIN, header, rows, CHAIN_NOTE + (BENCHMARKS if names else NO_BENCHMARKS)
+
+
+def _benchmark(entry: Record | None) -> str:
+    """What a benchmark says of a step; a dash where one of the two models has no results."""
+    if entry is None:
+        return text.DASH
+    if entry["verdict"] == "refused":
+        return "not compared"
+    return f"{text.interval(entry['difference'])} {entry['verdict']}"
 
 
 def paired_table(compared: Comparison) -> Table:
@@ -310,15 +322,13 @@ def paired_table(compared: Comparison) -> Table:
 
 
 def _paired(pair: Pair, title: str) -> list[str]:
-    found, bounds = pair["difference"], pair.get("bounds")
-    thin = found["n"] < stats.FEWEST
-    mean, tests, effect = text.interval(found), [text.DASH, text.DASH], text.DASH
-    if thin and found["n"]:
-        mean = text.figure(found["mean"] or 0)
-    if not thin:
+    found, bounds, tests = pair["difference"], pair.get("bounds"), [text.DASH, text.DASH]
+    mean, effect = text.interval(found), text.DASH
+    if found["n"] >= stats.FEWEST:
         tests = [text.p_value(found["p"]), text.p_value(pair["p_holm"])]
-    if not thin and found["effect"] is not None:
-        effect = text.figure(found["effect"])
+        effect = text.DASH if found["effect"] is None else text.figure(found["effect"])
+    elif found["n"]:
+        mean = text.figure(found["mean"] or 0)
     return [
         f"{pair['a']} minus {pair['b']}",
         f"{title}, {ACCOUNTINGS[pair['accounting']]}",
@@ -337,3 +347,79 @@ def rule(compared: Comparison) -> str:
     if not counts:
         return ""
     return f"Intervals and p of the headline: {' or '.join(map(stats.rule, sorted(counts)))}."
+
+
+# The checklists of the prompts: binary items, each with the slide that shows it. Where renderer, judge or network failed
+# nothing is known, and the deck is left out.
+
+
+def checklist_families(records: Iterable[DeckRecord]) -> dict[str, Record]:
+    """`{family: {"yes", "n", "prompts", "share"}}` of scored records: items satisfied, items in all, prompts that have
+    any, and the mean over these prompts of their share, with its interval (`stats.mean`).
+
+    An item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. Samples of one prompt are averaged first,
+    because intervals take values as independent.
+    """
+    answers: dict[str, list[bool]] = {}
+    shares: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        fault = fault_of(record)
+        if not record.get("checklist") or (fault and fault["kind"] != "model"):
+            continue
+        yes = set() if fault else satisfied(record)
+        here: dict[str, list[bool]] = {}
+        for item in record["checklist"]:
+            for family in _elements(item):
+                here.setdefault(family, []).append(item["id"] in yes)
+        for family, said in here.items():
+            answers.setdefault(family, []).extend(said)
+            of_prompt = shares.setdefault(family, {}).setdefault(prompt_of(record), [])
+            of_prompt.append(sum(said) / len(said))
+    order = sorted(answers, key=lambda family: (-len(answers[family]), family))
+    return {
+        family: {
+            "yes": sum(answers[family]),
+            "n": len(answers[family]),
+            "prompts": len(shares[family]),
+            "share": stats.mean((sum(v) / len(v) for v in shares[family].values()), (0, 1)),
+        }
+        for family in order
+    }
+
+
+def _elements(item: ChecklistItem) -> list[str]:
+    options = [option for entry in item.get("match") or [] for option in entry.split("|")]
+    named = [each[1:] for each in options if each[:1] == "@" and each[1:] in ELEMENTS]
+    return list(dict.fromkeys(named)) or ["facts"]
+
+
+def satisfied(record: DeckRecord) -> set[str]:
+    """The ids of the items that the judge answered with yes and a slide that the deck has."""
+    render = record.get("render") or {}
+    shown = {int(path.rpartition("/")[2].partition(".")[0]) for path in render.get("slides") or []}
+    known = {item["id"] for item in record.get("checklist") or []}
+    return {
+        answer["id"]
+        for answer in (record.get("judge") or {}).get("checklist") or []
+        if answer.get("yes") is True
+        and answer["id"] in known
+        and type(answer.get("slide")) is int
+        and answer["slide"] in shown
+    }
+
+
+def checklist_table(runs: list[Run]) -> Table:
+    """A row for each family of items, a column for each run."""
+    found = [checklist_families(run["records"]) for run in runs]
+    prompts = {family: value["prompts"] for each in found for family, value in each.items()}
+    rows = []
+    for family, n in prompts.items():
+        rows.append([family, str(n), *(_answered(each.get(family)) for each in found)])
+    header = ["Kind of item", "Prompts", *(run["label"] for run in runs)]
+    return "Checklist by kind of item", header, rows, CHECKED
+
+
+def _answered(family: Record | None) -> str:
+    if family is None:
+        return text.DASH
+    return f"{family['yes']} of {family['n']}: {text.interval(family['share'])}"

@@ -1,12 +1,11 @@
-"""Finished runs as runs of an experiment tracker: MLflow, or Weights & Biases.
-
-Both get the same: the parameters that make a run what it is, its measures with their intervals, a table with a row for
-each deck, and one picture of each deck's slides. Neither package is in the lock: each is imported where it is used.
+"""Finished runs as runs of an experiment tracker: MLflow, or Weights & Biases. Both get the parameters that make a run what it is,
+its measures with their intervals, a table of the decks, and a picture of each. Neither package is in the lock.
 """
 
 import importlib
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,10 +15,10 @@ from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results import external_scores, layout, usage
+from decksmith.measure.results import usage
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.report_pictures import inside_run, slides
-from decksmith.measure.results.runs import measures
+from decksmith.measure.results.runs import measures, with_decks
 from decksmith.measure.results.summary import fault_of, found_of, status_of
 from decksmith.models.records import Gen
 
@@ -39,21 +38,16 @@ def export(tracker: str, out: Path, runs: list[Run]) -> Iterator[str]:
 
     Raises cli.Missing for a package that is not installed, cli.BadData for scores without decks.
     """
-    for run in runs:
-        if external_scores.is_external(run):
-            raise cli.BadData(f"{run['path']} has scores only; an export needs the decks of a run")
-    package = _package(tracker)
-    for run in runs:
-        yield TRACKERS[tracker](package, out.resolve(), run)
-
-
-def _package(name: str) -> ModuleType:
+    with_decks(runs, "an export")
     try:
-        return importlib.import_module(name)
+        package = importlib.import_module(tracker)
     except ImportError:
         raise cli.Missing(
-            f"{name} is not installed; it is not in the lock: .venv/bin/python3 -m pip install {name}"
+            f"{tracker} is not installed; it is not in the lock: .venv/bin/python3 -m pip install {tracker}"
         ) from None
+    out.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        yield TRACKERS[tracker](package, out.resolve(), run)
 
 
 # What is said of a run
@@ -62,7 +56,6 @@ def _package(name: str) -> ModuleType:
 def params(run: Run) -> dict[str, object]:
     """What makes the run what it is, by name."""
     protocol, summary = run["protocol"], run["summary"]
-    place = layout.RUNS.resolve() in run["path"].resolve().parents
     return {
         "model": run["name"],
         "slug": summary["model"]["slug"] or "",
@@ -72,7 +65,6 @@ def params(run: Run) -> dict[str, object]:
         "condition": run["name"].partition("+")[2] or "none",
         "judge": summary["judge"] or "none",
         "prompts": summary["prompts"],
-        "command": layout.make_command(run["path"]) if place else "not recorded",
         "decksmith": __version__,
         **{f"asked.{name}": value for name, value in summary["asked"]["parameters"].items()},
     }
@@ -88,39 +80,37 @@ def figures(run: Run) -> dict[str, float]:
         rendered = summary["means"]["renderable"].get(name)
         found[name], found[f"{name}_rendered"] = floor["mean"], rendered and rendered["mean"]
         found[f"{name}_low"], found[f"{name}_high"] = floor["lo"], floor["hi"]
-    states = [status_of(record) for record in run["records"]]
-    for state in ("rendered", "partial", "failed", "excluded"):
-        found[f"decks_{state}"] = states.count(state)
+    for state, n in Counter(map(status_of, run["records"])).items():
+        found[f"decks_{state}"] = n
     found |= {"truncated": summary["truncated"], "usd": summary["cost"]}
     if summary["tokens"]["records"]:
         found |= {f"{name}_tokens": summary["tokens"][name] for name in ("prompt", "completion")}
-    known = {name: value for name, value in found.items() if value is not None}
-    return {name: float(value) for name, value in known.items() if math.isfinite(value)}
+    return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def rows(run: Run) -> list[DeckRow]:
     """A row for each deck, all with the same keys in the same order."""
-    return [_row(record, measures([run])) for record in run["records"]]
-
-
-def _row(record: DeckRecord, scored: list[str]) -> DeckRow:
-    gen: Gen = record.get("gen") or {}
-    fault, took, values = fault_of(record), usage.of(record), found_of(record)
-    asked = [message.get("content") for message in record.get("messages") or []]
-    return {
-        "id": record["id"],
-        "prompt": prompt_of(record),
-        "status": status_of(record),
-        "fault": fault["class"] if fault else None,
-        "message": fault["message"] if fault else None,
-        **{name: values.get(name) for name in scored},
-        "slides": len(slides(record)),
-        "tokens_out": took["completion_tokens"],
-        "usd": took["cost"],
-        "seconds": took["seconds"],
-        "request": str(asked[-1] if asked else "")[:LONGEST],
-        "reply": str(gen.get("text") or "")[:LONGEST],
-    }
+    scored, found = measures([run]), []
+    for record in run["records"]:
+        gen: Gen = record.get("gen") or {}
+        fault, took, values = fault_of(record), usage.of(record), found_of(record)
+        asked = [message.get("content") for message in record.get("messages") or []]
+        row: DeckRow = {
+            "id": record["id"],
+            "prompt": prompt_of(record),
+            "status": status_of(record),
+            "fault": fault["class"] if fault else None,
+            "message": fault["message"] if fault else None,
+            **{name: values.get(name) for name in scored},
+            "slides": len(slides(record)),
+            "tokens_out": took["completion_tokens"],
+            "usd": took["cost"],
+            "seconds": took["seconds"],
+            "request": str(asked[-1] if asked else "")[:LONGEST],
+            "reply": str(gen.get("text") or "")[:LONGEST],
+        }
+        found.append(row)
+    return found
 
 
 def sheet(run: Run, record: DeckRecord) -> "Image | None":
@@ -130,8 +120,8 @@ def sheet(run: Run, record: DeckRecord) -> "Image | None":
     files = [file for path in slides(record) if (file := inside_run(run, path))]
     if not files:
         return None
-    size = (TILE[0] * min(ACROSS, len(files)), TILE[1] * math.ceil(len(files) / ACROSS))
-    made = Image.new("RGB", size, "white")
+    (width, height), across = TILE, min(ACROSS, len(files))
+    made = Image.new("RGB", (width * across, height * math.ceil(len(files) / ACROSS)), "white")
     for at, file in enumerate(files):
         try:
             with Image.open(file) as slide:
@@ -139,7 +129,7 @@ def sheet(run: Run, record: DeckRecord) -> "Image | None":
         except OSError as error:
             stream.warn(f"{run['name']}/{file.name}", f"cannot be read as a picture ({error})")
             continue
-        made.paste(small, (at % ACROSS * TILE[0], at // ACROSS * TILE[1]))
+        made.paste(small, (at % ACROSS * width, at // ACROSS * height))
     return made
 
 
@@ -154,7 +144,6 @@ def identity(run: Run) -> str:
 def _mlflow(mlflow: ModuleType, out: Path, run: Run) -> str:
     """A run of the experiment `decksmith`: of the server that MLFLOW_TRACKING_URI names, else of OUT/mlflow.db. One that was
     cut off is deleted and done again. Returns the run's id."""
-    out.mkdir(parents=True, exist_ok=True)
     own = not os.environ.get("MLFLOW_TRACKING_URI")
     if own:
         mlflow.set_tracking_uri(f"sqlite:///{out / 'mlflow.db'}")
@@ -183,7 +172,6 @@ def _mlflow(mlflow: ModuleType, out: Path, run: Run) -> str:
 def _wandb(wandb: ModuleType, out: Path, run: Run) -> str:
     """A run of the project that WANDB_PROJECT names, else `decksmith`. Its id is the run's own: a second export replaces the
     first. Returns its page; where WANDB_MODE is offline, the folder that `wandb sync` takes."""
-    out.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True)
     started = wandb.init(
         project=os.environ.get("WANDB_PROJECT") or "decksmith",

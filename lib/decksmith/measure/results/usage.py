@@ -1,6 +1,7 @@
 """What one deck took: tokens, USD and seconds of its reply; under a condition, of all its samples and revisions."""
 
 from collections.abc import Iterable
+from typing import cast
 
 from decksmith.core.records import By
 from decksmith.measure.judging.records import DeckRecord, Revise, Spent
@@ -30,12 +31,7 @@ def of(record: DeckRecord) -> Spent:
 
 def part(usage: Usage | None, seconds: float | None) -> Spent:
     """What one reply took; None where it does not say."""
-    known = usage or {
-        "prompt_tokens": None,
-        "completion_tokens": None,
-        "reasoning_tokens": None,
-        "cost": None,
-    }
+    known = usage or cast(Usage, {})
     return {
         "prompt_tokens": known.get("prompt_tokens"),
         "completion_tokens": known.get("completion_tokens"),

@@ -13,9 +13,10 @@ from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity, scoring
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results import external_scores, layout
+from decksmith.measure.results import layout
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.records import Summary
+from decksmith.measure.results.runs import is_external
 from decksmith.measure.results.summary import place, summarize
 from decksmith.measure.results.text import few
 from decksmith.models.records import Asked, Gen, Served
@@ -30,7 +31,7 @@ def check(runs: list[Run]) -> None:
 
     Raises cli.BadData naming file, id, field and both values of what contradicts itself, with a remedy at the end.
     """
-    ours = [run for run in runs if not external_scores.is_external(run)]
+    ours = [run for run in runs if not is_external(run)]
     for run in ours:
         run["summary"] = _checked(run)
     if ours:
@@ -46,8 +47,10 @@ def _checked(run: Run) -> Summary:
     folder, records = run["path"], run["records"]
     asked = folder / "prompts.jsonl"
     prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
-    found = [*_ids(records), *_asked(records, prompts), *_copies(records)]
-    found += [*_requests(run), *_protocol(run), *_scores(run)]
+    found = [*_ids(records), *_asked(records, prompts), *_copies(records), *_requests(run)]
+    found += [*_protocol(run), *_scores(run)]
+    named = ("prompts.jsonl: ", "protocol.json: ")
+    found = [line if line.startswith(named) else f"scores.jsonl: {line}" for line in found]
     if not found:
         summary = summarize(enumerate(records, 1), folder / "scores.jsonl")
         found += _summary(run["summary"], summary)
@@ -61,38 +64,36 @@ def _checked(run: Run) -> Summary:
 
 
 def _ids(records: list[DeckRecord]) -> Iterator[str]:
-    seen = {}
+    seen = set()
     for record in records:
         ident, (of, k) = record["id"], place(record)
         if ident in seen:
-            yield f"scores.jsonl: {ident}: this id is there twice"
-        elif of != ident and ident != f"{of}~{k}":
-            yield f"scores.jsonl: {ident}: id is {ident}, and gen.sample says {of}~{k}"
-        seen[ident] = (of, k)
+            yield f"{ident}: this id is there twice"
+        elif ident not in (of, f"{of}~{k}"):
+            yield f"{ident}: id is {ident}, and gen.sample says {of}~{k}"
+        seen.add(ident)
 
 
 def _asked(records: list[DeckRecord], prompts: list[Record] | None) -> Iterator[str]:
     """Rows that are missing, that nobody asked for, or that were asked something else."""
-    samples: dict[str, dict[int, DeckRecord]] = {}
+    samples: dict[str, set[int]] = {}
     for record in records:
         of, k = place(record)
-        samples.setdefault(of, {})[k] = record
+        samples.setdefault(of, set()).add(k)
     if prompts is not None:
         asked = {row["id"]: row for row in prompts}
         if lost := [ident for ident in asked if ident not in samples]:
-            yield f"scores.jsonl: lacks {len(lost)} of the {len(asked)} prompts in prompts.jsonl: {few(lost)}"
+            yield f"lacks {len(lost)} of the {len(asked)} prompts in prompts.jsonl: {few(lost)}"
         if odd := [ident for ident in samples if ident not in asked]:
             yield f"prompts.jsonl: lacks {len(odd)} of the {len(samples)} prompts in scores.jsonl: {few(odd)}"
         for record in records:
             row = asked.get(prompt_of(record), record)
             for key in ("messages", "asks", "checklist", "sources", "turn"):
                 if record.get(key) != row.get(key):
-                    yield f"scores.jsonl: {record['id']}: {key} differs from prompts.jsonl"
-    usual = {k for each in samples.values() for k in each}
-    if lost := [
-        f"{of}~{k}" for of, each in samples.items() for k in sorted(usual) if k not in each
-    ]:
-        yield f"scores.jsonl: lacks {len(lost)} samples that other prompts have: {few(lost)}"
+                    yield f"{record['id']}: {key} differs from prompts.jsonl"
+    usual = sorted(set().union(*samples.values()))
+    if lost := [f"{of}~{k}" for of, own in samples.items() for k in usual if k not in own]:
+        yield f"lacks {len(lost)} samples that other prompts have: {few(lost)}"
 
 
 def _copies(records: list[DeckRecord]) -> list[str]:
@@ -100,14 +101,12 @@ def _copies(records: list[DeckRecord]) -> list[str]:
     seen: dict[str, str] = {}
     copies: dict[str, str] = {}
     for record in records:
-        said = [
-            (message.get("role"), _plain(message.get("content")))
-            for message in record.get("messages") or []
-        ]
+        messages = record.get("messages") or []
+        said = [(each.get("role"), _plain(each.get("content"))) for each in messages]
         of = prompt_of(record)
         first = seen.setdefault(stream.fingerprint(said), of) if said else of
         if first != of:
-            copies[of] = f"scores.jsonl: {of}: messages are those of {first}; a request counts once"
+            copies[of] = f"{of}: messages are those of {first}; a request counts once"
     return list(copies.values())
 
 
@@ -120,14 +119,15 @@ def _requests(run: Run) -> Iterator[str]:
     own = given.asked() if given else None
     for record in run["records"]:
         gen: Gen = record.get("gen") or {}
-        if kept := gen.get("request"):
-            if gen.get("condition") != own:
-                yield f"scores.jsonl: {record['id']}: gen.condition is {_short(gen.get('condition'))}, condition.json gives {_short(own)}"
-                continue
-            messages = given.messages(cast(Record, record)) if given else record.get("messages")
-            body = {"messages": messages, **(gen.get("sampling") or {})}
-            if (now := stream.fingerprint(body)) != kept:
-                yield f"scores.jsonl: {record['id']}: gen.request is {_short(kept)}, messages and sampling give {_short(now)}"
+        if not (kept := gen.get("request")):
+            continue
+        if gen.get("condition") != own:
+            yield f"{record['id']}: gen.condition is {_short(gen.get('condition'))}, condition.json gives {_short(own)}"
+            continue
+        messages = given.messages(cast(Record, record)) if given else record.get("messages")
+        now = stream.fingerprint({"messages": messages, **(gen.get("sampling") or {})})
+        if now != kept:
+            yield f"{record['id']}: gen.request is {_short(kept)}, messages and sampling give {_short(now)}"
 
 
 def _protocol(run: Run) -> Iterator[str]:
@@ -140,14 +140,11 @@ def _protocol(run: Run) -> Iterator[str]:
     except ValueError as error:
         yield f"protocol.json: {error}"
     except cli.BadData as error:
-        yield f"scores.jsonl: {error}"
+        yield str(error)
     else:
         seen = {key: value for key, value in seen.items() if value is not None}
-        kept = {key: held.get(key) for key in seen}
-        yield from (
-            f"protocol.json: {field} is {old}, the records give {new}"
-            for field, old, new in _unlike(kept, seen)
-        )
+        for field, old, new in _unlike({key: held.get(key) for key in seen}, seen):
+            yield f"protocol.json: {field} is {old}, the records give {new}"
 
 
 def _scores(run: Run) -> Iterator[str]:
@@ -156,20 +153,20 @@ def _scores(run: Run) -> Iterator[str]:
     except ValueError:
         return  # _protocol names it
     for record in cast(list[Record], run["records"]):
-        where = f"scores.jsonl: {record['id']}"
+        ident = record["id"]
         try:
             if beyond := _beyond(protocol, record):
-                yield f"{where}: {beyond[0]} is {_short(beyond[1])}; it is a number from 1 to 5"
+                yield f"{ident}: {beyond[0]} is {_short(beyond[1])}; it is a number from 1 to 5"
                 continue
             score = scoring.score(protocol, record)
         except cli.BadData as error:
-            yield f"scores.jsonl: {error}"
+            yield str(error)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            yield f"{where}: a stage's value has another form than docs/records.md says ({error!r})"
+            yield f"{ident}: a stage's value has another form than docs/records.md says ({error!r})"
         else:
             stored = {key: value for key, value in record["score"].items() if key != "by"}
             for field, old, new in _unlike(stored, score, "score"):
-                yield f"{where}: {field} is {old}, the stages and weights give {new}"
+                yield f"{ident}: {field} is {old}, the stages and weights give {new}"
 
 
 def _beyond(protocol: Protocol, record: Record) -> tuple[str, object] | None:
@@ -222,7 +219,10 @@ def same_but_model(a: Run, b: Run) -> list[str]:
     served them, if both were served here.
     """
     lines = identity.differences(cast(Record, a["protocol"]), cast(Record, b["protocol"]))
-    first, second = _replies(a), _replies(b)
+    first, second = (
+        {record["id"]: record.get("gen") or cast(Gen, {}) for record in run["records"]}
+        for run in (a, b)
+    )
     if odd := sorted(first.keys() ^ second.keys()):
         lines.append(f"records: {len(odd)} in one run only, {few(odd)}")
     found: set[str] = set()
@@ -230,14 +230,10 @@ def same_but_model(a: Run, b: Run) -> list[str]:
         one, other = first[ident], second[ident]
         if one.get("sampling") and other.get("sampling"):
             found.update(identity.lines(one["sampling"], other["sampling"], "gen.sampling"))
-        ours, theirs = (_server(gen) for gen in (one, other))
+        ours, theirs = _server(one), _server(other)
         if ours and theirs:
             found.update(identity.lines(ours, theirs, "server"))
     return [*lines, *sorted(found)]
-
-
-def _replies(run: Run) -> dict[str, Gen]:
-    return {record["id"]: record.get("gen") or {} for record in run["records"]}
 
 
 def _server(gen: Gen) -> dict[str, str | None] | None:

@@ -11,7 +11,7 @@ from typing import TypedDict, cast
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import claims, judge_agreement, layout, runs, stats, text
+from decksmith.measure.results import claims, layout, runs, stats, text
 from decksmith.measure.results.comparison import TestedPair
 from decksmith.people.study import estimates, intervals, judge_votes, raters, store, tally
 from decksmith.people.study.estimates import TestedDifference
@@ -167,7 +167,7 @@ def keep(found: JudgeComparison) -> None:
     about = {"study": found["study"], "votes": found["votes"]}
     for one in found["judges"]:
         if one["of"]:
-            judge_agreement.keep(one["of"], {**about, "agreement": one["agreement"]})
+            runs.keep_agreement(one["of"], {**about, "agreement": one["agreement"]})
 
 
 SideTraits = dict[tuple[str, str], dict[str, float]]  # by pair and model
