@@ -5,10 +5,9 @@ linear in the text, and never raises on any text: what is wrong with a deck is r
 """
 
 import functools
-import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".jo
 # Characters of hostile frontmatter that are read. The largest block in an honest deck is below 2 kB.
 YAML_BLOCK, YAML_DECK = 16_384, 262_144
 
-# The themes that we ship, by the name a deck gives: {package, published (a theme of the published corpus), seeds (our seeds
-# ask for it, and set-up bundles it), layouts (its own, besides Slidev's)}. `make theme` adds one.
+# The themes that we ship, by the name a deck gives: {package, published (of the published corpus), seeds (our
+# seeds ask for it, and set-up bundles it), layouts (its own, besides Slidev's)}. `make theme` adds one.
 THEMES = json.loads(
     (Path(__file__).resolve().parents[4] / "assets/renderer/themes.json").read_bytes()
 )
@@ -72,12 +71,10 @@ class Image:
 
 @dataclass
 class Query:
-    """An image query: its text, where it stands in the deck's text (characters `start`..`stop`), and what kind of
-    place that is.
+    """An image query and the characters `start`..`stop` of the deck's text that it takes.
 
-    `kind` is `key` (a frontmatter entry `image-query: ..`, the span covers key and value), `uri` (`image-query://..`,
-    the span covers the whole URI) or `value` (an entry whose slide already names an image: the span covers that
-    image's value).
+    `kind`: `key` (a frontmatter entry `image-query: ..`, key and value), `uri` (`image-query://..`, all of it)
+    or `value` (an entry whose slide already names an image: that image's value).
     """
 
     text: str
@@ -93,8 +90,8 @@ class Slide:
 
     `start`, `end`: the slide with its frontmatter, without the separator in front of a slide that has none.
     `frontmatter_error`: None or (message, line). `content`: trimmed, without frontmatter and trailing note;
-    `content_line` its first line. `layout`: what Slidev will show (cover for slide 1, else default, when nothing is
-    named). `yaml`: the frontmatter as text, and `marks` where its keys stand in it; lines are the deck's.
+    `content_line` its first line. `layout`: what Slidev will show (cover for slide 1, else default, when
+    nothing is named). `yaml`: the frontmatter as text, and `marks` where its keys stand in it.
     """
 
     no: int
@@ -130,14 +127,23 @@ class Slide:
         return _fences(self.content, self.content_line)
 
     @functools.cached_property
+    def _unfenced(self) -> str:
+        """The content with fences blanked, line for line and character for character."""
+        lines = self.content.split("\n")
+        for fence in self.fences:
+            for i in range(fence.line - self.content_line, fence.end - self.content_line + 1):
+                lines[i] = " " * len(lines[i])
+        return "\n".join(lines)
+
+    @functools.cached_property
     def prose(self) -> str:
         """The content with fences and HTML comments blanked, line for line and character for character."""
-        return _blank_comments(_blank_fences(self.content, self.fences, self.content_line))
+        return _blanked(self._unfenced, _comments(self._unfenced))
 
     @functools.cached_property
     def comments(self) -> list[tuple[int, str]]:
         """HTML comments outside fences as (line, text), without the note."""
-        bare = _blank_fences(self.content, self.fences, self.content_line)
+        bare = self._unfenced
         return [
             (self.content_line + bare.count("\n", 0, a), bare[a + 4 : b - 3].strip())
             for a, b in _comments(bare)
@@ -149,8 +155,8 @@ class Slide:
         out = []
         for key in ("image", "background", "backgroundImage"):
             value = self.frontmatter.get(key)
-            if isinstance(value, str) and (_looks_like_image(value) or key != "background"):
-                if value:
+            if isinstance(value, str) and value:
+                if key != "background" or _IMAGE.search(value):
                     out.append(Image(value, self.key_line(key), key))
         for kind, pattern in (("markdown", _MD_IMAGE), ("src", _SRC), ("url", _URL)):
             for m in pattern.finditer(self.prose):
@@ -209,11 +215,6 @@ class Deck:
         bad = [(s.no, s.frontmatter_error) for s in self.slides if s.frontmatter_error]
         return [(no, line, message) for no, (message, line) in bad]
 
-    @property
-    def images(self) -> list[tuple[int, Image]]:
-        """Every picture of the deck as (slide number, Image)."""
-        return [(s.no, image) for s in self.slides for image in s.images]
-
     @functools.cached_property
     def queries(self) -> list[Query]:
         """Image queries in text order (see Query): frontmatter entries and URIs outside code and comments."""
@@ -231,7 +232,7 @@ def _slices(text: str) -> Iterator[tuple[int, int, int]]:
     offsets = [0]
     for line in lines:
         offsets.append(offsets[-1] + len(line) + 1)
-    marks = _Marks(lines)
+    closes = _closing_marks(lines)
     start = i = 0
     comment = False
     while i < len(lines):
@@ -248,8 +249,7 @@ def _slices(text: str) -> Iterator[tuple[int, int, int]]:
                 while i < len(lines) and lines[i].rstrip(JS_SPACE) != "---":
                     i += 1
         elif line.lstrip(JS_SPACE).startswith("```"):
-            close = marks.close(i)
-            i = i if close is None else close
+            i = closes.get(i, i)
         else:
             comment = _in_comment(lines[i], False)
         i += 1
@@ -257,52 +257,30 @@ def _slices(text: str) -> Iterator[tuple[int, int, int]]:
         yield start, len(lines), offsets[start]
 
 
-class _Marks:
-    """Lines that begin with a code mark, by indentation: finds the line that closes a block in time linear over a
-    whole deck."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.by_indent: dict[str, list[tuple[int, int]]] = {}
-        for i, line in enumerate(lines):
-            bare = line.lstrip(JS_SPACE)
-            if bare.startswith("```"):
-                ticks = len(bare) - len(bare.lstrip("`"))
-                self.by_indent.setdefault(line[: len(line) - len(bare)], []).append((i, ticks))
-        # For each marked line, the longest mark at its indentation from there on.
-        self.most: dict[int, int] = {}
-        for marks in self.by_indent.values():
-            longest = 0
-            for i, ticks in reversed(marks):
-                longest = self.most[i] = max(longest, ticks)
-        self.place = {
-            i: (indent, k)
-            for indent, marks in self.by_indent.items()
-            for k, (i, _) in enumerate(marks)
-        }
-
-    def close(self, i: int) -> int | None:
-        """The line that closes the block opened on line i (same indentation, at least as many ticks, anything after
-        them), or None."""
-        indent, k = self.place[i]
-        marks = self.by_indent[indent]
-        if k + 1 == len(marks) or self.most[marks[k + 1][0]] < marks[k][1]:
-            return None
-        return next(j for j, ticks in itertools.islice(marks, k + 1, None) if ticks >= marks[k][1])
+def _closing_marks(lines: list[str]) -> dict[int, int]:
+    """{line that begins with a code mark: the line that closes its block}: the next mark of the same indentation
+    with at least as many ticks, anything after them."""
+    closes: dict[int, int] = {}
+    below: dict[str, list[tuple[int, int]]] = {}  # by indentation: marks that still can close one
+    for i in range(len(lines) - 1, -1, -1):
+        bare = lines[i].lstrip(JS_SPACE)
+        if bare.startswith("```"):
+            ticks = len(bare) - len(bare.lstrip("`"))
+            marks = below.setdefault(lines[i][: len(lines[i]) - len(bare)], [])
+            while marks and marks[-1][1] < ticks:
+                marks.pop()
+            if marks:
+                closes[i] = marks[-1][0]
+            marks.append((i, ticks))
+    return closes
 
 
 def _in_comment(line: str, inside: bool) -> bool:
     """Whether an HTML comment is open after `line`."""
     at = 0
-    while at < len(line):
-        end = line.find("-->" if inside else "<!--", at)
-        if end < 0:
-            return inside
-        if inside:
-            inside, at = False, end + 3
-        else:
-            inside, at = True, end + 4
-            if at >= len(line):
-                return True
+    while (at := line.find("-->" if inside else "<!--", at)) >= 0:
+        at += 3 if inside else 4
+        inside = not inside
     return inside
 
 
@@ -379,11 +357,9 @@ _SRC = re.compile(r"""\b(?:src|image)\s*=\s*(?:"([^"\n]{1,2000})"|'([^'\n]{1,200
 _URL = re.compile(
     r"""\burl\(\s*(?:"([^"\n]{1,2000})"|'([^'\n]{1,2000})'|([^"')\n]{1,2000}))\s*\)"""
 )
-_IMAGE_FILE = re.compile(r"\.(png|jpe?g|gif|svg|webp|avif|ico|bmp|tiff?)$", re.I)
-
-
-def _looks_like_image(value: str) -> bool:
-    return bool(_IMAGE_FILE.search(value)) or value.startswith(("/", "http", "image-query:"))
+_IMAGE = re.compile(
+    r"^(?-i:/|http|image-query:)|\.(png|jpe?g|gif|svg|webp|avif|ico|bmp|tiff?)$", re.I
+)
 
 
 def _fences(content: str, first: int) -> list[Fence]:
@@ -407,29 +383,18 @@ def _fences(content: str, first: int) -> list[Fence]:
     return out
 
 
-def _blank_fences(content: str, fences: list[Fence], first: int) -> str:
-    lines = content.split("\n")
-    for f in fences:
-        for i in range(f.line - first, f.end - first + 1):
-            lines[i] = " " * len(lines[i])
-    return "\n".join(lines)
-
-
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
-
-
-def _blank_comments(text: str) -> str:
+def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """A text with blanks in place of some spans, line for line."""
     out, at = [], 0
-    for a, b in _comments(text):
-        out += [text[at:a], _blank(text[a:b])]
+    for a, b in spans:
+        out += [text[at:a], re.sub(r"[^\n]", " ", text[a:b])]
         at = b
     return "".join(out) + text[at:]
 
 
 def visible(prose: str) -> str:
     """The words a reader sees. Also drops style and script blocks, slot marks and table rules."""
-    text = re.sub(r"\$\$[^$]{0,5000}\$\$", " ", _drop_blocks(prose))
+    text = re.sub(r"\$\$[^$]{0,5000}\$\$", " ", _blanked(prose, _blocks(prose)))
     text = re.sub(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)", " ", text)
     text = re.sub(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)", r"\1", text)
     text = re.sub(r"</?[A-Za-z][^<>]{0,2000}>", " ", text)
@@ -446,17 +411,15 @@ _LEAD = re.compile(r"(?:#{1,6}\s|[-*+]\s|\d{1,9}[.)]\s|>\s?)+")
 _MARKS = re.compile(r"[*_`~|]+")
 
 
-def _drop_blocks(text: str) -> str:
-    """Blank <style> and <script> elements, line for line; an unclosed one swallows the rest, as in a browser."""
-    out, at = [], 0
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """The spans of <style> and <script> elements; an unclosed one swallows the rest, as in a browser."""
+    at = 0
     for m in re.finditer(r"<(style|script)\b[^<>\n]{0,300}>", text, re.I):
         if m.start() < at:
             continue
         close = re.compile(rf"</{m.group(1)}\s*>", re.I).search(text, m.end())
-        end = close.end() if close else len(text)
-        out += [text[at : m.start()], _blank(text[m.start() : end])]
-        at = end
-    return "".join(out) + text[at:]
+        at = close.end() if close else len(text)
+        yield m.start(), at
 
 
 # --- image queries --------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Templates: a company's theme, layouts, fonts, colours and logo in one markdown file (docs/templates.md).
 
-The model is told its body, the renderer is given its theme and style, and a deck that departs from it has findings. Once read, a
-template is a plain record, which lies in a run as template.json; a deck under it names that file and its sha256 (`deck.template`).
+The model is told its body, the renderer is given its theme and style, and a deck that departs from it has
+findings. A run keeps it as template.json; a deck under it names its name and sha256 (`deck.template`).
 """
 
 import base64
@@ -12,11 +12,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, TypeGuard
+from typing import Annotated, Literal, TypedDict
+
+from annotated_types import Len
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+)
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.measure.decks.frontmatter import Block, parse_block
+from decksmith.measure.decks.frontmatter import parse_block
 from decksmith.measure.decks.parser import LAYOUTS, THEMES, Deck, Slide
 from decksmith.measure.decks.records import Finding
 
@@ -28,11 +38,9 @@ LARGEST = 200_000  # bytes of a logo, and of the file
 CANVAS = (980, 552)  # px
 FAINT = 40  # of 255: a logo's place whose colours differ by less shows no logo
 RULES = ("template-theme", "template-layout", "template-font", "template-colour", "template-logo")
-_KEYS = ("theme", "fonts", "colours", "logo")
 _ROLES = {"text": "sans-serif", "code": "monospace"}
 _LAYOUT = re.compile(r"[-*] `([a-z0-9-]+)`: \S")
 _CSS = re.compile(r"^```css\n(.*?)^```[ \t]*$", re.M | re.S)
-_HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 def folder() -> Path:
@@ -49,8 +57,9 @@ class Style(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Template:
-    """A template as it was read. fonts: {"text", "code"}: families. colours: {name: "#rrggbb"}. logo: a data URI, "" without;
-    place: its x, y, width, height in px of the slide. told: the body, for the model. css: behind the theme's style."""
+    """A template as it was read. fonts: {"text", "code"}: families. colours: {name: "#rrggbb"}. logo: a data URI,
+    "" without; place: its x, y, width, height in px of the slide. told: the body, for the model. css: behind the
+    theme's style."""
 
     name: str
     theme: str
@@ -71,7 +80,8 @@ class Template:
         said = [
             f"Follow the template {self.name}.",
             self.told,
-            f"Write `theme: {self.theme}` in the first frontmatter. Of the layouts use these alone: {', '.join(self.layouts)}.",
+            f"Write `theme: {self.theme}` in the first frontmatter. "
+            f"Of the layouts use these alone: {', '.join(self.layouts)}.",
         ]
         if self.colours:
             named = ", ".join(f"{name} {colour}" for name, colour in self.colours.items())
@@ -116,35 +126,77 @@ def _logo_rule(logo: str, place: list[int]) -> str:
 # --- reading --------------------------------------------------------------------------------------
 
 
+def _on_slide(place: list[int]) -> list[int]:
+    x, y, wide, high = place
+    if not (wide and high and x + wide <= CANVAS[0] and y + high <= CANVAS[1]):
+        raise ValueError("it does not lie on the slide")
+    return place
+
+
+class _Logo(BaseModel):
+    file: str
+    place: Annotated[list[NonNegativeInt], Len(4, 4), AfterValidator(_on_slide)]
+
+
+class _Head(BaseModel):
+    """The frontmatter of a template. A field's description is what to write there."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    theme: Literal[tuple(THEMES)] = Field(description=f"name one of {', '.join(THEMES)}")  # type: ignore[valid-type]
+    fonts: dict[Literal["text", "code"], Literal[FONTS]] = Field(  # type: ignore[valid-type]
+        {}, description=f"name `text` and `code`, each one of {', '.join(FONTS)}"
+    )
+    colours: dict[str, Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")]] = Field(
+        {}, description='write it as "#rrggbb", in quotes'
+    )
+    logo: _Logo | None = Field(
+        None,
+        description="write `file: logo.svg` and `place: [x, y, width, height]` in px of 980 x 552",
+    )
+
+
 def read(path: Path) -> Template:
     """The template in a file. Raises cli.BadConfig naming file, line and what to write."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
+    known = ", ".join(_Head.model_fields)
     if not (found := re.match(r"---\n(.*?)^---\n", text, re.M | re.S)):
-        raise _bad(path, 1, f"a template begins with a frontmatter that has {', '.join(_KEYS)}")
+        raise _bad(path, 1, f"a template begins with a frontmatter that has {known}")
     block = parse_block(found[1], 2)
     if block.error:
         raise _bad(path, block.error[1], block.error[0])
-    if unknown := [key for key in block.data if key not in _KEYS]:
-        said = f"unknown key {unknown[0]!r}; there are {', '.join(_KEYS)}"
-        raise _bad(path, block.marks[unknown[0]].line, said)
-    theme = block.data.get("theme")
-    if not isinstance(theme, str) or theme not in THEMES:
-        raise _wrong(path, block, "theme", f"name one of {', '.join(THEMES)}")
-    body = text[found.end() :]
-    logo, place = _logo(path, block)
+    given = {key: value for key, value in block.data.items() if value is not None}
+    try:
+        head = _Head.model_validate(given)
+    except ValidationError as error:
+        # Unknown keys come last and are said first: one of them is often what is missing.
+        wrong = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        key = str(wrong["loc"][0])
+        line = block.marks[key].line if key in block.marks else 1
+        if wrong["type"] == "extra_forbidden":
+            raise _bad(path, line, f"unknown key {key!r}; there are {known}") from None
+        inside = "".join(f"{step}: " for step in wrong["loc"][1:2])
+        said = _Head.model_fields[key].description
+        raise _bad(path, line, f"{key}: {inside}{said}") from None
+    body, above = text[found.end() :], text.count("\n", 0, found.end())
+    logo = ""
+    if head.logo:
+        try:
+            logo = _data_uri(path.parent / head.logo.file)
+        except ValueError as error:
+            raise _bad(path, block.marks["logo"].line, f"logo: {error}") from None
     return Template(
         name=path.stem,
-        theme=theme,
-        fonts=_fonts(path, block),
-        colours=_colours(path, block),
+        theme=head.theme,
+        fonts={str(role): family for role, family in head.fonts.items()},
+        colours={name: colour.lower() for name, colour in head.colours.items()},
         logo=logo,
-        place=place,
-        layouts=_layouts(path, body, theme, text.count("\n", 0, found.end())),
+        place=head.logo.place if head.logo else [],
+        layouts=_layouts(path, body, head.theme, above),
         told=_CSS.sub("", body).strip(),
-        css=_css(path, body, text.count("\n", 0, found.end())),
+        css=_css(path, body, above),
     )
 
 
@@ -152,68 +204,18 @@ def _bad(path: Path, line: int, why: str) -> cli.BadConfig:
     return cli.BadConfig(f"{path}:{line}: {why}")
 
 
-def _wrong(path: Path, block: Block, key: str, why: str) -> cli.BadConfig:
-    line = block.marks[key].line if key in block.marks else 1
-    return _bad(path, line, f"{key}: {why}")
-
-
-def _texts(path: Path, block: Block, key: str) -> dict[str, str]:
-    """A key whose value is a table of texts."""
-    value = block.data.get(key) or {}
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise _wrong(path, block, key, "write it as `name: text` lines below the key")
-    return value
-
-
-def _fonts(path: Path, block: Block) -> dict[str, str]:
-    fonts = _texts(path, block, "fonts")
-    for role, family in fonts.items():
-        if role not in _ROLES:
-            raise _wrong(path, block, "fonts", f"{role} is neither {' nor '.join(_ROLES)}")
-        if family not in FONTS:
-            raise _wrong(path, block, "fonts", f"{family} is not one of {', '.join(FONTS)}")
-    return fonts
-
-
-def _colours(path: Path, block: Block) -> dict[str, str]:
-    colours = _texts(path, block, "colours")
-    for name, colour in colours.items():
-        if not _HEX.fullmatch(colour):
-            raise _wrong(path, block, "colours", f'{name}: write it as "#rrggbb", in quotes')
-    return {name: colour.lower() for name, colour in colours.items()}
-
-
-def _logo(path: Path, block: Block) -> tuple[str, list[int]]:
-    """(the logo's file as a data URI, its place), ("", []) without one."""
-    value = block.data.get("logo")
-    if value is None:
-        return "", []
-    table = value if isinstance(value, dict) else {}
-    name, place = table.get("file"), table.get("place")
-    if not isinstance(name, str) or not _is_place(place):
-        how = "write `file: logo.svg` and `place: [x, y, width, height]` in px of 980 x 552"
-        raise _wrong(path, block, "logo", how)
-    file = path.parent / name
+def _data_uri(file: Path) -> str:
+    """A logo's file as a data URI. Raises ValueError."""
     kind = KINDS.get(file.suffix)
     if kind is None:
-        raise _wrong(path, block, "logo", f"{name} is none of {', '.join(KINDS)}")
+        raise ValueError(f"{file.name} is none of {', '.join(KINDS)}")
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise _wrong(path, block, "logo", f"{file}: {error.strerror}") from None
+        raise ValueError(f"{file}: {error.strerror}") from None
     if len(data) > LARGEST:
-        raise _wrong(path, block, "logo", f"{file} has more than {LARGEST // 1000} kB")
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}", place
-
-
-def _is_place(place: Any) -> TypeGuard[list[int]]:
-    """Whether this is a box that lies on the slide."""
-    if not isinstance(place, list) or len(place) != 4:
-        return False
-    if not all(isinstance(number, int) and number >= 0 for number in place):
-        return False
-    x, y, wide, high = place
-    return wide > 0 and high > 0 and x + wide <= CANVAS[0] and y + high <= CANVAS[1]
+        raise ValueError(f"{file} has more than {LARGEST // 1000} kB")
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _layouts(path: Path, body: str, theme: str, above: int) -> list[str]:
@@ -234,14 +236,12 @@ def _layouts(path: Path, body: str, theme: str, above: int) -> list[str]:
 
 def _css(path: Path, body: str, above: int) -> str:
     """The style of the body's css fences. It loads nothing: no import, no address but data."""
-    parts = []
-    for fence in _CSS.finditer(body):
-        line = above + body.count("\n", 0, fence.start(1)) + 1
-        for match in re.finditer(r"@import|url\(\s*['\"]?(?!data:)", fence[1]):
-            at = line + fence[1].count("\n", 0, match.start())
+    fences = [*_CSS.finditer(body)]
+    for fence in fences:
+        if match := re.search(r"@import|url\(\s*['\"]?(?!data:)", fence[1]):
+            at = above + 1 + body.count("\n", 0, fence.start(1) + match.start())
             raise _bad(path, at, "the style loads a file; a picture stands in it as url(data:..)")
-        parts.append(fence[1])
-    return "\n".join(parts)
+    return "\n".join(fence[1] for fence in fences)
 
 
 # --- of a run -------------------------------------------------------------------------------------
@@ -267,7 +267,8 @@ def of(run: Path | str, record: Record) -> Template | None:
 
 
 def held(run: Path | str, wanted: Record, ident: str) -> Template:
-    """The template of a folder's template.json. Raises cli.BadData where it is not the one `wanted`, as `tag` has it, by the deck `ident`."""
+    """The template of a folder's template.json. Raises cli.BadData where it is not the one that the deck `ident`
+    names, as `tag` has it."""
     path = Path(run) / FILE
     try:
         found = _read(path.read_text(encoding="utf-8"))
@@ -289,12 +290,13 @@ def _read(text: str) -> Template:
 
 
 def findings(template: Template, text: str) -> list[Finding]:
-    """Where a deck departs from its template, by its text: [{line, slide, rule, message, box}], a rule once for each line."""
+    """Where a deck departs from its template, by its text, a rule once for each line."""
     deck = Deck.parse(text)
     found: dict[tuple[int, str], Finding] = {}
     for number, slide in enumerate(deck.shown, 1):
-        for line, rule, message in _departures(template, deck, slide):
-            found.setdefault((line, rule), _finding(line, number, rule, message))
+        for line, rule, said in _departures(template, deck, slide):
+            one = Finding(line=line, slide=number, rule=rule, message=said, box=None)
+            found.setdefault((line, rule), one)
     return sorted(found.values(), key=lambda one: (one["slide"] or 0, one["line"] or 0))
 
 
@@ -316,22 +318,13 @@ def _departures(template: Template, deck: Deck, slide: Slide) -> Iterator[tuple[
             yield from _other_colours(template, line, style)
 
 
-def _finding(
-    line: int | None, slide: int, rule: str, message: str, box: list[int] | None = None
-) -> Finding:
-    return {"line": line, "slide": slide, "rule": rule, "message": message, "box": box}
-
-
 _STYLED = re.compile(r"<style\b[^>]{0,200}>.*?</style>|<[A-Za-z][^<>]{0,4000}>", re.S)
 _FAMILY = re.compile(r"font-family\s*:\s*([^;}\"<>]{1,200})")
 _FONT_CLASS = re.compile(r"(?<![\w-])font-(?:serif|mono|sans)(?![\w-])")
 _COLOUR = re.compile(r"(?<![\w&])#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl)a?\([^()]{1,60}\)")
-_PALETTE = (
-    "slate gray zinc neutral stone red orange amber yellow lime green emerald teal cyan sky blue indigo "
-    "violet purple fuchsia pink rose"
-)
 _COLOUR_CLASS = re.compile(
-    rf"(?<![\w-])(?:text|bg|border|from|via|to|fill|stroke)-(?:{_PALETTE.replace(' ', '|')})(?:-\d{{2,3}})?(?![\w-])"
+    r"(?<![\w-])(?:text|bg|border|from|via|to|fill|stroke)-(?:slate|gray|zinc|neutral|stone|red|orange|amber"
+    r"|yellow|lime|green|emerald|teal|cyan|sky|blue|indigo|violet|purple|fuchsia|pink|rose)(?:-\d{2,3})?(?![\w-])"
 )
 _GENERIC = {"serif", "sans-serif", "monospace", "inherit", "initial", "unset", "system-ui"}
 
@@ -385,7 +378,7 @@ def _rgb(colour: str) -> str:
 
 
 def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Finding]:
-    """A finding for each slide of a rendered deck on whose picture the logo cannot be seen, or with something in its place."""
+    """A finding for each slide of a rendered deck on whose picture the logo cannot be seen, or has company."""
     if not template.logo:
         return []
     out: list[Finding] = []
@@ -394,12 +387,15 @@ def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Fin
         slide = int(Path(name).stem)
         page = pages.get(slide) or {}
         if not _shows(Path(run) / name, template.place):
-            message = "the logo cannot be seen"
+            said = "the logo cannot be seen"
         elif any(_meet(box, template.place) for box in page.get("boxes") or []):
-            message = "the logo lies on something of the slide"
+            said = "the logo lies on something of the slide"
         else:
             continue
-        out.append(_finding(page.get("line"), slide, "template-logo", message, template.place))
+        one = Finding(
+            line=page.get("line"), slide=slide, rule="template-logo", message=said, box=None
+        )
+        out.append({**one, "box": template.place})
     return out
 
 

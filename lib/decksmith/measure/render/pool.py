@@ -15,7 +15,7 @@ from decksmith.core import cli, stream
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
-from decksmith.measure.decks import templates
+from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.decks.records import Engine, Render
 from decksmith.measure.decks.templates import Style
@@ -46,14 +46,7 @@ def themes() -> list[str]:
 
 def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
     """The deck of a record as `(text, {name: bytes})`: pictures are regular files of `images/` that it names."""
-    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise cli.BadData(
-            f"{record['id']}: the deck of this record cannot be read: {error}"
-        ) from None
-    text = data.decode("utf-8", "replace")
+    path, text = clean.illustrated(run, record)
     pictures: dict[str, bytes] = {}
     total = 0
     for name in sorted(set(re.findall(r"images/[A-Za-z0-9][\w.-]*", text))):

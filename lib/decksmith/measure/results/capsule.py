@@ -449,7 +449,7 @@ class Replay:
         now.mkdir(parents=True)
         protocol, under = self._protocol(name), self._condition(name)
         if under and under.template:
-            templates.put(now, templates.Template(**under.template))
+            templates.put(now, under.template)
         if under:
             shutil.copy(stored / "condition.json", now)
         if under and under.revise:

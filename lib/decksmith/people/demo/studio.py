@@ -500,7 +500,7 @@ class Studio:
         except asyncio.CancelledError:
             self._unchanged(ask, side, slide, "stopped", before)
             raise
-        except (edits.NoSlide, stream.Fault, cli.Stop, TimeoutError) as error:
+        except (edits.NoEdit, stream.Fault, cli.Stop, TimeoutError) as error:
             why = f"no reply in {SECONDS} s" if isinstance(error, TimeoutError) else str(error)
             self._unchanged(ask, side, slide, why, before)
             return
