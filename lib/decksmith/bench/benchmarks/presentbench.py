@@ -13,7 +13,7 @@ from pathlib import Path
 from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.measure.decks import prompts, sources
-from decksmith.measure.judging import own_prompts
+from decksmith.measure.judging import prompt_rows
 
 REQUESTS = ("generation_prompt.md", "instructions.md")
 # Five lists of questions; the third of the dependent ones is left out: it has a question for each page of a finished deck.
@@ -57,7 +57,7 @@ def _row(root: Path, case: Path, budget: int) -> Record:
         "id": re.sub(r"[^A-Za-z0-9._~-]+", "-", "-".join(place.parts))[-128:].lstrip("-._~"),
         "sets": ["core", "presentbench"],
         "messages": said,
-        "asks": own_prompts.named(asked) | {"domain": place.parts[0]},
+        "asks": prompt_rows.named(asked) | {"domain": place.parts[0]},
         "checklist": _checklist(case, root / place.parts[0]),
         "sources": quoted,
         "source": {"path": str(place)},

@@ -12,7 +12,7 @@ import tomllib
 import unicodedata
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict
 from urllib.parse import urljoin, urlsplit
 
 from decksmith.core import cli, stream

@@ -6,7 +6,7 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Unpack, cast
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
@@ -15,7 +15,7 @@ from decksmith.measure.decks import words
 from decksmith.measure.judging import identity, offline, vision
 from decksmith.measure.judging.records import Answer, Cap, DeckRecord, Judge, Observation
 from decksmith.measure.judging.scoring import JUDGED
-from decksmith.measure.judging.vision import Vision
+from decksmith.measure.judging.vision import Access, Vision
 
 
 class Offline:
@@ -23,7 +23,7 @@ class Offline:
 
     valid = close = None
 
-    def __init__(self, protocol: Protocol, run: Path, jobs: int | None) -> None:
+    def __init__(self, protocol: Protocol, run: Path, jobs: int) -> None:
         self.run, self.jobs, self.protocol = run, jobs, protocol
         self.judging = identity.judging(protocol)
         self.rubric = stream.fingerprint(self.judging)
@@ -54,25 +54,17 @@ class Offline:
 
 
 class Panel:
-    """The models of a protocol's judge, each as vision.Vision. What one of them has said is kept in a journal of its own
-    (`run/journal/judge-NAME.jsonl`), so that a panel that was cut off asks only those who had not answered."""
+    """The models of a protocol's judge, each as vision.Vision. What one of them has said is kept in a journal of its
+    own (`run/journal/judge-NAME.jsonl`): a panel that was cut off asks only those who had not answered."""
 
     valid = None
 
-    def __init__(
-        self,
-        protocol: Protocol,
-        run: Path,
-        jobs: int | None,
-        base_url: str | None,
-        key_env: str | None,
-        budget: float | None = None,
-    ) -> None:
-        share = None if budget is None else budget / len(protocol.judges)
+    def __init__(self, protocol: Protocol, run: Path, **access: Unpack[Access]) -> None:
+        if (budget := access.get("budget")) is not None:
+            access["budget"] = budget / len(protocol.judges)
         self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
         self.members = {
-            name: Vision(protocol.alone(name), run, jobs, base_url, key_env, share, folder=name)
-            for name in protocol.judges
+            name: Vision(protocol.alone(name), run, name, **access) for name in protocol.judges
         }
         self.jobs = max(member.jobs for member in self.members.values())
         self.journals: dict[str, stream.Journal] = {}
@@ -83,15 +75,14 @@ class Panel:
     async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         """What the panel says of a record. Raises stream.Fault where a member could not be asked; a member without a
         usable reply is a fault of the judge, for the verdicts of one run are all of the same panel."""
-        found = await asyncio.gather(
-            *(self._said(name, record, seed) for name in self.members), return_exceptions=True
-        )
-        verdicts = []
-        for one in found:
+        asked = [self._said(name, record, seed) for name in self.members]
+        said: dict[str, Judge] = {}
+        for name, one in zip(
+            self.members, await asyncio.gather(*asked, return_exceptions=True), strict=True
+        ):
             if isinstance(one, BaseException):
                 raise one
-            verdicts.append(one)
-        said = dict(zip(self.members, verdicts, strict=True))
+            said[name] = one
         attempts = sum(len(one["replies"]) for one in said.values())
         return {**joined(self.protocol, said), "by": cast(By, {"attempts": attempts})}
 
@@ -121,30 +112,14 @@ class Panel:
 def open_judge(
     protocol: Protocol,
     run: str | Path,
-    *,
-    jobs: int | None = None,
-    base_url: str | None = None,
-    key_env: str | None = None,
-    budget: float | None = None,
+    **access: Unpack[Access],
 ) -> Offline | Vision | Panel:
-    """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`.
-
-    budget: USD that it may spend; the offline judge spends nothing.
-
-    Raises cli.BadConfig for an unknown model or a missing key.
-    """
+    """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`. The offline judge
+    has no use for `access`, but for its jobs. Raises cli.BadConfig for an unknown model or a missing key."""
     if protocol.judge["kind"] == "offline":
-        return Offline(protocol, Path(run), jobs or 1)
-    if len(protocol.judges) > 1:
-        return Panel(protocol, Path(run), jobs, base_url, key_env, budget)
-    return Vision(protocol, Path(run), jobs, base_url, key_env, budget)
-
-
-def inputs(protocol: Protocol, run: Path, record: DeckRecord) -> list[object]:
-    """What the verdict of the protocol's judge on a record depends on; `run` the folder. Asks nobody and needs no key."""
-    if protocol.judge["kind"] == "offline":
-        return Offline(protocol, run, 1).inputs(record)
-    return vision.vision_inputs(identity.judging(protocol), run, record)
+        return Offline(protocol, Path(run), access.get("jobs") or 1)
+    kind = Panel if len(protocol.judges) > 1 else Vision
+    return kind(protocol, Path(run), **access)
 
 
 # --- what a panel says together ---------------------------------------------------------------------------------------
@@ -227,18 +202,14 @@ def _answer(answers: list[Answer]) -> Answer:
 
 def disagreement(said: list[Judge]) -> dict[str, float]:
     """How far two models are apart, averaged over all twos: `{dimension: points, "checklist": share of the items}`."""
-    twos = list(itertools.combinations(said, 2))
-    apart = {
-        name: statistics.fmean(
-            abs(a - b) for a, b in itertools.combinations(_scores(said, name), 2)
-        )
-        for name in JUDGED
-    }
-    items = len(said[0]["checklist"])
-    if items:
-        apart["checklist"] = statistics.fmean(
-            sum(x["yes"] != y["yes"] for x, y in zip(a["checklist"], b["checklist"], strict=True))
-            / items
-            for a, b in twos
-        )
+    apart = {}
+    for name in JUDGED:
+        twos = itertools.combinations(_scores(said, name), 2)
+        apart[name] = statistics.fmean(abs(a - b) for a, b in twos)
+    if items := len(said[0]["checklist"]):
+        shares = []
+        for a, b in itertools.combinations(said, 2):
+            both = zip(a["checklist"], b["checklist"], strict=True)
+            shares.append(sum(x["yes"] != y["yes"] for x, y in both) / items)
+        apart["checklist"] = statistics.fmean(shares)
     return {name: round(value, 4) for name, value in apart.items()}

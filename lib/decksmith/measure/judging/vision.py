@@ -1,9 +1,10 @@
 """A vision model as the judge: it sees the request and the pictures and nothing else.
 
-A reply is data: it is parsed, checked against the schema and against the deck, and asked for again in other words when it
-cannot be used. A judge that never gives a usable reply is a judge fault, never a score.
+A reply is data: it is parsed, checked against the schema and the deck, and asked for again when it cannot be used.
+A judge that never gives a usable reply is a judge fault, never a score.
 """
 
+import asyncio
 import base64
 import hashlib
 import io
@@ -11,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
@@ -58,33 +59,27 @@ def again(reply: str, problem: str) -> list[Record]:
     ]
 
 
+class Access(TypedDict, total=False):
+    """How a model that reads decks is asked: at another endpoint, so many at once, for so many USD at most."""
+
+    base_url: str | None
+    key_env: str | None
+    jobs: int | None
+    budget: float | None
+
+
 class Vision:
-    """A vision model behind any OpenAI-compatible endpoint; it sees the request and the pictures and nothing else."""
+    """A vision model behind any OpenAI-compatible endpoint. `folder`: in the deck's folder judge, where its replies
+    stand; a panel has one for each model. Raises cli.BadConfig for an unknown model or a missing key."""
 
     def __init__(
-        self,
-        protocol: Protocol,
-        run: Path,
-        jobs: int | None,
-        base_url: str | None,
-        key_env: str | None,
-        budget: float | None = None,
-        folder: str = "",
+        self, protocol: Protocol, run: Path, folder: str = "", **access: Unpack[Access]
     ) -> None:
         from decksmith.models import client
 
-        # The deck's folder in which its replies stand; a panel has one for each model.
         self.folder = Path("judge", folder)
-
         self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
-        self.client = client.Client.open(
-            protocol.judge["model"],
-            base_url=base_url,
-            key_env=key_env,
-            jobs=jobs,
-            budget=budget,
-            blame="judge",
-        )
+        self.client = client.Client.open(protocol.judge["model"], blame="judge", **access)
         self.jobs, self.close = self.client.jobs, self.client.close
         self.rubric = stream.fingerprint(self.judging)
         self.system, self.schema = protocol.prompt, protocol.schema
@@ -97,8 +92,6 @@ class Vision:
 
     async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         """The judge's value for a record. `seed`: which of several independent judgings this is (tests/exam)."""
-        import asyncio
-
         if not record["render"].get("slides"):
             raise stream.Fault(
                 "renderer", "no-pictures", "there is no picture of any slide to judge"
@@ -142,17 +135,15 @@ class Vision:
 
     def _value(self, record: DeckRecord, said: Record) -> Judge:
         given = {name: said[name]["score"] for name in scoring.JUDGED}
+        asked = (record.get("asks") or {}).get("slides")
         made = len(record["render"].get("slides") or [])
-        scores, caps = scoring.capped(
-            self.protocol,
-            given,
-            said["observations"],
-            (record.get("asks") or {}).get("slides"),
-            made,
-        )
-        answers = {item["id"]: item for item in said["checklist"]}
-        for answer in answers.values():
-            answer["slide"] = answer["slide"] if answer["yes"] else None
+        scores, caps = scoring.capped(self.protocol, given, said["observations"], asked, made)
+        answers = {
+            item["id"]: Answer(
+                id=item["id"], yes=item["yes"], slide=item["slide"] if item["yes"] else None
+            )
+            for item in said["checklist"]
+        }
         return {
             "judge": self.judging["slug"],
             "scores": {**scores},
@@ -161,11 +152,7 @@ class Vision:
             "evidence": {name: said[name]["evidence"] for name in scoring.JUDGED},
             "observations": said["observations"],
             "caps": caps,
-            "checklist": [
-                Answer(id=item["id"], yes=answer["yes"], slide=answer["slide"])
-                for item in items(record)
-                for answer in [answers[item["id"]]]
-            ],
+            "checklist": [answers[item["id"]] for item in items(record)],
         }
 
     def _pictures(self, record: DeckRecord) -> tuple[dict[int, bytes], Seen]:
@@ -192,10 +179,8 @@ class Vision:
         self, record: DeckRecord, shown: dict[int, bytes], seen: Seen
     ) -> list[dict[str, object]]:
         parts = [f"The request that the deck answers:\n<request>\n{request_of(record)}\n</request>"]
-        if asked := items(record):
-            parts.append(
-                "The checklist:\n" + "\n".join(f"{item['id']}: {item['ask']}" for item in asked)
-            )
+        if asked := [f"{item['id']}: {item['ask']}" for item in items(record)]:
+            parts.append("\n".join(["The checklist:", *asked]))
         count = f"The deck has {seen['of']} slides."
         if len(shown) < seen["of"]:
             lost = [n for n in range(1, seen["of"] + 1) if n not in shown]
@@ -258,20 +243,17 @@ def png(ident: str, path: Path, width: int) -> bytes:
 
 
 def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[int]) -> Record:
-    """The judge's answer in a reply, checked; raises ValueError with a sentence that tells the judge what was wrong.
-
-    text: the reply, perhaps fenced or with words around the JSON. items: the checklist. slides: the numbers it was
-    shown.
-    """
+    """The judge's answer in a reply, checked against the checklist's `items` and the numbers of the `slides` that it
+    was shown; raises ValueError with a sentence that tells the judge what was wrong."""
     said = one_object(text, schema)
     for name in scoring.JUDGED:
         if not said[name]["why"].strip():
             raise ValueError(f"{name}.why is empty")
     answered = [item["id"] for item in said["checklist"]]
-    for item in items:
-        if (times := answered.count(item["id"])) != 1:
+    for ident in (item["id"] for item in items):
+        if (times := answered.count(ident)) != 1:
             raise ValueError(
-                f"the checklist item {item['id']} is answered {times} times instead of once"
+                f"the checklist item {ident} is answered {times} times instead of once"
             )
     if extra := set(answered) - {item["id"] for item in items}:
         raise ValueError(f"there is no checklist item {sorted(extra)[0]}")
@@ -280,9 +262,8 @@ def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[
     for item in said["checklist"]:
         if item["yes"]:
             if item["slide"] is None:
-                raise ValueError(
-                    f"the checklist item {item['id']} is answered yes without the slide that shows it"
-                )
+                start = f"the checklist item {item['id']} is answered yes"
+                raise ValueError(f"{start} without the slide that shows it")
             cited.append(("checklist", item["slide"]))
     for where, slide in cited:
         if slide not in slides:
@@ -291,16 +272,14 @@ def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[
 
 
 def one_object(text: str, schema: Record) -> Record:
-    """The one JSON object in a reply that fits the schema; raises ValueError with a sentence for who wrote the reply.
-
-    text: perhaps fenced or with words around the JSON.
-    """
+    """The one JSON object in a reply that fits the schema, perhaps fenced or with words around it; raises ValueError
+    with a sentence for who wrote the reply."""
     from jsonschema import Draft202012Validator
 
     check = Draft202012Validator(schema)
     found: list[Record] = []
     errors = []
-    for candidate in objects(text[:LONGEST]):
+    for candidate in _objects(text[:LONGEST]):
         wrong = sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))
         if wrong:
             errors.append((len(candidate), wrong[0]))
@@ -317,9 +296,9 @@ def one_object(text: str, schema: Record) -> Record:
     return found[0]
 
 
-def objects(text: str) -> list[Any]:
-    """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
-    trailing comma, single quotes and bare keys."""
+def _objects(text: str) -> list[Any]:
+    """Every top-level JSON object in a text; if none is an answer, the outermost braces read as YAML, which forgives
+    a trailing comma, single quotes and bare keys."""
     decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
     objects: list[Any] = []
     first = place = text.find("{")

@@ -38,7 +38,7 @@ def _judge(rules: Rules, run: Path) -> vision.Vision | None:
     answer: a server outlives an hour in which nobody answers."""
     if not rules.judge:
         return None
-    judge = vision.Vision(rules.judge, run, None, None, None)
+    judge = vision.Vision(rules.judge, run)
     judge.client.breaker, judge.client.patience = sys.maxsize, PATIENCE
     return judge
 
