@@ -260,9 +260,7 @@ def takes_markdown(
 
     def wrap(function: Callable[..., int | None]) -> Callable[..., int | None]:
         @click.argument(
-            "decks",
-            nargs=-1,
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            "decks", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
         )
         @functools.wraps(function)
         def with_markdown(decks: Sequence[Path], **options: Any) -> int | None:

@@ -15,11 +15,7 @@ from decksmith.measure.decks import prompts, templates
 from decksmith.measure.decks.templates import Template
 
 PLAIN = "plain"
-_CHOOSER = {
-    "xray": "X-ray findings",
-    "reward": "the reward",
-    "judge": "the evaluation's own judge",
-}
+_CHOOSER = {"xray": "X-ray findings", "reward": "the reward", "judge": "the evaluation's own judge"}
 FOLDER = cli.ROOT / "assets" / "conditions"
 
 

@@ -65,8 +65,7 @@ class Font(TypedDict):
 
 class Box(TypedDict):
     kind: Annotated[
-        str,
-        "title, text, item, quote, cell, code, formula, table, diagram, image or background",
+        str, "title, text, item, quote, cell, code, formula, table, diagram, image or background"
     ]
     tag: Annotated[str, "the HTML element"]
     box: Annotated[list[int], "[x, y, width, height] of what can be seen of it (text by its lines)"]

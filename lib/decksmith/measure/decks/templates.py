@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
 from annotated_types import Len
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record

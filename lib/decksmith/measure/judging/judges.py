@@ -110,9 +110,7 @@ class Panel:
 
 
 def open_judge(
-    protocol: Protocol,
-    run: str | Path,
-    **access: Unpack[Access],
+    protocol: Protocol, run: str | Path, **access: Unpack[Access]
 ) -> Offline | Vision | Panel:
     """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`. The offline judge
     has no use for `access`, but for its jobs. Raises cli.BadConfig for an unknown model or a missing key."""

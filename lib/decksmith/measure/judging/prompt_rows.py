@@ -85,10 +85,7 @@ def rows(line: str) -> list[Record]:
 
 
 def _messages(request: str) -> list[Record]:
-    return [
-        {"role": "system", "content": prompts.system()},
-        {"role": "user", "content": request},
-    ]
+    return [{"role": "system", "content": prompts.system()}, {"role": "user", "content": request}]
 
 
 def named(request: str) -> Record:

@@ -78,8 +78,7 @@ class Grounding(TypedDict):
         list[Record], "figures that follow from others: {slide, line, text, how}, at most 60"
     ]
     unsupported: Annotated[
-        list[Record],
-        "figures and names that are nowhere: {kind, slide, line, text}, at most 60",
+        list[Record], "figures and names that are nowhere: {kind, slide, line, text}, at most 60"
     ]
 
 

@@ -1,8 +1,7 @@
-"""Rendering: a pool of long-lived workers under the render settings of a protocol, and the deck of a record going in and out."""
+"""Rendering: a pool of long-lived workers under a protocol's render settings; the deck of a record in, pictures out."""
 
 import asyncio
 import base64
-import functools
 import hashlib
 import os
 import re
@@ -48,7 +47,7 @@ def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
     """The deck of a record as `(text, {name: bytes})`: pictures are regular files of `images/` that it names."""
     path, text = clean.illustrated(run, record)
     pictures: dict[str, bytes] = {}
-    total = 0
+    left = MAX_PICTURES
     for name in sorted(set(re.findall(r"images/[A-Za-z0-9][\w.-]*", text))):
         place = path.parent / name
         try:
@@ -58,9 +57,9 @@ def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
         with open(descriptor, "rb") as file:
             info = os.fstat(descriptor)
             is_plain = stat.S_ISREG(info.st_mode) and not place.parent.is_symlink()
-            if is_plain and info.st_size <= min(MAX_PICTURE, MAX_PICTURES - total):
+            if is_plain and info.st_size <= min(MAX_PICTURE, left):
                 pictures[name] = file.read()
-                total += info.st_size
+                left -= info.st_size
     return text, pictures
 
 
@@ -90,7 +89,7 @@ def intact(run: str | Path, value: Render) -> bool:
 class Pool:
     """`jobs` workers under the render settings of a protocol: `scale` (device pixels per CSS pixel), `deadline` (CPU
     seconds a deck may use, and ten times as many on the clock), `memory` (MB it may add to a worker), `min_slides`.
-    `kept` is a folder of finished renders (cache.py): what it holds needs no worker."""
+    `kept`: a folder of finished renders (cache.py); what it holds needs no worker."""
 
     def __init__(self, protocol: Protocol, *, jobs: int = 1, kept: Path | None = None) -> None:
         self.protocol, self.settings = protocol, protocol.render
@@ -116,9 +115,8 @@ class Pool:
 
     async def render(self, run: str | Path, record: Record) -> Render:
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
-        result, cached = await self._kept_result(
-            record["id"], *source(run, record), dress(run, record)
-        )
+        deck = *source(run, record), dress(run, record)
+        result, cached = await self._kept_result(record["id"], *deck)
         value = await self._value(run, record, result)
         if cached:
             value["by"] = cast(By, {"cached": True})
@@ -128,9 +126,8 @@ class Pool:
 
     async def _value(self, run: str | Path, record: Record, result: Drawn) -> Render:
         """The `render` value of a result whose pictures are bytes; they are published."""
-        names = await asyncio.to_thread(
-            _publish, Path(run) / record["id"] / "slides", result["pictures"]
-        )
+        folder = Path(run) / record["id"] / "slides"
+        names = await asyncio.to_thread(_publish, folder, result["pictures"])
         errors = result["errors"]  # in the order of the slides
         few = next((error for error in errors if error["class"] == "too-few-slides"), None)
         value: Render = {
@@ -198,18 +195,17 @@ class Pool:
             else:
                 if error["class"] == "deadline":
                     error["class"] = "internal"
-                said = error["message"].splitlines()[0]
-                stream.warn(
-                    request["id"], f"renderer fault, of a deck known to be good too: {said}"
-                )
+                said = f"renderer fault, of a deck known to be good too: {error['message']}"
+                stream.warn(request["id"], said.splitlines()[0])
             return result
         finally:
             self.idle.put_nowait(worker)
 
     async def _known_good(self, worker: Worker, request: RenderRequest, walls: Walls) -> bool:
-        """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a fresh one."""
+        """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a
+        fresh one."""
         named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
-        theme = named[1] if named and named[1] in themes() else "default"
+        theme = named[1] if named and named[1] in THEMES else "default"
         text, ident = KNOWN_GOOD.format(theme=theme), f"{request['id']} (known good)"
         good: RenderRequest = {**request, "id": ident, "text": text, "images": {}, "least": 1}
         if (await self._ask(worker, good, walls))["pictures"]:
@@ -219,19 +215,17 @@ class Pool:
 
     async def _ask(self, worker: Worker, request: RenderRequest, walls: Walls) -> RenderResult:
         """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
-        ask = functools.partial(
-            worker.ask, request, self.settings["deadline"], self.settings["memory"], walls
-        )
-        result = await ask()
+        limits = self.settings["deadline"], self.settings["memory"], walls
+        result = await worker.ask(request, *limits)
         theme = cast(DeckError, result["errors"][0]).get("unbundled") if result["errors"] else None
-        if theme and theme in themes():
+        if theme and theme in THEMES:
             if theme not in self.bundles:
                 self.bundles[theme] = asyncio.ensure_future(cell.bundle(theme))
             try:
                 await asyncio.shield(self.bundles[theme])
             except cli.Missing as error:
                 return failure("internal", f"the theme {theme}: {error}", kind="renderer")
-            result = await ask()
+            result = await worker.ask(request, *limits)
         return result
 
 
