@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict
@@ -381,7 +381,7 @@ def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Fin
         page = pages.get(slide) or {}
         if not _shows(Path(run) / name, template.place):
             said = "the logo cannot be seen"
-        elif any(_meet(box, template.place) for box in page.get("boxes") or []):
+        elif any(_in_the_way(box, template.place) for box in page.get("boxes") or []):
             said = "the logo lies on something of the slide"
         else:
             continue
@@ -406,10 +406,12 @@ def _shows(picture: Path, place: list[int]) -> bool:
     return max(high - low for low, high in bands) >= FAINT  # type: ignore[misc]
 
 
-def _meet(box: Record, place: list[int]) -> bool:
+def _in_the_way(box: Record, place: list[int]) -> bool:
     """Whether something of a slide, other than its background, reaches into a place."""
-    x, y, wide, high = box["box"]
-    if box["kind"] == "background" or wide <= 0 or high <= 0:
-        return False
-    left, top, width, height = place
-    return x < left + width and left < x + wide and y < top + height and top < y + high
+    return box["kind"] != "background" and min(box["box"][2:]) > 0 and meet(box["box"], place)
+
+
+def meet(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two rectangles [x, y, width, height] overlap."""
+    across = one[0] < other[0] + other[2] and other[0] < one[0] + one[2]
+    return across and one[1] < other[1] + other[3] and other[1] < one[1] + one[3]

@@ -28,6 +28,13 @@ if TYPE_CHECKING:  # python-pptx, for those who want such a file
 
 _TICK = os.sysconf("SC_CLK_TCK")
 LOOK = 0.3  # seconds between two looks at what a deck takes; a look costs 2 ms of CPU
+OWN_ADDRESS = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?(?:/|\Z)")  # the worker's server
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def words(text: object) -> str:
+    """What a worker says as XML and PDF may hold it."""
+    return _CONTROL.sub("", str(text))
 
 
 class RenderRequest(TypedDict):
