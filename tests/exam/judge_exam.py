@@ -30,7 +30,7 @@ from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.core.records import Record  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
 from decksmith.measure.judging import identity, judges, scoring  # noqa: E402
-from decksmith.measure.render import cache, pool  # noqa: E402
+from decksmith.measure.render import cache, pool, toolchain  # noqa: E402
 from decksmith.measure.results import stats  # noqa: E402
 from planted_defects import DEFECTS, PADDINGS, PLACES, variants  # noqa: E402
 
@@ -59,7 +59,7 @@ def examine(
 class _Exam:
     def __init__(self, run: Path, protocol: Protocol, judge: Any, repeats: int) -> None:
         self.run, self.protocol, self.judge, self.repeats = run, protocol, judge, repeats
-        self.engine = pool.engine(protocol.render["scale"])
+        self.engine = toolchain.engine(protocol.render["scale"])
         self.faults: Counter[str] = Counter()
         self.scores: Judgings = {}
         self.done = self.total = 0

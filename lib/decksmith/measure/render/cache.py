@@ -1,7 +1,7 @@
 """Finished renders by everything they depend on, shared by all runs: the same deck is not rendered twice.
 
-One file each: the sha256 of the rest, a line of JSON, the pictures one after the other. It appears by a rename, so that
-any number of processes may read, write and be killed; a damaged one counts as none.
+One file each: the sha256 of the rest, a line of JSON, the pictures one after the other. It appears by a rename: any
+number of processes may read, write and be killed; a damaged one counts as none.
 """
 
 import hashlib
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import cast
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Error
 from decksmith.measure.render.worker import Drawn
 
 MOST = 2 << 30  # bytes in the folder, some 6000 decks; above it, what was used longest ago goes
@@ -46,12 +45,11 @@ def load(place: Path, key: str) -> Drawn | None:
 
 
 def keep(place: Path, key: str, result: Drawn) -> None:
-    """Keep `result`, JSON-able but for its `pictures` (bytes), unless another machine or day could say otherwise.
-
-    A folder that cannot be written is done without.
-    """
-    if not all(map(_lasts, result["errors"])):
-        return
+    """Keep `result`, unless another machine or day could say otherwise. A folder that cannot be written is done
+    without."""
+    for error in result["errors"]:
+        if error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash"):
+            return
     sizes = [len(data) for data in result["pictures"]]
     rest = stream.dumps({**result, "pictures": sizes}) + b"\n"
     rest += b"".join(result["pictures"])
@@ -60,11 +58,6 @@ def keep(place: Path, key: str, result: Drawn) -> None:
         _shrink(place)
     except OSError:
         pass
-
-
-def _lasts(error: Error) -> bool:
-    """Whether every machine would find this error in the deck, on every day."""
-    return error["kind"] == "model" and error["class"] not in ("deadline", "memory", "crash")
 
 
 def _shrink(place: Path) -> None:

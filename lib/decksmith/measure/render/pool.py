@@ -16,7 +16,7 @@ from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
 from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.parser import THEMES
-from decksmith.measure.decks.records import Engine, Render
+from decksmith.measure.decks.records import Render
 from decksmith.measure.decks.templates import Style
 from decksmith.measure.render import cache, cell, toolchain
 from decksmith.measure.render.worker import (
@@ -31,11 +31,6 @@ from decksmith.measure.render.worker import (
 # What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
 KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
-
-
-def engine(scale: int = 1) -> Engine:
-    """What decides the pixels, as the record keeps it: versions and hashes. Raises cli.Missing."""
-    return {**toolchain.versions(), "scale": scale, "mode": "page"}
 
 
 def themes() -> list[str]:
@@ -75,7 +70,7 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
     return [
         hashlib.sha256(text.encode()).hexdigest(),
         hashes(pictures),
-        engine(protocol.render["scale"]),
+        toolchain.engine(protocol.render["scale"]),
         protocol.render,
         *dress(run, record),
     ]
@@ -93,7 +88,7 @@ class Pool:
 
     def __init__(self, protocol: Protocol, *, jobs: int = 1, kept: Path | None = None) -> None:
         self.protocol, self.settings = protocol, protocol.render
-        self.engine = engine(self.settings["scale"])
+        self.engine = toolchain.engine(self.settings["scale"])
         self.home, self._lock = cell.private_folder()
         self.kept = kept
         self.ready: asyncio.Future[Walls] | None = None  # the walls of every worker

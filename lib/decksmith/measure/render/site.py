@@ -43,7 +43,7 @@ _NAME = re.compile(r"[0-9a-f]{16}(?:\.woff2)?\Z")
 
 def intact(run: Path | str, value: Build) -> bool:
     """Whether the files of a journaled value are still there."""
-    needed = [value[name]["path"] for name in FILES if name in value]
+    needed: list[str | Path] = [value[name]["path"] for name in FILES if name in value]
     if site := value.get("site"):
         folder = Path(site["path"]).parent
         own = ["index.html", "style.css", "slides.js"]
@@ -74,7 +74,7 @@ class Builder(pool.Pool):
         return [
             hashlib.sha256(text.encode()).hexdigest(),
             pool.hashes(pictures),
-            pool.engine(self.settings["scale"]),
+            toolchain.engine(self.settings["scale"]),
             self.settings,
             self.formats,
             *pool.dress(run, record),

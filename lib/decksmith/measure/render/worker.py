@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 from decksmith.core.cells import Walls, enclosed
 from decksmith.core.records import Error, Kind, Record
@@ -49,16 +49,11 @@ class RenderRequest(TypedDict):
     formats: NotRequired[list[str]]
 
 
-class Runtime(TypedDict):
-    name: str
-    folder: str
-
-
 class SiteFiles(TypedDict):
     """A site's own files by name, and what it shares with others: a runtime, fonts by their names."""
 
     files: dict[str, str]
-    runtime: Runtime
+    runtime: dict[Literal["name", "folder"], str]
     fonts: dict[str, str]
 
 
@@ -98,7 +93,7 @@ def failure(
     line: int | None = None,
     expected: int = 0,
 ) -> RenderResult:
-    """The result of a deck of which there is no picture: one error says why."""
+    """The result of a deck of which there is no picture."""
     error: Error = {"kind": kind, "class": cls, "slide": slide, "line": line, "message": message}
     return {"pictures": [], "expected": expected, "errors": [error], "xray": []}
 
@@ -123,8 +118,8 @@ class ResourceUse:
             return "model", "deadline", f"the deck took more than {self.deadline:g} CPU seconds"
         patience = 10 * self.deadline
         if time.monotonic() - self.began > patience:
-            words = f"no reply in {patience:g} seconds, {cpu:.1f} of them in use"
-            return "renderer", "deadline", words
+            said = f"no reply in {patience:g} seconds, {cpu:.1f} of them in use"
+            return "renderer", "deadline", said
         return None
 
 
@@ -159,8 +154,8 @@ class Worker:
             root / "worker.mjs",
             self.home,
         ]
-        # Not asyncio's own subprocesses: their wait() lasts until every pipe is closed, and for ever when they are
-        # cancelled before the pipes are connected (base_subprocess.py of 3.11).
+        # Not asyncio's own subprocesses: their wait() lasts until every pipe is closed, and for ever when they
+        # are cancelled before the pipes are connected (base_subprocess.py of 3.11).
         self.process = subprocess.Popen(
             enclosed(walls, self.home, command, readable),
             stdin=subprocess.PIPE,
@@ -184,10 +179,10 @@ class Worker:
             ready = await asyncio.wait_for(self._reply(None), 180)
         except TimeoutError:
             ready = None
-        if ready and "ready" in ready:
-            return True
-        await self.reap()
-        return False
+        is_ready = bool(ready and "ready" in ready)
+        if not is_ready:
+            await self.reap()
+        return is_ready
 
     async def _listen(self, pipe: asyncio.StreamReader) -> None:
         while data := await pipe.read(1 << 16):
@@ -198,8 +193,8 @@ class Worker:
         return self.words.decode("utf-8", "replace").strip()[-800:] or "it said nothing"
 
     async def _reply(self, ident: str | None) -> Record | None:
-        """The next reply to a request (None: to any), but for news about the slide in work, which go to `self.seen`.
-        None when the worker has ended."""
+        """The next reply to a request (None: to any), None when the worker has ended. News about the slide in work go
+        to `self.seen`."""
         # A line without an end: it was killed in the middle of it.
         while (line := await self.replies.readline()).endswith(b"\n"):
             reply: Record = json.loads(line)
@@ -212,11 +207,11 @@ class Worker:
     async def ask(
         self, request: RenderRequest, deadline: float, memory: int, walls: Walls
     ) -> RenderResult:
-        """One deck through this worker: {pictures, expected, errors, xray}; what costs the worker is an error in it."""
+        """One deck through this worker; what costs the worker is an error in the result."""
         if self.process is None or self.process.poll() is not None:
             if not await self._start(walls):
-                words = f"the render worker did not start: {self._last_words()}"
-                return failure("crash", words, kind="renderer")
+                said = f"the render worker did not start: {self._last_words()}"
+                return failure("crash", said, kind="renderer")
         assert self.process
         used = ResourceUse(self.process.pid, deadline, memory)
         self.seen = None, None, 0
@@ -244,11 +239,11 @@ class Worker:
         await self.reap()
         if not verdict and in_page and used.peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
-        if verdict:
-            kind, cls, message = verdict
-            return failure(cls, message, kind, *self.seen)
-        text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"
-        return failure("crash", text[:1500], "renderer", *self.seen)
+        if verdict is None:
+            text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"
+            verdict = ("renderer", "crash", str(text)[:1500])
+        kind, cls, message = verdict
+        return failure(cls, message, kind, *self.seen)
 
     def kill(self) -> None:
         """Kill the worker, its browser and every process of theirs."""
@@ -279,22 +274,15 @@ class Worker:
 
 def tree(pid: int) -> list[int]:
     """The descendants of a process, nearest first."""
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        parent = waiting.pop()
+    found = [pid]
+    for parent in found:  # grows
         try:
-            tasks = os.listdir(f"/proc/{parent}/task")
-            children = [
-                int(child)
-                for task in tasks
-                for child in Path(f"/proc/{parent}/task/{task}/children").read_text().split()
-            ]
+            tasks = Path(f"/proc/{parent}/task").glob("*/children")
+            children = [task.read_text() for task in tasks]
         except (FileNotFoundError, ProcessLookupError):
             continue
-        found += children
-        waiting += children
-    return found
+        found += map(int, " ".join(children).split())
+    return found[1:]
 
 
 def usage(pid: int) -> tuple[float, int]:
@@ -306,9 +294,7 @@ def usage(pid: int) -> tuple[float, int]:
             status = Path(f"/proc/{member}/status").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        cpu += sum(int(value) for value in fields[11:15])
-        resident += sum(
-            int(value) << 10
-            for value in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.M)
-        )
+        cpu += sum(map(int, fields[11:15]))
+        sizes = re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.M)
+        resident += sum(map(int, sizes)) << 10
     return cpu / _TICK, resident
