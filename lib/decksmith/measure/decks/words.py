@@ -14,12 +14,15 @@ _SHORT, _LONG = re.compile(f"[{SHORT}]"), re.compile(f"[{LONG}]")
 _WORD = re.compile(r"[^\W_]+")
 LONGEST = 20_000  # characters of a slide's text that are read
 
+
+def by_language(table: str) -> dict[str, set[str]]:
+    """The words of each line, by the code of a language before a colon."""
+    rows = (line.split(":") for line in table.strip().splitlines())
+    return {code: set(words.split()) for code, words in rows}
+
+
 # The commonest function words, enough to tell these languages apart in a few dozen words of slide text.
-STOPWORDS = {
-    name: set(row.split())
-    for name, row in (
-        line.split(":")
-        for line in """
+STOPWORDS = by_language("""
 en: the of and to in is for that with on as are by this from or an be at it not how what why your we you our can
 de: der die das und ist nicht mit für von auf ein eine den dem des zu im werden wie sich auch durch bei oder als nach
 fr: le la les des et est une dans pour que qui sur avec par plus sont aux du ce cette nous vous pas comment ou au en un
@@ -34,9 +37,7 @@ da: og at det en som er for på med af ikke den til et om har kan vi hvordan fra
 tr: ve bir bu için ile olarak daha en çok gibi olan ne nasıl değil da de her veya sonra kadar
 id: yang dan di untuk dengan dari ini pada adalah tidak dalam itu atau ke oleh sebagai akan bisa kita
 vi: và của là các cho không có được trong một với những để người này khi từ như đã
-""".strip().splitlines()
-    )
-}
+""")
 
 
 def count(text: str) -> float:

@@ -25,8 +25,7 @@ NAME = "offline-v3"
 CODE_CONTRAST = 1.5  # the shipped themes colour code down to 1.75
 RUN = 3  # words in a row that make a quotation
 LARGE = 40  # px: the few words of a slide set so large are what the slide shows
-CLOSING = "".join(
-    """
+CLOSING = """
 summary|conclusion|takeaway|thank|question|next step|recap|wrap|outlook|in short|q&a|to remember|the end|
 zusammenfassung|fazit|danke|fragen|ausblick|nächste schritte|résumé|merci|prochaines étapes|à retenir|
 conclusión|conclusiones|resumen|gracias|preguntas|próximos pasos|conclusione|conclusioni|riepilogo|grazie|domande|
@@ -34,14 +33,9 @@ prossimi passi|conclusão|resumo|obrigad|perguntas|próximos passos|samenvatting
 dziękuj|pytania|sammanfattning|tack|frågor|opsummering|konklusion|özet|sonuç|teşekkür|kesimpulan|terima kasih|
 kết luận|cảm ơn|まとめ|結論|ありがとう|質問|总结|結語|结论|谢谢|感谢|요약|결론|감사|итог|вывод|заключение|спасибо|
 вопрос|підсумок|дякую|συμπέρασμα|ευχαριστ|निष्कर्ष|धन्यवाद|الخلاصة|شكرا
-""".splitlines()
-).split("|")
+""".replace("\n", "").split("|")
 # Words that a noun follows, sooner or later, but never at once a function word or the end of a line.
-ARTICLES = {
-    name: set(words.split())
-    for name, words in (
-        row.split(":")
-        for row in """
+ARTICLES = deck_words.by_language("""
 en: the a an my your our their its
 fr: le la les un une des du ce cette
 es: el la los las un una del
@@ -49,9 +43,7 @@ it: il la le gli un una del della dei nel
 pt: o os as um uma do da dos das
 nl: de het een
 de: der den dem des ein eine im zum zur
-""".strip().splitlines()
-    )
-}
+""")
 STATEMENTS = ("center", "fact", "quote", "section", "statement", "cover")
 # Marks that a renderer should have consumed, and text that an author should have replaced.
 LEFTOVERS = (
@@ -93,24 +85,17 @@ def contrast(pages: Pages) -> Value:
     """The smallest WCAG contrast ratio of any text of the slide; code, which themes colour, counts below 1.5."""
     found = {}
     for n, p in pages.whole.items():
-        boxes = [box for box in p.get("boxes") or [] if box.get("contrast") is not None]
-        ratios = [
-            box["contrast"]
-            for box in boxes
-            if box["kind"] != "code" or box["contrast"] < CODE_CONTRAST
-        ]
+        boxes = [(box["kind"], box.get("contrast")) for box in p.get("boxes") or []]
+        ratios = [x for kind, x in boxes if x is not None and (kind != "code" or x < CODE_CONTRAST)]
         if p.get("contrast") is not None:
-            found[n] = p["contrast"] if not p.get("boxes") else min(ratios, default=21)
+            found[n] = min(ratios, default=21) if boxes else p["contrast"]
     return found
 
 
 def smallest(pages: Pages) -> Value:
     """The smallest font size on the slide, in px of a canvas 980 px wide."""
-    return {
-        n: p["font"]["min"]
-        for n, p in pages.whole.items()
-        if (p.get("font") or {}).get("min") is not None
-    }
+    sizes = {n: (p.get("font") or {}).get("min") for n, p in pages.whole.items()}
+    return {n: size for n, size in sizes.items() if size is not None}
 
 
 def pictures(pages: Pages) -> Value:
@@ -125,11 +110,8 @@ def density(pages: Pages) -> Value:
 
 def whitespace(pages: Pages) -> Value:
     """Share of the canvas without content; slides without pictures, because a picture may fill a slide."""
-    return {
-        n: p["whitespace"]
-        for n, p in pages.whole.items()
-        if p.get("whitespace") is not None and not p.get("images")
-    } or None
+    shares = {n: p.get("whitespace") for n, p in pages.whole.items() if not p.get("images")}
+    return {n: share for n, share in shares.items() if share is not None} or None
 
 
 def hierarchy(pages: Pages) -> Value:
@@ -146,7 +128,7 @@ def variety(pages: Pages) -> Value:
     kinds = Counter(
         (p.get("layout"), *(pages.has(n, e) for e in elements)) for n, p in pages.whole.items()
     )
-    total = sum(kinds.values())
+    total = kinds.total()
     entropy = -sum(c / total * math.log(c / total) for c in kinds.values())
     return math.exp(entropy) / math.sqrt(total) if total else 0
 
@@ -305,10 +287,8 @@ def _runs(words: list[str]) -> list[tuple[str, ...]]:
 
 def units(text: str) -> list[str]:
     """Words without their punctuation; single letters in scripts without blanks."""
-    spaced = "".join(
-        f" {c} " if deck_words.dense(c) else c if deck_words.inside(c) else " " for c in fold(text)
-    )
-    return spaced.split()
+    whole = (c if deck_words.inside(c) else " " for c in fold(text))
+    return "".join(f" {c} " if deck_words.dense(c) else c for c in whole).split()
 
 
 # --- coherence -------------------------------------------------------------------------------------------------------
@@ -438,10 +418,8 @@ def hollow(pages: Pages) -> Value:
     bad = 0
     for n in inner:
         title, said = set(units(pages.titles()[n])), set(units(pages.texts[n]))
-        asked = (
-            any(len(title & heading) * 2 >= len(heading) for heading in headings)
-            or length(" ".join(title)) < 3
-        )
+        asked = any(len(title & heading) * 2 >= len(heading) for heading in headings)
+        asked = asked or length(" ".join(title)) < 3
         few = length(" ".join(said - title)) <= 2 and not any(c.isdigit() for c in pages.texts[n])
         bad += asked and few and not any(pages.has(n, e) for e in ELEMENTS)
     return bad / len(inner) if inner else None
@@ -472,14 +450,8 @@ MEASURES = {measure.__name__: measure for measure in (
 )}  # fmt: skip
 DIMENSIONS = ("content", "design", "coherence")
 # What a merit of the content needs in a prompt, by the names of docs/records.md.
-NEEDS = {
-    "checklist": "checklist",
-    "slides": "asks.slides",
-    "features": "asks.features",
-    "theme": "asks.theme",
-    "outline": "asks.outline",
-    "figures": "figures in the request",
-}
+NEEDS = {name: f"asks.{name}" for name in ("slides", "features", "theme", "outline")}
+NEEDS = {"checklist": "checklist", **NEEDS, "figures": "figures in the request"}
 
 
 def quality(value: float, ramp: Sequence[float]) -> float:
@@ -575,8 +547,8 @@ def _measure(value: Value, setting: MeasureSetting) -> Measure:
 def _why(here: dict[str, Measure], losses: dict[str, float]) -> str:
     """One sentence: the measures that cost most."""
     worst = sorted((n for n in losses if losses[n] > 0.005), key=lambda n: (-losses[n], n))[:3]
-    said = [
-        f"{n} {here[n]['value']:g}" + (f" on slide {here[n]['slide']}" if here[n]["slide"] else "")
-        for n in worst
-    ]
+    said = []
+    for n in worst:
+        where = f" on slide {here[n]['slide']}" if here[n]["slide"] else ""
+        said.append(f"{n} {here[n]['value']:g}{where}")
     return "lost most by " + ", ".join(said) if said else "no measure lost anything"

@@ -59,21 +59,14 @@ class Pages:
         render = record["render"]
         self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
         self.pictures = {int(Path(path).stem): path for path in render.get("slides") or []}
-        seen = {page["slide"]: page for page in render.get("xray") or []}
-        self.numbers = sorted({*self.pictures, *seen, *range(1, (render.get("expected") or 0) + 1)})
-        self.pages = {n: seen.get(n, {}) for n in self.numbers}
-        self.whole = {
-            n: page
-            for n, page in self.pages.items()
-            if page and not page.get("blank") and not self._flat(n)
+        self.xray = {page["slide"]: page for page in render.get("xray") or []}
+        expected = range(1, (render.get("expected") or 0) + 1)
+        self.numbers = sorted({*self.pictures, *self.xray, *expected})
+        one_colour = {
+            n for n, seen in self.looked.items() if seen.thumb.max() - seen.thumb.min() < 4
         }
-
-    def _flat(self, n: int) -> bool:
-        """Whether a picture is of one colour."""
-        if n not in self.pictures:
-            return False
-        thumb = self.looked[n].thumb
-        return bool(thumb.max() - thumb.min() < 4)
+        shown = [n for n in sorted(self.xray) if n not in one_colour]
+        self.whole = {n: self.xray[n] for n in shown if not self.xray[n].get("blank")}
 
     @cached_property
     def looked(self) -> dict[int, _Picture]:
@@ -91,7 +84,7 @@ class Pages:
             except OSError as error:
                 raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
             lost, contrasts = set[int](), list[float]()
-            for i, box in enumerate(self.pages[n].get("boxes") or []):
+            for i, box in enumerate(self.xray.get(n, {}).get("boxes") or []):
                 if box.get("ink"):
                     likeness, contrast = legibility.look(picture, box)
                     contrasts.append(contrast)
@@ -173,12 +166,9 @@ class Pages:
 
     def _entry(self, n: int, text: str, entry: str) -> bool:
         """Whether a slide has one of an entry's options: an element, or words."""
-        return any(
-            self.has(n, option[1:])
-            if option.startswith("@")
-            else fold(option) and fold(option) in text
-            for option in entry.split("|")
-        )
+        options = entry.split("|")
+        said = any(fold(o) and fold(o) in text for o in options if not o.startswith("@"))
+        return said or any(self.has(n, o[1:]) for o in options if o.startswith("@"))
 
     @cached_property
     def tokens(self) -> dict[int, set[str]]:
@@ -188,18 +178,15 @@ class Pages:
 
 ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
 # Elements that a slide shows where the X-ray has counted some.
-_COUNTED: dict[str, Literal["code_lines", "diagrams", "formulas", "table_cells"]] = {
-    "code": "code_lines",
-    "mermaid": "diagrams",
-    "katex": "formulas",
-    "table": "table_cells",
-}
-# The X-ray of a slide that shows an element.
-SHOWN: dict[str, Page] = {
+_COUNTED: dict[str, Page] = {
     "code": {"code_lines": 1},
     "mermaid": {"diagrams": 1},
     "katex": {"formulas": 1},
     "table": {"table_cells": 1},
+}
+# The X-ray of a slide that shows an element.
+SHOWN: dict[str, Page] = {
+    **_COUNTED,
     "image": {"images": 1},
     "quote": {"quotes": 1},
     "two-cols": {"columns": 2},
@@ -223,7 +210,7 @@ def shows(page: Page, element: str) -> bool:
             return layout in ("cover", "intro")
         case "end":
             return layout == "end"
-    return element in _COUNTED and page.get(_COUNTED[element], 0) > 0
+    return any(page.get(key) for key in _COUNTED.get(element, {}))
 
 
 def _large(page: Page) -> bool:
@@ -246,10 +233,9 @@ def readable(page: Page, limits: MeasureSetting, lost: Collection[int] = ()) -> 
     seen: list[str] = []
     hidden: list[str] = []
     for place, box in enumerate(boxes):
-        if not box.get("text"):
-            continue
-        unread = place in lost or _hidden(box, limits)
-        (hidden if unread else seen).append(letters(box["text"]))
+        if box.get("text"):
+            unread = place in lost or _hidden(box, limits)
+            (hidden if unread else seen).append(letters(box["text"]))
     # Lines of code, formulas and diagrams are in no box line by line.
     vouched = len(page["boxes"]) >= BOXES or any(
         page.get(key) for key in ("code_lines", "formulas", "diagrams")
@@ -280,8 +266,5 @@ def letters(text: str) -> str:
 def _among(line: str, boxes: Iterable[str]) -> bool:
     """Whether one of the boxes holds the line or, cut off as boxes are, begins it, or several make up half of it."""
     parts = {box for box in boxes if box and box in line}
-    return (
-        any(line in box for box in boxes)
-        or 2 * sum(map(len, parts)) >= len(line)
-        or any(len(box) > LETTERS // 2 and line.startswith(box) for box in boxes)
-    )
+    begins = any(len(box) > LETTERS // 2 and line.startswith(box) for box in boxes)
+    return begins or any(line in box for box in boxes) or 2 * sum(map(len, parts)) >= len(line)

@@ -239,11 +239,11 @@ class Worker:
         await self.reap()
         if not verdict and in_page and used.peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
-        if verdict is None:
-            text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"
-            verdict = ("renderer", "crash", str(text)[:1500])
-        kind, cls, message = verdict
-        return failure(cls, message, kind, *self.seen)
+        if verdict:
+            kind, cls, message = verdict
+            return failure(cls, message, kind, *self.seen)
+        text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"
+        return failure("crash", text[:1500], "renderer", *self.seen)
 
     def kill(self) -> None:
         """Kill the worker, its browser and every process of theirs."""
