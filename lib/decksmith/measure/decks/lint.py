@@ -4,7 +4,7 @@ deck.md, and a box. Each element of the page is found again in the markdown by i
 import html
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from decksmith.core import cli, stream
@@ -12,7 +12,7 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import templates
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.clean import illustrated
-from decksmith.measure.decks.parser import Deck, Slide
+from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.records import Box, Finding, Page, Xray
 
 CANVAS = (980, 552)
@@ -72,7 +72,7 @@ def findings(record: Record, text: str) -> list[Finding]:
                 add(page["line"], page["slide"], "blank", "nothing can be seen on the slide")
             continue
         lines = source.lines(page)
-        for rule in (_overflow, _overlap, _small, _faint, _dense, _untitled):
+        for rule in (_overflow, _overlap, _small, _of_slide):
             for name, index, message, area in rule(page, boxes):
                 line = source.first(page) if index is None else lines[index]
                 if other := _NUMBER.search(message):
@@ -168,37 +168,28 @@ def _overlap(page: Page, boxes: list[Box]) -> Found:
 
 
 def _small(page: Page, boxes: list[Box]) -> Found:
-    sized = [i for i, box in enumerate(boxes) if box.get("size") and _place(box)]
-    small = [i for i in sized if boxes[i]["size"] < SMALL_PX]
+    placed = [(i, box) for i, box in enumerate(boxes) if _place(box)]
+    small = [(box["size"], i) for i, box in placed if box.get("size") and box["size"] < SMALL_PX]
     if small:
-        worst = min(small, key=lambda i: boxes[i]["size"])
-        box = boxes[worst]
-        message = f"{_noun(box)} is set in {box['size']:g} px, below {SMALL_PX}{_others(small)}"
-        yield "small-text", worst, message, box["box"]
-
-
-def _faint(page: Page, boxes: list[Box]) -> Found:
+        size, worst = min(small)
+        message = f"{_noun(boxes[worst])} is set in {size:g} px, below {SMALL_PX}{_others(small)}"
+        yield "small-text", worst, message, boxes[worst]["box"]
     least = [CODE_CONTRAST if box["kind"] == "code" else CONTRAST for box in boxes]
-    seen = [i for i, box in enumerate(boxes) if box.get("contrast") and _place(box)]
-    faint = [i for i in seen if boxes[i]["contrast"] < least[i]]
-    if faint:
-        worst = min(faint, key=lambda i: boxes[i]["contrast"])
-        box = boxes[worst]
-        message = f"{_noun(box)} has a contrast of {box['contrast']:.2f}, below {least[worst]:g}{_others(faint)}"
-        yield "low-contrast", worst, message, box["box"]
+    ratios = [(box["contrast"], i) for i, box in placed if box.get("contrast")]
+    if faint := [(ratio, i) for ratio, i in ratios if ratio < least[i]]:
+        ratio, worst = min(faint)
+        message = f"{_noun(boxes[worst])} has a contrast of {ratio:.2f}, below {least[worst]:g}"
+        yield "low-contrast", worst, message + _others(faint), boxes[worst]["box"]
 
 
-def _others(indices: list[int]) -> str:
-    return f", and {len(indices) - 1} more" if len(indices) > 1 else ""
+def _others(found: Sequence[object]) -> str:
+    return f", and {len(found) - 1} more" if len(found) > 1 else ""
 
 
-def _dense(page: Page, boxes: list[Box]) -> Found:
+def _of_slide(page: Page, boxes: list[Box]) -> Found:
     said = deck_words.length(deck_words.fold((page.get("text") or "")[: deck_words.LONGEST]))
     if said > WORDS:
         yield "dense", None, f"the slide has {said:g} words, more than {WORDS}", None
-
-
-def _untitled(page: Page, boxes: list[Box]) -> Found:
     if not page.get("title") and page.get("layout") not in UNTITLED:
         yield "no-title", None, "the slide has no title", None
 
@@ -225,21 +216,18 @@ class _Source:
     """The deck's markdown, searched for the words that a slide shows."""
 
     def __init__(self, text: str) -> None:
-        self.slides = Deck.parse(text).shown
+        self.slides = dict(enumerate(Deck.parse(text).shown, 1))
         self._words: dict[int, list[list[Word]]] = {}
-
-    def slide(self, page: Page) -> Slide | None:
-        return self.slides[page["slide"] - 1] if page["slide"] <= len(self.slides) else None
 
     def first(self, page: Page) -> int:
         """The first line of a slide's content."""
-        slide = self.slide(page)
+        slide = self.slides.get(page["slide"])
         return slide.content_line if slide and slide.content else page["line"]
 
     def words(self, number: int) -> list[list[Word]]:
         """[(word, line)] of a slide as a reader sees it, and of all that it is written in."""
         if number not in self._words:
-            slide = self.slides[number - 1]
+            slide = self.slides[number]
             bare = _TAG.sub(lambda tag: "\n" * tag[0].count("\n"), slide.prose)
             prose = _SLOT.sub("", _LINK.sub(r"\1", _PICTURE.sub("", bare)))
             seen = prose.split("\n")
@@ -256,7 +244,7 @@ class _Source:
 
     def lines(self, page: Page) -> list[int]:
         """The line of each box of a slide; the slide's own first line where its words are not in the markdown."""
-        slide, boxes = self.slide(page), page.get("boxes") or []
+        slide, boxes = self.slides.get(page["slide"]), page.get("boxes") or []
         if slide is None:
             return [page["line"]] * len(boxes)
         diagrams = iter([fence.line for fence in slide.fences if fence.lang == "mermaid"])
@@ -296,16 +284,15 @@ class _Source:
 
     def picture(self, page: Page, box: Box) -> int | None:
         """The line that names a picture, or None (a theme's own)."""
-        slide, source = self.slide(page), (box.get("src") or "").lstrip("/")
+        slide, source = self.slides.get(page["slide"]), (box.get("src") or "").lstrip("/")
         if not slide or not source:
             return None
-        named = sorted(
-            ((image.kind in ("markdown", "src")) != (box["kind"] == "image"), image.line)
-            for image in slide.images
-            if image.url.removeprefix("./").lstrip("/") == source
-        )
+        images = [i for i in slide.images if i.url.removeprefix("./").lstrip("/") == source]
+        is_image = box["kind"] == "image"  # and no background
+        named = [((i.kind in ("markdown", "src")) != is_image, i.line) for i in images]
         rows = enumerate(slide.raw.split("\n"), slide.start)
-        return named[0][1] if named else next((line for line, text in rows if source in text), None)
+        first = next((line for line, text in rows if source in text), None)
+        return min(named)[1] if named else first
 
 
 # --- a deck of a run ------------------------------------------------------------------------------------------------
@@ -331,7 +318,5 @@ def found(run: str | Path, record: Record, text: str) -> list[Finding]:
 def lint(record: Record, value: Xray) -> list[str]:
     """The findings as lines of text: `p001/deck.md:42: text overflows by 131 px (overflow)`."""
     path = (record.get("deck") or record.get("images") or {}).get("path", f"{record['id']}/deck.md")
-    return [
-        f"{path}:{f['line'] or 1}: {' '.join(f['message'].split())} ({f['rule']})"
-        for f in value["findings"]
-    ]
+    said = [(f["line"] or 1, " ".join(f["message"].split()), f["rule"]) for f in value["findings"]]
+    return [f"{path}:{line}: {message} ({rule})" for line, message, rule in said]

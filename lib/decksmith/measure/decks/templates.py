@@ -31,7 +31,10 @@ LARGEST = 200_000  # bytes of a logo, and of the file
 CANVAS = (980, 552)  # px
 FAINT = 40  # of 255: a logo's place whose colours differ by less shows no logo
 RULES = ("template-theme", "template-layout", "template-font", "template-colour", "template-logo")
-_ROLES = {"text": "sans-serif", "code": "monospace"}
+_ROLES = {  # of fonts: what they are the font of, and what stands in for them
+    "text": (".slidev-layout", "sans-serif"),
+    "code": (".slidev-layout :is(code, pre)", "monospace"),
+}
 _LAYOUT = re.compile(r"[-*] `([a-z0-9-]+)`: \S")
 _CSS = re.compile(r"^```css\n(.*?)^```[ \t]*$", re.M | re.S)
 
@@ -94,26 +97,18 @@ class Template:
         rules = []
         if primary := self.colours.get("primary"):
             rules.append(f":root {{ --slidev-theme-primary: {primary}; }}")
-        for role, selector in (
-            ("text", ".slidev-layout"),
-            ("code", ".slidev-layout :is(code, pre)"),
-        ):
+        for role, (selector, generic) in _ROLES.items():
             if family := self.fonts.get(role):
-                rules.append(f"{selector} {{ font-family: '{family}', {_ROLES[role]}; }}")
+                rules.append(f"{selector} {{ font-family: '{family}', {generic}; }}")
         if self.logo:
-            rules.append(_logo_rule(self.logo, self.place))
+            # In its place whatever the slide's zoom is.
+            sides = zip(("left", "top", "width", "height"), self.place, strict=True)
+            zoom = "var(--slidev-slide-zoom-scale, 1)"
+            box = " ".join(f"{side}: calc({px}px / {zoom});" for side, px in sides)
+            above = "content: ''; position: absolute; z-index: 50; pointer-events: none;"
+            picture = f'background: url("{self.logo}") center / contain no-repeat;'
+            rules.append(f".slidev-page::after {{ {above} {box} {picture} }}")
         return {"theme": self.theme, "css": "\n".join([*rules, self.css])}
-
-
-def _logo_rule(logo: str, place: list[int]) -> str:
-    """The logo over each slide, in its place whatever the slide's zoom is."""
-    sides = zip(("left", "top", "width", "height"), place, strict=True)
-    zoom = "var(--slidev-slide-zoom-scale, 1)"
-    box = " ".join(f"{side}: calc({px}px / {zoom});" for side, px in sides)
-    return (
-        ".slidev-page::after { content: ''; position: absolute; z-index: 50; pointer-events: none; "
-        f'{box} background: url("{logo}") center / contain no-repeat; }}'
-    )
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -268,9 +263,8 @@ def held(run: Path | str, wanted: Record, ident: str) -> Template:
     except (OSError, ValueError, TypeError) as error:
         raise cli.BadData(f"{ident}: {path}: {error}; run again what made its deck") from None
     if found.sha256 != wanted["sha256"]:
-        raise cli.BadData(
-            f"{ident}: {path} is another template than the deck's; run again what made it"
-        )
+        why = "is another template than the deck's; run again what made it"
+        raise cli.BadData(f"{ident}: {path} {why}")
     return found
 
 
@@ -306,9 +300,9 @@ def _departures(template: Template, deck: Deck, slide: Slide) -> Iterator[tuple[
         yield slide.key_line("fonts"), "template-font", "the deck sets fonts; the template does"
     for line, style in _styles(slide):
         if template.fonts:
-            yield from _other_fonts(template, line, style)
+            yield from _other_fonts({*template.fonts.values()}, line, style)
         if template.colours:
-            yield from _other_colours(template, line, style)
+            yield from _other_colours({*template.colours.values()}, line, style)
 
 
 _STYLED = re.compile(r"<style\b[^>]{0,200}>.*?</style>|<[A-Za-z][^<>]{0,4000}>", re.S)
@@ -319,7 +313,7 @@ _COLOUR_CLASS = re.compile(
     r"(?<![\w-])(?:text|bg|border|from|via|to|fill|stroke)-(?:slate|gray|zinc|neutral|stone|red|orange|amber"
     r"|yellow|lime|green|emerald|teal|cyan|sky|blue|indigo|violet|purple|fuchsia|pink|rose)(?:-\d{2,3})?(?![\w-])"
 )
-_GENERIC = {"serif", "sans-serif", "monospace", "inherit", "initial", "unset", "system-ui"}
+_GENERIC = {"", "serif", "sans-serif", "monospace", "inherit", "initial", "unset", "system-ui"}
 
 
 def _styles(slide: Slide) -> Iterator[tuple[int, str]]:
@@ -339,19 +333,17 @@ def _matches(pattern: re.Pattern[str], line: int, style: str) -> Iterator[tuple[
         yield line + style.count("\n", 0, match.start()), match[match.lastindex or 0]
 
 
-def _other_fonts(template: Template, line: int, style: str) -> Iterator[tuple[int, str, str]]:
-    own = {*template.fonts.values(), *_GENERIC, ""}
+def _other_fonts(own: set[str], line: int, style: str) -> Iterator[tuple[int, str, str]]:
     for at, families in _matches(_FAMILY, line, style):
         for name in (family.strip().strip("'\"") for family in families.split(",")):
-            if name not in own and not name.startswith("var("):
+            if name not in own | _GENERIC and not name.startswith("var("):
                 yield at, "template-font", f"the font {name[:60]} is not the template's"
     for at, name in _matches(_FONT_CLASS, line, style):
-        message = f"the class {name} sets another font than the template's"
-        yield at, "template-font", message
+        said = f"the class {name} sets another font than the template's"
+        yield at, "template-font", said
 
 
-def _other_colours(template: Template, line: int, style: str) -> Iterator[tuple[int, str, str]]:
-    own = set(template.colours.values())
+def _other_colours(own: set[str], line: int, style: str) -> Iterator[tuple[int, str, str]]:
     for at, colour in _matches(_COLOUR, line, style):
         if _rgb(colour) not in own:
             yield at, "template-colour", f"the colour {colour} is not the template's"
