@@ -30,15 +30,12 @@ THEMES = json.loads(
 )
 
 # Slidev's built-in layouts; the slots are the `::name::` parts that a layout shows besides its default one.
-_ONE_PART = """
-default center cover end fact full intro none quote section statement
-image image-left image-right iframe iframe-left iframe-right
-""".split()
-LAYOUTS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_ONE_PART, ()),
-    "two-cols": ("right",),
-    "two-cols-header": ("left", "right"),
-}
+_ONE_PART = (
+    "default center cover end fact full intro none quote section statement "
+    "image image-left image-right iframe iframe-left iframe-right"
+)
+LAYOUTS: dict[str, tuple[str, ...]] = dict.fromkeys(_ONE_PART.split(), ())
+LAYOUTS |= {"two-cols": ("right",), "two-cols-header": ("left", "right")}
 
 _FRONTMATTER = re.compile(r"---[^\n\r\u2028\u2029]*\r?\n(.*?)---", re.S)
 _YAML_FENCE = re.compile(rf"[{JS_SPACE}]*```ya?ml(.*?)```", re.S)
@@ -49,8 +46,7 @@ FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)(.*)")
 
 @dataclass
 class Fence:
-    """A fenced block: language (lower case, may be empty), rest of the info string, first and last line in the deck,
-    and its text."""
+    """A fenced block: language (lower case, may be empty), rest of the info string, first and last line, text."""
 
     lang: str
     info: str
@@ -155,9 +151,8 @@ class Slide:
         out = []
         for key in ("image", "background", "backgroundImage"):
             value = self.frontmatter.get(key)
-            if isinstance(value, str) and value:
-                if key != "background" or _IMAGE.search(value):
-                    out.append(Image(value, self.key_line(key), key))
+            if isinstance(value, str) and value and (key != "background" or _IMAGE.search(value)):
+                out.append(Image(value, self.key_line(key), key))
         for kind, pattern in (("markdown", _MD_IMAGE), ("src", _SRC), ("url", _URL)):
             for m in pattern.finditer(self.prose):
                 url = next(g for g in m.groups() if g is not None).strip()
@@ -187,8 +182,8 @@ class Deck:
         text = text.removeprefix("\ufeff").replace("\r\n", "\n")
         slides: list[Slide] = []
         budget = YAML_DECK
-        for start, end, offset in _slices(text):
-            slide = _slide(text, len(slides) + 1, start, end, offset, budget)
+        for start, end, offset, stop in _slices(text):
+            slide = _slide(text[offset:stop], len(slides) + 1, start, end, offset, budget)
             budget -= len(slide.yaml)
             slides.append(slide)
         return cls(text, slides)
@@ -225,9 +220,9 @@ class Deck:
 # --- slicing --------------------------------------------------------------------------------------
 
 
-def _slices(text: str) -> Iterator[tuple[int, int, int]]:
-    """(first line, line after the last, character offset) of each slide, lines 0-based: the official parser's loop as
-    a scan by lines."""
+def _slices(text: str) -> Iterator[tuple[int, int, int, int]]:
+    """(first line, line after the last, offsets of the first character and behind the last) of each slide, lines
+    0-based: the official parser's loop as a scan by lines."""
     lines = text.split("\n")
     offsets = [0]
     for line in lines:
@@ -241,7 +236,7 @@ def _slices(text: str) -> Iterator[tuple[int, int, int]]:
             comment = _in_comment(lines[i], True)
         elif line.startswith("---"):
             if start != i:
-                yield start, i, offsets[start]
+                yield start, i, offsets[start], offsets[i] - 1
                 start = i + 1
             if line[3:4] != "-" and i + 1 < len(lines) and lines[i + 1].strip(JS_SPACE):
                 start = i
@@ -254,7 +249,7 @@ def _slices(text: str) -> Iterator[tuple[int, int, int]]:
             comment = _in_comment(lines[i], False)
         i += 1
     if start < len(lines):
-        yield start, len(lines), offsets[start]
+        yield start, len(lines), offsets[start], len(text)
 
 
 def _closing_marks(lines: list[str]) -> dict[int, int]:
@@ -284,24 +279,19 @@ def _in_comment(line: str, inside: bool) -> bool:
     return inside
 
 
-def _slide(text: str, no: int, start: int, end: int, offset: int, budget: int) -> Slide:
+def _slide(raw: str, no: int, start: int, end: int, offset: int, budget: int) -> Slide:
     """Slide `no` of lines `start`..`end` (0-based, without the last); `budget`: characters of frontmatter to read."""
-    lines_end = offset
-    for _ in range(end - start):
-        lines_end = text.find("\n", lines_end) + 1 or len(text) + 1
-    raw = text[offset : lines_end - 1]
     m = _FRONTMATTER.match(raw) or _YAML_FENCE.match(raw)
     block = Block({}, None, {})
-    error, yaml, yaml_line, yaml_at, rest = None, "", None, 0, 0
+    yaml, yaml_line, yaml_at, rest = "", None, 0, 0
     if m:
         rest, yaml_at = m.end(), offset + m.start(1)
         yaml_line = start + 1 + raw.count("\n", 0, m.start(1))
         if len(m.group(1)) > min(YAML_BLOCK, budget):
-            error = ("frontmatter is too large to read", yaml_line)
+            block = Block({}, ("frontmatter is too large to read", yaml_line), {})
         else:
             yaml = m.group(1)
             block = parse_block(yaml, yaml_line)
-            error = block.error
     body = raw[rest:]
     content = body.strip(JS_SPACE)
     at = rest + len(body) - len(body.lstrip(JS_SPACE))
@@ -317,7 +307,7 @@ def _slide(text: str, no: int, start: int, end: int, offset: int, budget: int) -
         end=end,
         raw=raw,
         frontmatter=block.data,
-        frontmatter_error=error,
+        frontmatter_error=block.error,
         frontmatter_line=yaml_line,
         content=content,
         content_line=start + 1 + raw.count("\n", 0, at),

@@ -84,9 +84,8 @@ def _whole(slide: Slide, picture: bytes, title: str, alt: str) -> None:
 
 
 def _note(slide: Slide, note: str) -> None:
-    if note:
-        if frame := slide.notes_slide.notes_text_frame:
-            frame.text = words(note)
+    if note and (frame := slide.notes_slide.notes_text_frame):
+        frame.text = words(note)
 
 
 def _frame(data: bytes) -> Image.Image:
@@ -122,26 +121,19 @@ def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str,
                 inks[shapes.ink(run["ink"])] += len(run["text"])
                 kind = headings if node.get("heading") else fonts
                 kind[words(run["font"])[:80]] += len(run["text"])
-    ground = _first(grounds, "FFFFFF")
-    body = _first(Counter({one: n for one, n in inks.items() if one != ground}), "000000")
-    accents = [one for one, _ in inks.most_common() if one not in (ground, body)][:6]
-    colours = {"lt1": ground, "dk1": body} | {
-        f"accent{number}": one for number, one in enumerate(accents, 1)
-    }
-    minor = _first(fonts, "Arial")
-    major = _first(headings, minor)
+    ground = max(grounds, key=lambda one: grounds[one])  # of equally frequent ones the first met
+    used = [one for one, _ in inks.most_common() if one != ground] or ["000000"]
+    names = ["lt1", "dk1", *(f"accent{number}" for number in range(1, 7))]
+    colours = dict(zip(names, [ground, *used], strict=False))
+    minor = max(fonts, key=lambda one: fonts[one], default="Arial")
+    major = max(headings, key=lambda one: headings[one], default=minor)
     [part] = [
         one.target_part for one in show.slide_master.part.rels.values() if one.reltype == KIND.THEME
     ]
     part.blob = _themed(part.blob, colours, major, minor)
-    names = {"lt1": "bg1", "dk1": "tx1"}
-    by_ink = {one: names.get(name, name) for name, one in reversed(colours.items())}
+    scheme = {"lt1": "bg1", "dk1": "tx1"}
+    by_ink = {one: scheme.get(name, name) for name, one in reversed(colours.items())}
     return by_ink, {major: "+mj-lt", minor: "+mn-lt"}
-
-
-def _first(counts: Counter[str], otherwise: str) -> str:
-    """The most frequent; of equally frequent ones the first met."""
-    return next((one for one, _ in counts.most_common(1)), otherwise)
 
 
 def _themed(blob: bytes, colours: dict[str, str], major: str, minor: str) -> bytes:
@@ -149,9 +141,7 @@ def _themed(blob: bytes, colours: dict[str, str], major: str, minor: str) -> byt
     theme = etree.fromstring(blob)
     for name, colour in colours.items():
         slot = theme.find(f".//{qn('a:clrScheme')}/{qn(f'a:{name}')}")
-        for child in list(slot):
-            slot.remove(child)
-        etree.SubElement(slot, qn("a:srgbClr"), {"val": colour})
+        slot[:] = [etree.Element(qn("a:srgbClr"), {"val": colour})]
     for kind, family in (("a:majorFont", major), ("a:minorFont", minor)):
         theme.find(f".//{qn(kind)}/{qn('a:latin')}").set("typeface", family)
     out: bytes = etree.tostring(theme, xml_declaration=True, encoding="UTF-8", standalone=True)

@@ -7,7 +7,7 @@ colours to their range, text to what XML may hold, addresses to those of the web
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypedDict
 
 from lxml import etree
@@ -191,7 +191,9 @@ class Painter:
     def draw(self, slide: Slide, part: Part, shots: Sequence[Image.Image]) -> None:
         """Draw the nodes of `part` on an empty slide; shots: the frames that its pictures are cut from."""
         nodes = list(part["nodes"])
-        if nodes and nodes[0]["kind"] == "picture" and _covers(nodes[0]):
+        x, y, width, height = nodes[0]["rect"] if nodes else [0, 0, 0, 0]
+        is_whole = x < 1 and y < 1 and width > WIDTH - 2 and height > HEIGHT - 2
+        if is_whole and nodes[0]["kind"] == "picture" and nodes[0]["ground"]:
             self._background(slide, part, shots[nodes.pop(0)["frame"]])
         elif self.names.get(ink(part["background"])) != "bg1":
             about = _ground(slide)
@@ -217,8 +219,7 @@ class Painter:
     def _colour(self, parent: Element, colour: Sequence[float]) -> None:
         hexed = ink(colour)
         name = self.names.get(hexed)
-        tag, value = ("a:schemeClr", name) if name else ("a:srgbClr", hexed)
-        element = _sub(parent, tag, val=value)
+        element = _sub(parent, "a:schemeClr" if name else "a:srgbClr", val=name or hexed)
         if colour[3] < 0.995:
             _sub(element, "a:alpha", val=round(max(0.0, colour[3]) * 100000))
 
@@ -340,7 +341,9 @@ class Painter:
             _sub(_sub(about, tag), "a:spcPts", val=points)
         self._marker(about, marker)
         for at, run in enumerate(runs):
-            self._run(slide, paragraph, run, next(_styled(runs[at:], runs[at::-1]), None))
+            near = [*runs[at:], *runs[at::-1]]  # a break or a gap looks as what is next to it
+            style = next((one for one in near if "size" in one), None)
+            self._run(slide, paragraph, run, style)
 
     def _marker(self, about: Element, marker: Marker | None) -> None:
         if not marker:
@@ -349,8 +352,7 @@ class Painter:
         if marker.get("ink"):
             self._colour(_sub(about, "a:buClr"), marker["ink"])
         _sub(about, "a:buFont", typeface="Arial" if "sign" in marker else "+mj-lt")
-        if "number" in marker:
-            kind = marker["number"]
+        if kind := marker.get("number"):
             if not re.fullmatch(r"(?:arabic|alphaLc|alphaUc|romanLc|romanUc)Period", kind):
                 raise ValueError(f"the worker named a numbering that cannot be: {kind!r:.40}")
             start = max(1, min(32767, int(marker["start"])))
@@ -361,7 +363,6 @@ class Painter:
     def _run(
         self, slide: Slide, paragraph: Element, run: StyledRun, style: StyledRun | None
     ) -> None:
-        """One run: text, a line break, or the room that a picture in the line takes."""
         text = run.get("text")
         if text == "\n":
             self._style(slide, _sub(_sub(paragraph, "a:br"), "a:rPr"), style)
@@ -420,8 +421,8 @@ class Painter:
 
     def _cell(self, slide: Slide, element: Element, one: TableCell) -> None:
         body = element.get_or_add_txBody()
-        for paragraph in body.findall(qn("a:p")):
-            body.remove(paragraph)
+        for empty in body.findall(qn("a:p")):
+            body.remove(empty)
         for paragraph in one["paragraphs"] or [EMPTY]:
             self._paragraph(slide, body, paragraph)
         about = element.get_or_add_tcPr()
@@ -463,19 +464,9 @@ EMPTY = Paragraph(
 )
 
 
-def _styled(*orders: Iterable[StyledRun]) -> Iterator[StyledRun]:
-    """The runs of `orders` that say how text looks."""
-    return (run for runs in orders for run in runs if "size" in run)
-
-
 def _ground(slide: Slide) -> Element:
     """The properties of a slide's own background, empty."""
     return _clear(slide.background._cSld.get_or_add_bgPr())
-
-
-def _covers(node: Node) -> bool:
-    x, y, width, height = node["rect"]
-    return bool(node["ground"] and x < 1 and y < 1 and width > WIDTH - 2 and height > HEIGHT - 2)
 
 
 def _cut(shot: Image.Image, rect: Sequence[float]) -> Image.Image | None:
@@ -487,13 +478,10 @@ def _cut(shot: Image.Image, rect: Sequence[float]) -> Image.Image | None:
     if right <= left or bottom <= top:
         return None
     cut = shot.crop((left, top, right, bottom))
-    if cut.mode == "RGBA":
-        low, high = cut.getchannel("A").getextrema()
-        if not high:
-            return None
-        if low == 255:
-            cut = cut.convert("RGB")
-    return cut
+    low, high = cut.getchannel("A").getextrema() if cut.mode == "RGBA" else (0, 255)
+    if not high:
+        return None
+    return cut.convert("RGB") if low == 255 else cut
 
 
 def _png(picture: Image.Image) -> io.BytesIO:
