@@ -19,6 +19,7 @@ from decksmith.measure.decks.parser import FENCE, Deck
 _THINK = re.compile(r"\s*<(think|thinking)>", re.I)
 _DECK_LANGS = {"", "markdown", "md", "mdx", "slidev", "yaml", "yml", "text", "txt", "plaintext"}
 _KEY = re.compile(r"[A-Za-z][\w-]*[ \t]*:(?:\s|$)")
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 # What stages write into the folder of a deck.
 _OURS = re.compile(
     r"(gen|reasoning|deck|illustrated)\.md|images|slides|build|judge|.*\.tmp"
@@ -214,12 +215,8 @@ def _template(record: Record) -> Record:
 def _value(path: str, data: bytes) -> Record:
     """The `deck` value of docs/records.md for a deck's file, `path` relative to the run."""
     deck = Deck.parse(data.decode("utf-8", "replace"))
-    return {
-        "path": path,
-        "slides": len(deck.shown),
-        "theme": deck.theme,
-        "sha256": hashlib.sha256(data).hexdigest(),
-    }
+    sha256 = hashlib.sha256(data).hexdigest()
+    return {"path": path, "slides": len(deck.shown), "theme": deck.theme, "sha256": sha256}
 
 
 def markdown(run: str | Path, record: Record) -> str:
@@ -228,10 +225,8 @@ def markdown(run: str | Path, record: Record) -> str:
     try:
         return path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
-        raise cli.Missing(
-            f"{record['id']}: {path}: {error.strerror}; "
-            "is --run the folder that deck-parse wrote to?"
-        ) from None
+        mend = "is --run the folder that deck-parse wrote to?"
+        raise cli.Missing(f"{record['id']}: {path}: {error.strerror}; {mend}") from None
 
 
 def illustrated(run: str | Path, record: Record) -> tuple[Path, str]:
@@ -240,9 +235,8 @@ def illustrated(run: str | Path, record: Record) -> tuple[Path, str]:
     try:
         return path, path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
-        raise cli.BadData(
-            f"{record['id']}: the deck of this record cannot be read: {error}"
-        ) from None
+        said = f"the deck of this record cannot be read: {error}"
+        raise cli.BadData(f"{record['id']}: {said}") from None
 
 
 # --- markdown in place of records -----------------------------------------------------------------
@@ -342,7 +336,5 @@ def _check_folder(folder: Path, reply: Path | None) -> None:
     if reply and reply.resolve().parent == folder.resolve():
         strange.append(reply.name)
     if strange:
-        raise cli.BadData(
-            f"{folder} has files of your own ({strange[0]}), and {cli.NAME} would write there; "
-            "name another folder with --run"
-        )
+        said = f"{folder} has files of your own ({strange[0]}), and {cli.NAME} would write there"
+        raise cli.BadData(f"{said}; name another folder with --run")

@@ -59,13 +59,12 @@ class Condition:
         if self.system:
             said = [message["content"] for message in head] + [self.system]
             head = [{"role": "system", "content": "\n\n".join(said)}]
-        turns: list[Record] = []
         asked = (record.get("turn") or {}).get("of") or prompt_of(record)
         for shot in self.shots:
             if shot.id != asked:
-                turns.append({"role": "user", "content": shot.request})
-                turns.append({"role": "assistant", "content": shot.deck})
-        return [*head, *turns, *own]
+                head.append({"role": "user", "content": shot.request})
+                head.append({"role": "assistant", "content": shot.deck})
+        return [*head, *own]
 
     def asked(self) -> Record:
         """What `gen.condition` keeps: the name, the sha256 of all of it, and that in words; `template` as
@@ -157,9 +156,8 @@ def under(condition: Condition | None, template: Template) -> Condition:
     """A condition with a template behind it, None: the template alone. Raises cli.BadConfig for a template
     that has a condition's name."""
     if template.name in names():
-        raise cli.BadConfig(
-            f"the template {template.name} has the name of a condition; call its file otherwise"
-        )
+        why = "has the name of a condition; call its file otherwise"
+        raise cli.BadConfig(f"the template {template.name} {why}")
     if condition is None:
         return Condition(template.name, template.system(), "", (), {}, {}, template)
     return replace(

@@ -45,12 +45,8 @@ def messages(request: str, text: str, number: int, wish: str) -> list[dict[str, 
         f"Reply with the new slide {number} alone, in the same format: its frontmatter between "
         "lines of --- where it needs one, its content, and its notes. No other slide, no remark."
     )
-    return [
-        {"role": "system", "content": prompts.system()},
-        {"role": "user", "content": request},
-        {"role": "assistant", "content": text},
-        {"role": "user", "content": user},
-    ]
+    said = [("system", prompts.system()), ("user", request), ("assistant", text), ("user", user)]
+    return [{"role": role, "content": content} for role, content in said]
 
 
 def changed(text: str, number: int, reply: str) -> str:
@@ -206,9 +202,8 @@ def _whole(reply: str) -> str:
     text = clean.clean(reply)[0]
     deck = Deck.parse(text)
     if len(deck.shown) < 2:
-        raise NoEdit(
-            "the model's reply is no deck: neither a diff, nor marked slides, nor several slides"
-        )
+        why = "neither a diff, nor marked slides, nor several slides"
+        raise NoEdit(f"the model's reply is no deck: {why}")
     if deck.faults:
         raise NoEdit(f"the frontmatter of the model's reply is no YAML: {deck.faults[0][2]}")
     return text

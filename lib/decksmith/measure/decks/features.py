@@ -48,12 +48,9 @@ def craft_v5(text: str) -> tuple[float, dict[str, int]]:
     plain = re.compile(r"(?:markdown|md|text|txt|plain)(?!\w)")
     first = text.find("$$")
     # Unlike "$4M and $5M", a formula has no blank at its ends and one of these signs inside.
-    dollars = any(
-        len(piece) > 2
-        and not (piece[0].isspace() or piece[-1].isspace())
-        and set(piece[1:-1]) & set("\\^_{}=+-")
-        for piece in text.split("$")[1:-1]
-    )
+    pieces = [p for p in text.split("$")[1:-1] if len(p) > 2]
+    tight = [p for p in pieces if not p[0].isspace() and not p[-1].isspace()]
+    dollars = any(set(p[1:-1]) & set("\\^_{}=+-") for p in tight)
     seen: dict[str, int] = {
         "layouts": len({*named("layout")} - {"default"}),
         "code": any(not plain.match(f) for f in fences),
@@ -126,15 +123,14 @@ def craft(deck: Deck) -> tuple[float, dict[str, int]]:
         _same(line): line for line in reversed(lines) if line
     }  # the first of those that are the same
     words = sum(map(_words, once.values()))
+    notes = [s.slide.note for s in solid if s.slide.note]
     pictured = [s for s in slides if s.solid or s.slide.layout == "image"]
     counts: dict[str, int] = {
         "slides": len(deck.shown),
         "substantial": len(solid),
         "words": words,
         "layouts": len({s.slide.layout for s in slides if s.slide.layout != "default" and s.fills}),
-        "notes": len(
-            {_same(n) for s in solid if (n := s.slide.note) and counted.different(n) >= 5}
-        ),
+        "notes": len({_same(note) for note in notes if counted.different(note) >= 5}),
         "code": len({_same(f) for s in slides for f in s.code}),
         "mermaid": len({_same(f) for s in slides for f in s.diagrams}),
         "katex": len({_same(f) for s in solid for f in s.formulas}),
@@ -199,14 +195,10 @@ class _Scanned:
     def __init__(self, slide: Slide) -> None:
         self.slide, self.words = slide, _words(slide.text)
         closed = [(fence.lang, _rows(fence.text)) for fence in slide.fences if fence.closed]
-        self.diagrams = [
-            " ".join(rows) for lang, rows in closed if lang == "mermaid" and _is_drawn(rows)
-        ]
-        self.code = [
-            " ".join(rows)
-            for lang, rows in closed
-            if lang not in _NO_CODE and len(set(rows)) >= 3 and self.words >= 3
-        ]
+        drawn = [rows for lang, rows in closed if lang == "mermaid" and _is_drawn(rows)]
+        code = [rows for lang, rows in closed if lang not in _NO_CODE and len(set(rows)) >= 3]
+        self.diagrams = [" ".join(rows) for rows in drawn]
+        self.code = [" ".join(rows) for rows in code if self.words >= 3]
         self.tables = _tables(slide.prose)
         self.formulas = _formulas(slide.prose)
         self.pictures = [i.url for i in slide.images]
@@ -258,13 +250,10 @@ def _tables(prose: str) -> list[str]:
 
 def _formulas(prose: str) -> list[str]:
     """The different formulas of a slide: $$blocks$$, and $inline$ with a sign that prices do not have."""
-    found = []
-    for i, part in enumerate(prose.split("$$")):
-        inside = i % 2 == 1
-        if not inside:
-            found += [formula for line in part.split("\n") for formula in _inline(line)]
-        elif len(part.strip()) >= 3:
-            found.append(" ".join(part.split()))
+    parts = prose.split("$$")
+    found = [" ".join(block.split()) for block in parts[1::2] if len(block.strip()) >= 3]
+    for around in parts[::2]:
+        found += [formula for line in around.split("\n") for formula in _inline(line)]
     return found
 
 

@@ -12,7 +12,7 @@ import tomllib
 import unicodedata
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from decksmith.core import cli, stream
@@ -35,14 +35,6 @@ ATTEMPTS, LONGEST_WAIT, TIMEOUT, DEADLINE = 3, 20, (5, 20), 60  # seconds, but f
 GIVE_UP_AFTER = 3  # transient failures in a row; then the process leaves the service alone
 
 
-class Facts(TypedDict):
-    """What an item of `images` says of its picture."""
-
-    provider: str
-    attribution: Attribution | None
-    fallback: Fallback | None
-
-
 # --- the stage ------------------------------------------------------------------------------------
 
 
@@ -57,12 +49,12 @@ def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
     folder = Path(run) / ident
     items: list[ImageItem] = []
     parts, at = [], 0
-    found: dict[str, tuple[bytes, Facts]] = {}
+    found: dict[str, tuple[bytes, str, Attribution | None, Fallback | None]] = {}
     for query in deck.queries:
         words = normal(query.text)
         if words not in found and len(found) < PICTURES_PER_DECK:
             found[words] = _picture(provider, words)
-        data, facts = found.get(words) or list(found.values())[-1]
+        data, source, attribution, fallback = found.get(words) or list(found.values())[-1]
         kind = "jpg" if data.startswith(b"\xff\xd8") else "png"
         name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.{kind}"
         if not (folder / name).exists():
@@ -71,9 +63,18 @@ def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
         new = f"image: {name}" if query.kind == "key" else name
         parts += [deck.text[at : query.start], new, "\n" * span.count("\n")]
         at = query.stop
-        items.append({"query": words, "path": f"{ident}/{name}", "line": query.line, **facts})
+        item: ImageItem = {
+            "query": words,
+            "path": f"{ident}/{name}",
+            "line": query.line,
+            "provider": source,
+            "attribution": attribution,
+            "fallback": fallback,
+        }
+        items.append(item)
+    made = {Path(item["path"]).name for item in items}
     for old in (folder / "images").glob("*"):
-        if f"{ident}/images/{old.name}" not in [item["path"] for item in items]:
+        if old.name not in made:
             old.unlink()
     if not items:
         (folder / "illustrated.md").unlink(missing_ok=True)
@@ -104,16 +105,18 @@ def normal(query: str) -> str:
     return " ".join(text.split())[:QUERY_LENGTH].strip() or "abstract"
 
 
-def _picture(provider: "Provider", words: str) -> tuple[bytes, Facts]:
-    """(the picture's file, what its item says of it) for one query."""
+def _picture(
+    provider: "Provider", words: str
+) -> tuple[bytes, str, Attribution | None, Fallback | None]:
+    """(the picture's file, provider, attribution, fallback) for one query."""
     fallback: Fallback | None = None
     if provider.name != "drawn":
         try:
             data, attribution = _cached(provider, words)
-            return data, {"provider": provider.name, "attribution": attribution, "fallback": None}
+            return data, provider.name, attribution, None
         except Unavailable as error:
             fallback = {"reason": f"{provider.name}: {error}", "transient": error.transient}
-    return drawn(words), {"provider": "drawn", "attribution": None, "fallback": fallback}
+    return drawn(words), "drawn", None, fallback
 
 
 # --- the drawn pictures ---------------------------------------------------------------------------
@@ -214,9 +217,8 @@ class _Pexels:
     def __init__(self) -> None:
         self.key = os.environ.get("PEXELS_API_KEY", "")
         if not self.key:
-            raise cli.BadConfig(
-                "PEXELS_API_KEY is not set; set it in .env, or use --provider drawn"
-            )
+            mend = "set it in .env, or use --provider drawn"
+            raise cli.BadConfig(f"PEXELS_API_KEY is not set; {mend}")
         self.base = os.environ.get("PEXELS_BASE_URL", "https://api.pexels.com").rstrip("/")
         self.failures, self.lock = 0, threading.Lock()
 
@@ -238,9 +240,6 @@ class _Pexels:
         url = f"{self.base}/v1/search"
         try:
             answer = json.loads(self._get(url, deadline, asked, {"Authorization": self.key}))
-        except ValueError:
-            raise Unavailable("the answer is not JSON", True) from None
-        try:
             photo = answer["photos"][0]
             address = photo["src"].get("large2x") or photo["src"]["original"]
             attribution: Attribution = {
@@ -249,6 +248,8 @@ class _Pexels:
                 "source": "Pexels",
                 "url": str(photo.get("url", "")),
             }
+        except ValueError:
+            raise Unavailable("the answer is not JSON", True) from None
         except (KeyError, IndexError, TypeError, AttributeError):
             raise Unavailable("no photo for this query", False) from None
         return clean(self._get(address, deadline, {}, {})), attribution

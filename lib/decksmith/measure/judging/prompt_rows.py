@@ -225,16 +225,10 @@ def _fresh(seed: int, number: int) -> Record:
     figures = {name: draw(name, span(bounds)) for name, bounds in story["figures"].items()}
     for name, steps in story["derived"].items():
         figures[name] = derived(steps, figures)
-    chosen = {
-        "theme": draw("theme", made["themes"]),
-        "slides": draw("slides", span(made["slides"])),
-        "audience": draw("audience", words["audiences"]),
-        "place": draw("place", words["places"]),
-        "person": draw("person", words["people"]),
-        "saying": draw("saying", words["sayings"]),
-        "day": draw("day", span(made["days"])),
-        "month": draw("month", words["months"]),
-    }
+    options = {"theme": made["themes"], "slides": span(made["slides"]), "day": span(made["days"])}
+    options |= {"audience": words["audiences"], "place": words["places"], "person": words["people"]}
+    options |= {"saying": words["sayings"], "month": words["months"]}
+    chosen = {name: draw(name, among) for name, among in options.items()}
     wishes = draw("wishes", list(itertools.combinations(words["wishes"], 2)))
     close = draw("close", words["closes"])
     fill, looked = dict(chosen), dict(chosen)
@@ -253,9 +247,7 @@ def _fresh(seed: int, number: int) -> Record:
         "messages": _messages(draw("frame", words["frames"]).format_map(fill)),
         "asks": {
             "domain": story["domain"],
-            "audience": chosen["audience"],
-            "theme": chosen["theme"],
-            "slides": chosen["slides"],
+            **{name: chosen[name] for name in ("audience", "theme", "slides")},
             "language": story["language"],
             "features": [wish["feature"] for wish in wishes],
         },

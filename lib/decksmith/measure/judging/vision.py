@@ -49,13 +49,11 @@ def vision_inputs(judging: Record, run: Path, record: DeckRecord) -> list[object
 
 def again(reply: str, problem: str) -> list[Record]:
     """What follows a reply of the judge that cannot be used."""
-    asked = (
-        f"This reply cannot be used: {problem}. Judge the same slides again, and answer with one "
-        "JSON object of the required form and nothing else."
-    )
+    asked = "Judge the same slides again, and answer with one JSON object of the required form"
+    said = f"This reply cannot be used: {problem}. {asked} and nothing else."
     return [
         {"role": "assistant", "content": reply[:4000] or "(empty)"},
-        {"role": "user", "content": asked},
+        {"role": "user", "content": said},
     ]
 
 
@@ -93,9 +91,8 @@ class Vision:
     async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         """The judge's value for a record. `seed`: which of several independent judgings this is (tests/exam)."""
         if not record["render"].get("slides"):
-            raise stream.Fault(
-                "renderer", "no-pictures", "there is no picture of any slide to judge"
-            )
+            why = "there is no picture of any slide to judge"
+            raise stream.Fault("renderer", "no-pictures", why)
         for old in (self.run / record["id"] / self.folder).glob("*.txt"):
             old.unlink()
         shown, seen = await asyncio.to_thread(self._pictures, record)
@@ -107,12 +104,8 @@ class Vision:
         usage = added()
         tries = self.protocol.judge["retries"] + 1
         for attempt in range(tries):
-            reply = await self.client.ask(
-                messages,
-                self.protocol.judge["sampling"],
-                schema=self.schema,
-                seed=seed * tries + attempt,
-            )
+            sampling, number = self.protocol.judge["sampling"], seed * tries + attempt
+            reply = await self.client.ask(messages, sampling, schema=self.schema, seed=number)
             usage = added(usage, reply.usage)
             replies.append(f"{record['id']}/{self.folder}/{attempt + 1}.txt")
             stream.write(self.run / replies[-1], reply.text)
@@ -138,12 +131,10 @@ class Vision:
         asked = (record.get("asks") or {}).get("slides")
         made = len(record["render"].get("slides") or [])
         scores, caps = scoring.capped(self.protocol, given, said["observations"], asked, made)
-        answers = {
-            item["id"]: Answer(
-                id=item["id"], yes=item["yes"], slide=item["slide"] if item["yes"] else None
-            )
-            for item in said["checklist"]
-        }
+        answers = {}
+        for one in said["checklist"]:
+            slide = one["slide"] if one["yes"] else None
+            answers[one["id"]] = Answer(id=one["id"], yes=one["yes"], slide=slide)
         return {
             "judge": self.judging["slug"],
             "scores": {**scores},
@@ -167,12 +158,8 @@ class Vision:
             shown = {n: png(record["id"], paths[n], width) for n in numbers}
             size = sum(map(len, shown.values()))
             if size <= settings["max_bytes"] or width < 240:
-                return shown, {
-                    "slides": numbers,
-                    "of": max([*paths, record["render"].get("expected") or 0]),
-                    "width": width,
-                    "bytes": size,
-                }
+                of = max([*paths, record["render"].get("expected") or 0])
+                return shown, {"slides": numbers, "of": of, "width": width, "bytes": size}
             width = width * 4 // 5
 
     def _question(
@@ -215,9 +202,8 @@ def added(*usages: Mapping[str, Any]) -> Usage:
 
 def request_of(record: DeckRecord) -> str:
     """What the user asked for, all of it."""
-    return "\n\n".join(
-        m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
-    )
+    messages = record.get("messages") or []
+    return "\n\n".join(m["content"] for m in messages if m.get("role") == "user")
 
 
 def items(record: DeckRecord) -> list[dict[str, str]]:
