@@ -30,9 +30,8 @@ _OURS = re.compile(
 def clean(text: str) -> tuple[str, str | None]:
     """A reply without what is not deck: (deck text, maybe empty; leftover reasoning or None).
 
-    In this order: BOM and CRLF; a leading think block (one that never closes leaves no answer); an outer
-    code fence with what stands around it; chatter before the headmatter; blank lines at both ends.
-    """
+    Off go BOM and CRLF; a leading think block (one that never closes leaves no answer); an outer code
+    fence with what stands around it; chatter before the headmatter; blank lines at both ends."""
     text = text.replace("\ufeff", "", 1) if text.lstrip().startswith("\ufeff") else text
     text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").lstrip("\n")
     text, thought = _unthink(text)
@@ -104,8 +103,7 @@ def _outer_fence(lines: list[str]) -> list[str] | None:
 
 
 def _closing(lines: list[str], i: int, mark: str) -> int | None:
-    """The line that closes the outer fence, None where it is cut off. An inner fence of the same length has an
-    info string, or slides behind it."""
+    """The line that closes the outer fence, None where it is cut off. Inner fences end before it."""
     marks: dict[int, bool] = {}  # lines with such a mark: whether nothing else stands there
     for j in range(i, len(lines)):
         m = FENCE.fullmatch(lines[j])
@@ -141,8 +139,7 @@ def _slides_in(lines: list[str]) -> bool:
 
 
 def _chatter(lines: list[str]) -> int:
-    """How many lines stand before the deck. Text before the headmatter is chatter when that block names a theme
-    (only a headmatter does), or when it is prose without any slide in it."""
+    """How many lines of chatter stand before the headmatter, which names a theme or follows prose."""
     for i, line in enumerate(lines):
         if FENCE.fullmatch(line) and not line.lstrip().startswith(">"):
             return 0
@@ -173,12 +170,10 @@ def current(run: Path, value: Record) -> bool:
 
 
 def parse(run: Path, record: Record) -> Record:
-    """Write <id>/gen.md, reasoning.md (if any) and deck.md under `run` from `record["gen"]`; returns the
-    `deck` value of docs/records.md; under a condition with a template, `template` is that one.
+    """Write <id>/gen.md, reasoning.md (if any) and deck.md from `record["gen"]`; returns the `deck` value.
 
     Raises stream.Fault of kind model: `empty-reply` (no text and no reasoning), `no-deck` (reasoning
-    only, or nothing left).
-    """
+    only, or nothing left)."""
     gen, folder = record["gen"], run / record["id"]
     reply, reasoning = gen.get("text") or "", gen.get("reasoning") or ""
     text, thought = clean(reply)
@@ -328,8 +323,7 @@ def _ident(stem: str, names: set[str]) -> str:
 
 
 def _check_folder(folder: Path, reply: Path | None) -> None:
-    """Raise cli.BadData for a folder of somebody's own, in which a stage would replace files; `reply`: a
-    file that must not be one of those."""
+    """Raise cli.BadData for a folder with files that no stage of ours writes, such as the reply."""
     found = [*folder.glob("*"), *folder.glob("images/*"), *folder.glob("slides/*")]
     names = [path.relative_to(folder).as_posix() for path in found]
     strange = [name for name in names if not _OURS.fullmatch(name)]

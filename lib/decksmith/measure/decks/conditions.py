@@ -67,8 +67,7 @@ class Condition:
         return [*head, *own]
 
     def asked(self) -> Record:
-        """What `gen.condition` keeps: the name, the sha256 of all of it, and that in words; `template` as
-        `deck.template` has it."""
+        """What `gen.condition` keeps: its name, the sha256 of all of it, what it adds, and its template."""
         under = {"template": templates.tag(self.template)} if self.template else {}
         sha256 = stream.fingerprint(self.dumped())
         return {"name": self.name, "sha256": sha256, "adds": self.adds(), **under}
@@ -116,8 +115,8 @@ def held(data: Record, path: Path = Path("condition.json")) -> Condition:
 
 
 def load(name: str | None) -> Condition | None:
-    """A condition by its name in assets/conditions, that of a template, or both joined by a +; or condition.json
-    of a run by its path. None for `plain` and no name. Raises cli.BadConfig naming file and key."""
+    """A condition by its name, that of a template, both joined by a +, or the path of a condition.json;
+    None for `plain` and no name. Raises cli.BadConfig naming file and key."""
     if name is None or name == PLAIN:
         return None
     if name.endswith("/condition.json"):
@@ -153,8 +152,7 @@ def load(name: str | None) -> Condition | None:
 
 
 def under(condition: Condition | None, template: Template) -> Condition:
-    """A condition with a template behind it, None: the template alone. Raises cli.BadConfig for a template
-    that has a condition's name."""
+    """The condition with a template behind it. Raises cli.BadConfig where a condition has its name."""
     if template.name in names():
         why = "has the name of a condition; call its file otherwise"
         raise cli.BadConfig(f"the template {template.name} {why}")
@@ -178,8 +176,7 @@ def names() -> list[str]:
 
 
 def split(run: str) -> tuple[str, str]:
-    """The model and the condition that the name of a run says: "smol+revise" is ("smol", "revise"), "smol" is
-    ("smol", "plain")."""
+    """Model and condition that a run's name says: ("smol", "revise"), ("smol", "plain")."""
     model, _, condition = run.partition("+")
     return model, condition or PLAIN
 

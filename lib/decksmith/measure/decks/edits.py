@@ -38,8 +38,7 @@ class NoEdit(ValueError):
 
 
 def messages(request: str, text: str, number: int, wish: str) -> list[dict[str, str]]:
-    """What a model is asked for another slide `number` (from 1, of those shown) of the deck `text`,
-    which it wrote for `request`."""
+    """What a model is asked for another slide `number` (from 1, of those shown) of its deck `text`."""
     user = (
         f"Change slide {number} of your deck, and no other: {wish}\n\n"
         f"Reply with the new slide {number} alone, in the same format: its frontmatter between "
@@ -50,8 +49,8 @@ def messages(request: str, text: str, number: int, wish: str) -> list[dict[str, 
 
 
 def changed(text: str, number: int, reply: str) -> str:
-    """The deck `text` with slide `number` (from 1, of those shown) taken from a model's reply: the
-    slide alone, or a whole deck of as many slides. Raises NoEdit."""
+    """The deck `text` with slide `number` (from 1, of those shown) taken from a model's reply: the slide
+    alone, or a whole deck of as many slides. Raises NoEdit."""
     deck = Deck.parse(text)
     old = deck.shown[number - 1]
     made = _spliced(text, old, _slide(deck, old, number, clean.clean(reply)[0]))
@@ -152,8 +151,8 @@ class _Hunk:
 
 
 def patched(text: str, reply: str) -> str:
-    """The deck with every hunk of a unified diff applied, or none of them. A hunk's own lines must stand in the
-    deck to the letter: at the line that it names, or at one place only. Raises NoEdit."""
+    """The deck with every hunk of a unified diff applied, or none. A hunk's own lines stand in the deck to
+    the letter: at the line that it names, or at one place only. Raises NoEdit."""
     lines, done, shift = text.split("\n"), 0, 0
     for number, hunk in enumerate(_hunks(reply), 1):
         at = _place(lines, hunk, done, shift, number)

@@ -271,8 +271,8 @@ def _inline(line: str) -> list[str]:
 
 
 def scan(run: Path, record: Record) -> Record:
-    """The `features` value of a record, read from its deck.md under `run`; nulls where there is no deck (its
-    stage says why). `template` counts where a deck under a template departs from it, by rule."""
+    """The `features` value of a record, read from its deck.md under `run`; nulls without a deck.
+    `template` counts where a deck under a template departs from it, by rule."""
     if not (record.get("deck") or {}).get("path"):
         return {"scanner": SCANNER, "craft_v5": None, "craft": None, "counts": {}}
     text = markdown(run, record)

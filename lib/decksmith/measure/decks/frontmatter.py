@@ -66,8 +66,7 @@ def _cached(source: str) -> tuple[dict[str, Any], dict[str, Mark]]:
 
 
 def _as_slidev(source: str) -> str:
-    """A block as Slidev's YAML takes it: `...` ends it, and tabs after a colon or at a line's end are blanks
-    (ruamel refuses them), but for a tab alone on the last line below a key without a value."""
+    """A block as ruamel shall read it: to its end mark `...`, with blanks for tabs that Slidev takes."""
     if end := _END.search(source):
         for n, line in enumerate(source[end.end() :].split("\n")):
             if line.split("#")[0].strip():

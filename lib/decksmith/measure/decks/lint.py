@@ -42,11 +42,9 @@ _NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in 
 
 
 def findings(record: Record, text: str) -> list[Finding]:
-    """What is wrong with a rendered deck, in order of slide and line; `text` is the deck that was rendered.
+    """What is wrong with a rendered deck of this text, in order of slide and line.
 
-    A rule gives at most one finding a slide, for its first or worst element (overflow: one for each edge).
-    `line` is None only where the renderer knows none.
-    """
+    A rule gives at most one finding a slide, for its first or worst element (overflow: one an edge)."""
     render = record["render"]
     source = _Source(text)
     out: list[Finding] = []
@@ -266,8 +264,8 @@ class _Source:
         return out
 
     def _find(self, number: int, text: str | None, start: int) -> tuple[int | None, int | None]:
-        """(line, where to look on) of the words of `text`: their next place after `start`, else their first,
-        else in frontmatter or tags; (None, None) when they are nowhere."""
+        """Where the words of `text` stand: (line, place to look on from). The next place after `start` wins,
+        then the first, then one in frontmatter or tags; (None, None) when they are nowhere."""
         wanted = _words(text or "")
         seen, raw = self.words(number)
         # The text may be cut within a word; what the page puts in between (a count, an expression) is passed over.

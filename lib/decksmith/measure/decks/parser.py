@@ -221,8 +221,7 @@ class Deck:
 
 
 def _slices(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """(first line, line after the last, offsets of the first character and behind the last) of each slide, lines
-    0-based: the official parser's loop as a scan by lines."""
+    """(first line, line after the last, offsets of the first and the last character) of each slide."""
     lines = text.split("\n")
     offsets = [0]
     for line in lines:
@@ -253,8 +252,7 @@ def _slices(text: str) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _closing_marks(lines: list[str]) -> dict[int, int]:
-    """{line that begins with a code mark: the line that closes its block}: the next mark of the same indentation
-    with at least as many ticks, anything after them."""
+    """For each line with a code mark, the next as deep with as many ticks: it closes the block."""
     closes: dict[int, int] = {}
     below: dict[str, list[tuple[int, int]]] = {}  # by indentation: marks that still can close one
     for i in range(len(lines) - 1, -1, -1):

@@ -41,10 +41,8 @@ GIVE_UP_AFTER = 3  # transient failures in a row; then the process leaves the se
 def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
     """Replace the image queries of a record's deck.
 
-    Writes <id>/images/<hash of the picture>.jpg (.png of a photo) and <id>/illustrated.md, which keeps
-    every line of deck.md in its place. A query that the provider cannot serve gets a drawn picture,
-    with the reason under `fallback`.
-    """
+    Writes <id>/images/<hash>.jpg (.png of a photo) and <id>/illustrated.md, which keeps every line in
+    its place. What the provider cannot serve gets a drawn picture, the reason under `fallback`."""
     ident, deck = record["id"], Deck.parse(markdown(run, record))
     folder = Path(run) / ident
     items: list[ImageItem] = []
@@ -123,8 +121,7 @@ def _picture(
 
 
 def drawn(query: str) -> bytes:
-    """The picture (JPEG) of assets/pictures for a query: one of the topic that most of its words belong
-    to, of all topics where none does. A hash of the words decides which."""
+    """A picture (JPEG) of the topic that most words belong to; a hash of the words decides which."""
     words = query.casefold()
     seen = re.findall(r"[^\W\d_]+", words)
     forms = [{word, word.removesuffix("s"), word.removesuffix("es")} for word in seen]  # the plural
@@ -151,10 +148,8 @@ Found = tuple[bytes, Attribution | None]  # a picture (PNG), and whom it is by
 
 
 def _cached(provider: "Provider", words: str) -> Found:
-    """What a provider finds, from the cache where it is there. A cache that cannot be written is done without.
-
-    `<key>.json` is written last and names the sha256 of `<key>.png`: half an entry or a damaged one counts as none.
-    """
+    """What a provider finds, from the cache where it is there. `<key>.json` is written last and names the
+    sha256 of `<key>.png`: half an entry or a damaged one counts as none."""
     home = os.environ.get("XDG_CACHE_HOME")
     folder = Path(home) / "decksmith" / "pictures" if home else cli.ROOT / "data" / "pictures"
     key = hashlib.sha256(f"{provider.name}\n{words}".encode()).hexdigest()[:40]
@@ -313,8 +308,7 @@ def _body(reply: "requests.Response", deadline: float) -> bytes:
 
 
 def clean(data: bytes) -> bytes:
-    """Downloaded bytes as a fresh PNG of at most SIZE, without metadata; raises Unavailable when they are not a sane
-    picture."""
+    """Downloaded bytes as a fresh PNG of at most SIZE, without metadata; raises Unavailable."""
     from PIL import Image, ImageOps
 
     kinds = ("JPEG", "PNG", "WEBP")

@@ -52,8 +52,7 @@ class NotRead(ValueError):
 
 @dataclass(frozen=True)
 class Document:
-    """A document's name, the sha256 of its file, the text of each page, and how many pages the file has (of a PDF those
-    beyond the budget are not read)."""
+    """A document: its pages are those within the budget, `of` counts all that the file has."""
 
     name: str
     sha256: str
@@ -88,8 +87,7 @@ def read(name: str, data: bytes, budget: int = BUDGET) -> Document:
 
 
 def find(path: str, budget: int = BUDGET) -> Document:
-    """The document that a prompt names by its path in data/sources. Raises NotRead, also for a path that leaves that
-    folder: prompts come from others too, and what they name is sent to a model."""
+    """The document at a path in data/sources. Raises NotRead, also for a path that leaves that folder."""
     whole = (FOLDER / path).resolve()
     if not whole.is_relative_to(FOLDER.resolve()) or not _NAME.fullmatch(whole.name):
         raise NotRead(f"{path} is no plain name of a file in data/sources")
@@ -113,8 +111,8 @@ def beginning(text: str, most: int) -> str:
 
 
 def quoted(documents: Iterable[Document], budget: int = BUDGET) -> tuple[str, list[Source]]:
-    """`(text, sources)`: the documents as they stand in a user's message, and what a record says of them. The budget, in
-    characters, is shared: what a short document leaves goes to the longer ones."""
+    """`(text, sources)`: documents as a user's message has them, and what a record says of them. The budget,
+    in characters, is shared: what a short document leaves goes to the longer ones."""
     found = list(documents)
     sizes = {k: sum(map(len, document.pages)) for k, document in enumerate(found)}
     shares, left = dict(sizes), budget

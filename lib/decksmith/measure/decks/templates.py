@@ -53,9 +53,8 @@ class Style(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Template:
-    """A template as it was read. fonts: {"text", "code"}: families. colours: {name: "#rrggbb"}. logo: a data URI,
-    "" without; place: its x, y, width, height in px of the slide. told: the body, for the model. css: behind the
-    theme's style."""
+    """A template as it was read. fonts: {"text", "code"}. colours: {name: "#rrggbb"}. logo: a data URI or "";
+    place: its x, y, width, height in px. told: the body, for the model. css: behind the theme's style."""
 
     name: str
     theme: str
@@ -255,8 +254,7 @@ def of(run: Path | str, record: Record) -> Template | None:
 
 
 def held(run: Path | str, wanted: Record, ident: str) -> Template:
-    """The template of a folder's template.json. Raises cli.BadData where it is not the one that the deck `ident`
-    names, as `tag` has it."""
+    """The template in a folder's template.json. Raises cli.BadData where `wanted` (`tag`) is another."""
     path = Path(run) / FILE
     try:
         found = _read(path.read_text(encoding="utf-8"))

@@ -117,8 +117,7 @@ FOREIGN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC")
 
 
 def language_share(texts: Iterable[str], asked: str | None) -> float | None:
-    """The share of folded texts that is in a language by its code (`pt-BR` counts as `pt`); None for an unknown code
-    or too few words."""
+    """The share of folded texts in a language by its code; None where too little tells."""
     asked, text = (asked or "").split("-")[0], " ".join(texts)
     if asked in SCRIPTS:
         names = [unicodedata.name(c, "") for c in text if c.isalpha()]

@@ -28,8 +28,7 @@ CELLS = 60  # figures of one row, column or sentence that are combined
 
 
 def measured(record: Record, text: str) -> Grounding:
-    """The value of `features.grounding` (docs/records.md) for a deck's text; `record` has `sources` and the messages
-    that quote them."""
+    """The value of `features.grounding` for a deck's text; `record` quotes its `sources`."""
     material = sources.material(record)
     deck = Deck.parse(text)
     known = Known(material, sources.request(record))
@@ -183,10 +182,8 @@ class Known:
     def says(self, figure: FigureFound) -> str | None:
         """How a figure is known: "" where it stands there, maybe with more digits; else how it follows, or None.
 
-        It follows from two figures of one row, column or sentence, or from all of a column or row: their sum,
-        difference or (with a sign of percent) share and change. Only exact sums and differences count, percentages
-        to the digits shown.
-        """
+        It follows from two figures of one row, column or sentence, or all of them: exact sums and
+        differences, and (with a sign of percent) share and change to the digits shown."""
         if any(_nearest(self.given, value, step) is not None for value, step in figure.meanings):
             return ""
         own, step = figure.meanings[0]
@@ -293,8 +290,7 @@ _NUMBERED = re.compile(r"(?m)^ *\d{1,2}\.? +([^\W\d_][^\n.!?]{2,70})$")
 
 
 def headings(text: str) -> list[str]:
-    """The headings of a document below its title: of two levels in markdown and HTML; where there are none, the lines
-    that begin with a number and end without a stop, as in a PDF."""
+    """The headings below a document's title; where it has none, its numbered lines, as in a PDF."""
     found = [(len(marks), title) for marks, title in _HEADING.findall(text)]
     titles = [title for level, title in found if level == 2]
     if not titles:
@@ -317,9 +313,8 @@ def _coverage(deck: Deck, material: dict[str, str]) -> tuple[list[str], list[str
 
 
 def kept(keeps: Record, before: str, after: str) -> float | None:
-    """The share of the slides that should not change and did not, 0 to 1: of the deck before, those that `keeps` names
-    (`slides`, or all `except` some), whose content stands on some slide of the deck after, blanks apart. Notes and
-    settings may change. None where the deck before has none of them."""
+    """The share of the slides that `keeps` names (`slides`, or all `except` some) whose content stands on
+    some slide of the deck after, blanks apart, 0 to 1; None where the deck before has none of them."""
     old = Deck.parse(before).shown
     named = keeps.get("slides") or [n for n in range(1, len(old) + 1) if n not in keeps["except"]]
     wanted = [_content(old[n - 1]) for n in named if n <= len(old)]
@@ -334,8 +329,7 @@ def _content(slide: Slide) -> str:
 
 
 def scan(run: Path, record: Record) -> Record:
-    """The value of `features` for a record: both scans of what a deck uses, `grounding` where the record has sources,
-    and `kept` where its turn names slides to keep."""
+    """The value of `features`: the scans, and `grounding` and `kept` where the record asks for them."""
     value = features.scan(run, record)
     path = (record.get("deck") or {}).get("path")
     if not path:
@@ -358,12 +352,8 @@ SAMPLING = {"temperature": 0, "max_tokens": 8192}
 
 
 class ClaimReader:
-    """What stream.stage needs for the key `claims`: `work`, `inputs`, `valid`, `jobs`, `close`.
-
-    The model's word is checked where it can be: a claim counts as supported only with a quotation that stands in a
-    document. When it says nothing usable the deck keeps its score. Raises cli.BadConfig for an unknown model or a
-    missing key.
-    """
+    """A model that reads claims, with what stream.stage needs. A claim counts as supported only with a
+    quotation that stands in a document. Raises cli.BadConfig for an unknown model or a missing key."""
 
     def __init__(self, run: Path, model: str, **access: Unpack[vision.Access]) -> None:
         from decksmith.models import client
@@ -421,8 +411,7 @@ class ClaimReader:
 
 
 def usable(text: str, schema: Record, slides: int, documents: Iterable[str]) -> list[Record]:
-    """The claims of a reply, checked: one whose quotation stands in no document is not supported. Raises ValueError
-    with a sentence that tells the reader what was wrong."""
+    """The claims of a reply, checked against the documents. Raises ValueError with what was wrong."""
     claims: list[Record] = vision.one_object(text, schema)["claims"]
     if len(claims) > CLAIMS:
         raise ValueError(f"it has {len(claims)} claims; give at most {CLAIMS}")

@@ -54,8 +54,7 @@ def fixed(protocol: Protocol) -> Record:
 
 
 def observed(protocol: Protocol, records: list[Record]) -> Record:
-    """The part of an identity that the finished records decide; None where no record says. Raises cli.BadData when
-    they contradict each other or the protocol."""
+    """The part that the finished records decide. Raises cli.BadData when they contradict each other."""
     asked = prompts(records)
     said = [message for record in records for message in record.get("messages") or []]
     systems = {message["content"] for message in said if message.get("role") == "system"}
@@ -86,8 +85,7 @@ def observed(protocol: Protocol, records: list[Record]) -> Record:
 
 
 def prompts(records: Iterable[Record]) -> dict[str, str]:
-    """`{prompt's id: fingerprint of what was asked}`, the system message apart. Raises cli.BadData for two prompts
-    under one id."""
+    """The fingerprint of each prompt by its id. Raises cli.BadData for two prompts under one id."""
     found: dict[str, str] = {}
     for record in records:
         ident = prompt_of(record)
@@ -100,8 +98,7 @@ def prompts(records: Iterable[Record]) -> dict[str, str]:
 
 
 def unshipped(held: Record, records: list[Record]) -> list[str]:
-    """In what the identity `held` of these records differs from the protocol of its name in assets/protocols, one
-    line each."""
+    """In what an identity differs from the protocol of its name in assets/protocols, a line each."""
     known = {path.stem for path in (cli.ROOT / "assets/protocols").glob("*.toml")}
     if held.get("protocol") not in known:
         return [f"there is no {short(held.get('protocol'))} in assets/protocols"]

@@ -139,12 +139,8 @@ def joined(protocol: Protocol, said: Mapping[str, Judge]) -> Judge:
 
 
 def combined(rule: str, said: Mapping[str, Judge]) -> Judge:
-    """One verdict of those of several models, `{name: what vision.Vision says}`, in the same form.
-
-    rule: "mean"; "median"; "majority": the score that most gave, of several such the middle one. A checklist item counts
-    where more than half say yes. `members` holds what each said, `disagreement` how far two of them are apart on
-    average: in points for a dimension, for the checklist the share of the items.
-    """
+    """One verdict of those of several models, in the same form. rule: "mean", "median" or "majority" (the
+    score that most gave). A checklist item counts where more than half say yes."""
     every = list(said.values())
     return {
         "scores": {name: _joined(rule, _scores(every, name)) for name in JUDGED},

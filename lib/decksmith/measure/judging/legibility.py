@@ -46,10 +46,7 @@ def _less(rows: np.ndarray, window: int) -> np.ndarray:
 
 
 def _likeness(reference: np.ndarray, found: np.ndarray) -> float:
-    """How like the reference's the strokes of a line are, at the best of a few places: a correlation, 0 to 1.
-
-    reference: (2, n). found: (2, n + 2 * SHIFT). Light on dark is as good as dark on light.
-    """
+    """How like the reference (2, n) the strokes of a line (2, n + 2 * SHIFT) are at best: 0 to 1."""
     if found.max() - found.min() < LEVELS:
         return 0.0
     across, want, best = reference.shape[1], _less(reference, WINDOW), 0.0
@@ -61,11 +58,8 @@ def _likeness(reference: np.ndarray, found: np.ndarray) -> float:
 
 
 def look(picture: Image.Image, box: Box) -> tuple[float, float]:
-    """(likeness 0 to 1, contrast ratio from 1) of a line in the pixels of its slide.
-
-    picture: PIL, mode L. box: one of `render.xray` that has `ink`. The contrast is that of the lightest and the
-    darkest pixel where the line stands: an upper bound for that of its letters.
-    """
+    """(likeness 0 to 1, contrast ratio from 1) of a line in the pixels (PIL, mode L) of its slide. box: of
+    `render.xray`, with `ink`. The contrast of the lightest and darkest pixel bounds that of the letters."""
     scale = picture.width / CANVAS
     left, top, width, height = (value * scale for value in box["line"])
     x0, x1 = max(0, int(left)), min(picture.width, int(left + width) + 1)

@@ -238,8 +238,7 @@ def figures(pages: Pages) -> Value:
 
 
 def figures_in(text: str) -> set[str]:
-    """The numbers of a text without the signs that group their digits: 10,000 and 10.000 are one, and so is
-    10 000, which is also two."""
+    """The numbers of a text without the signs that group digits; 10 000 is one and also two."""
     text = unicodedata.normalize("NFKC", text)
     found = re.findall(r"(?<!\w)\d+(?:[.,:']\d+)*", text)
     found += re.findall(r"(?<!\w)\d{1,3}(?: \d{3})+(?!\d)", text)
@@ -270,8 +269,7 @@ def echo(pages: Pages) -> Value:
 
 
 def repeated(pages: Pages, sources: Iterable[str]) -> float | None:
-    """Share of the deck's words that stand in one of the sources in the same order, RUN or more in a row; None
-    where neither has so many."""
+    """Share of the deck's words in runs of RUN or more that a source has too; None without runs."""
     runs = {run for source in sources for run in _runs(units(source))}
     words = said = 0
     for text in pages.texts.values():
@@ -463,11 +461,8 @@ def quality(value: float, ramp: Sequence[float]) -> float:
 
 
 def lacking(record: Record, needed: int) -> list[str]:
-    """What a prompt lacks for its decks' content to be measured, by the names of docs/records.md; [] where enough is there.
-
-    record: anything with `messages`, `asks` and `checklist`, so that all decks of a prompt agree.
-    needed: how many of the content's merits must apply; a checklist counts for two.
-    """
+    """What a prompt lacks for its decks' content to be measured, by the names of docs/records.md; [] where
+    `needed` of the content's merits apply; a checklist counts for two. No deck is needed."""
     has = {**(record.get("asks") or {}), "checklist": record.get("checklist")}
     has["figures"] = _asked_figures(record)
     there = sum(bool(has.get(name)) for name in NEEDS) + bool(has["checklist"])
@@ -475,9 +470,8 @@ def lacking(record: Record, needed: int) -> list[str]:
 
 
 def judge(record: Record, run: str | Path, settings: MeasureSettings, needed: int) -> Judge:
-    """The value of `judge` (docs/records.md) for a rendered record, by the protocol's [measures]. `scores.content`
-    is null where the prompt says too little of what it wants (`lacking`). Raises cli.BadData for a picture that
-    cannot be read."""
+    """The value of `judge` for a rendered record; `scores.content` is null where its prompt lacks too much
+    (`lacking`). Raises cli.BadData for a picture that cannot be read."""
     pages = Pages(record, run, settings)
     found = measured(pages, settings, MEASURES)
     scores: dict[str, float | None] = {}

@@ -41,11 +41,8 @@ THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNO
 
 
 def row(line: str) -> Record:
-    """The prompt that a line stands for: plain words, or a JSON object with `request` or `messages`.
-
-    What it does not say is filled in: id, sets, the system message, and of `asks` what the request itself names.
-    Raises ValueError for a line that is no request.
-    """
+    """The prompt of a line: plain words, or an object with `request` or `messages`. What it does not say
+    is filled in: id, sets, system message, what the request names of `asks`. Raises ValueError."""
     is_object = line.lstrip().startswith("{")
     given: Record = json.loads(line) if is_object else {"request": line.strip()}
     request = given.pop("request", None) or given.pop("prompt", None)
@@ -69,8 +66,7 @@ def row(line: str) -> Record:
 
 
 def rows(line: str) -> list[Record]:
-    """The prompts that a line stands for: one, or one for each of its `turns`, with the `sources` that it names quoted
-    in the last of its first messages. Raises ValueError."""
+    """The prompts of a line, one for each of its `turns`; its `sources` are quoted. Raises ValueError."""
     made = row(line)
     names, budget = made.get("sources"), made.pop("budget", sources.BUDGET)
     if names and all(isinstance(name, str) for name in names):
@@ -143,8 +139,7 @@ def check(protocol: Protocol) -> int:
 
 
 def valid(validator: "Draft202012Validator", record: Record) -> None:
-    """Raises ValueError with the place and the reason of the first thing that is not of the schema, or of the first
-    reference sentence that its own item of the checklist does not find."""
+    """Raises ValueError for what is not of the schema, or a reference that its item does not find."""
     for error in validator.iter_errors(record):
         place = ".".join(map(str, error.absolute_path)) or "row"
         raise ValueError(f"{record['id']}: {place}: {error.message[:200]}")
@@ -159,8 +154,7 @@ def valid(validator: "Draft202012Validator", record: Record) -> None:
 
 
 def found(items: list[Record], item: Record, sentence: str) -> list[str]:
-    """The ids of the checklist's `items` that the offline judge finds on one slide with the `sentence` and every
-    element (`@table` ...) that `item` names. Each item is looked for on its own."""
+    """The ids of those `items` that a slide with `sentence` and the elements of `item` satisfies."""
     options = [option for entry in item.get("match", []) for option in entry.split("|")]
     page: Page = {"slide": 1, "text": sentence}
     for option in options:
@@ -270,8 +264,7 @@ def span(bounds: Sequence[int]) -> range:
 
 
 def derived(steps: Sequence[str | int], figures: dict[str, int]) -> int:
-    """What [figure, sign, figure or number, sign ..] comes to, from left to right. Raises ValueError for a division
-    that leaves a rest."""
+    """What [figure, sign, number, ..] comes to, left to right. Raises ValueError where `/` leaves a rest."""
     total, *rest = (figures.get(step, step) if isinstance(step, str) else step for step in steps)
     total = int(total)
     for sign, operand in zip(rest[::2], rest[1::2], strict=True):

@@ -23,8 +23,7 @@ PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 
 
 class MeasureSetting(TypedDict, total=False):
-    """A table of a protocol's [measures]. ramp: see offline.quality; a merit has a weight, a fault what it leaves at
-    least. The other keys, of `checklist` alone, bound what counts as read."""
+    """A table of [measures]. A merit has a weight; a fault says what it leaves at least."""
 
     dimensions: list[str]
     role: Literal["merit", "fault"]
@@ -42,8 +41,7 @@ MeasureSettings = Mapping[str, MeasureSetting]  # by the measure's name
 
 
 class _Picture(NamedTuple):
-    """What the picture of a slide says: THUMB grey values (int16); the places in `boxes` of the lines that cannot
-    be made out in it; the contrast of each line, 1 to 21."""
+    """A slide's picture: grey values (THUMB, int16), boxes whose text is lost, contrasts of lines."""
 
     thumb: "np.ndarray"
     lost: set[int]
@@ -51,8 +49,7 @@ class _Picture(NamedTuple):
 
 
 class Pages:
-    """One rendered deck: its slides' measures by number, its pictures, and the request. Slides that failed to render
-    are empty."""
+    """A rendered deck: its slides' measures, its pictures and the request, by slide number."""
 
     def __init__(self, record: Record, run: str | Path, settings: MeasureSettings) -> None:
         self.record, self.run, self.limits = record, Path(run), settings["checklist"]

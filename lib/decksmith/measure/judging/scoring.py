@@ -20,11 +20,7 @@ def capped(
     asked: int | None,
     made: int,
 ) -> tuple[dict[str, float], list[Cap]]:
-    """Apply the protocol's caps to a judge's scores: `(scores, caps)`.
-
-    scores: {content, design, coherence} in 1..5. asked, made: slides in the request (None when it names no number)
-    and in the deck.
-    """
+    """`(scores, caps)`: the protocol's caps on a judge's scores; asked (or None), made: slides."""
     caps: list[Cap] = []
     for cap in protocol.judge.get("caps", []):
         if cap.get("counted"):
@@ -49,8 +45,7 @@ def _observed(cap: Record, observations: Sequence[Observation]) -> str | None:
 
 
 def fault(protocol: Protocol, record: Record) -> Record | None:
-    """What keeps a record from being scored, as `{"stage", "kind", "class", "message", ..}`, or None: the first of its
-    errors; about the render the protocol decides (`refused`)."""
+    """What keeps a record from being scored: the first of its errors, as {stage, kind, class, ..}."""
     for stage, value in record.items():
         if not isinstance(value, dict):
             continue
@@ -64,8 +59,8 @@ def fault(protocol: Protocol, record: Record) -> Record | None:
 
 
 def score(protocol: Protocol, record: Record) -> Score:
-    """The value of `score` (docs/records.md) for one record that the other stages are done with: a model fault sets
-    every dimension to the floor; any other fault leaves `overall` null. Raises cli.BadData when a stage is missing."""
+    """The value of `score` for a record that the other stages are done with: a model fault sets every
+    dimension to the floor; others leave `overall` null. Raises cli.BadData for a missing stage."""
     weights, floor = protocol.score["weights"], protocol.score["floor"]
     error = fault(protocol, record)
     items = len(record.get("checklist") or [])
@@ -109,8 +104,7 @@ def unmeasured(protocol: Protocol, record: Record) -> list[str]:
 
 
 def mean(dimensions: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
-    """The weighted mean over the dimensions that have a weight, rounded to 4 digits; None when the weights sum to 0 or
-    a dimension with a weight is None."""
+    """The weighted mean to 4 digits; None when weights sum to 0 or one's dimension is None."""
     total, summed = sum(weights.values()), 0.0
     for name, weight in weights.items():
         value = dimensions[name]

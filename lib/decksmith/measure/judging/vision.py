@@ -67,8 +67,7 @@ class Access(TypedDict, total=False):
 
 
 class Vision:
-    """A vision model behind any OpenAI-compatible endpoint. `folder`: in the deck's folder judge, where its replies
-    stand; a panel has one for each model. Raises cli.BadConfig for an unknown model or a missing key."""
+    """A vision model behind any endpoint. Raises cli.BadConfig for an unknown one or a missing key."""
 
     def __init__(
         self, protocol: Protocol, run: Path, folder: str = "", **access: Unpack[Access]
@@ -229,8 +228,7 @@ def png(ident: str, path: Path, width: int) -> bytes:
 
 
 def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[int]) -> Record:
-    """The judge's answer in a reply, checked against the checklist's `items` and the numbers of the `slides` that it
-    was shown; raises ValueError with a sentence that tells the judge what was wrong."""
+    """The judge's answer in a reply, checked against checklist and slides shown; raises ValueError."""
     said = one_object(text, schema)
     for name in scoring.JUDGED:
         if not said[name]["why"].strip():
@@ -258,8 +256,7 @@ def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[
 
 
 def one_object(text: str, schema: Record) -> Record:
-    """The one JSON object in a reply that fits the schema, perhaps fenced or with words around it; raises ValueError
-    with a sentence for who wrote the reply."""
+    """The one JSON object in a reply that fits the schema; raises ValueError with what is wrong."""
     from jsonschema import Draft202012Validator
 
     check = Draft202012Validator(schema)
@@ -283,8 +280,7 @@ def one_object(text: str, schema: Record) -> Record:
 
 
 def _objects(text: str) -> list[Any]:
-    """Every top-level JSON object in a text; if none is an answer, the outermost braces read as YAML, which forgives
-    a trailing comma, single quotes and bare keys."""
+    """Every top-level JSON object; else the outermost braces as YAML, which forgives bare keys."""
     decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
     objects: list[Any] = []
     first = place = text.find("{")

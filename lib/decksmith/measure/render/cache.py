@@ -45,8 +45,7 @@ def load(place: Path, key: str) -> Drawn | None:
 
 
 def keep(place: Path, key: str, result: Drawn) -> None:
-    """Keep `result`, unless another machine or day could say otherwise. A folder that cannot be written is done
-    without."""
+    """Keep `result`, unless another machine or day could say otherwise. No failure to write matters."""
     for error in result["errors"]:
         if error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash"):
             return

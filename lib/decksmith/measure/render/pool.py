@@ -197,8 +197,7 @@ class Pool:
             self.idle.put_nowait(worker)
 
     async def _known_good(self, worker: Worker, request: RenderRequest, walls: Walls) -> bool:
-        """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a
-        fresh one."""
+        """Whether a deck that should work does, in the same theme; at last on a fresh worker."""
         named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
         theme = named[1] if named and named[1] in THEMES else "default"
         text, ident = KNOWN_GOOD.format(theme=theme), f"{request['id']} (known good)"

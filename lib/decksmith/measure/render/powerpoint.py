@@ -37,12 +37,8 @@ def powerpoint(
     alts: Sequence[str],
     notes: Sequence[str],
 ) -> bytes:
-    """A file (bytes).
-
-    parts: what each slide was taken apart into (editable.mjs); None for one that shall be a picture (`pictures`: PNG
-    bytes, `alts`). shots: the frames (PNG bytes) that its pictures are cut from. Raises ValueError for parts that no
-    worker of ours makes.
-    """
+    """A file (bytes). parts: of editable.mjs; None for a slide that shall be a picture (`pictures`: PNG
+    bytes, `alts`). shots: frames (PNG bytes) to cut pictures from. Raises ValueError for strange parts."""
     show = _empty()
     drawn = [part for part in parts if part]
     painter = shapes.Painter(*(_theme(show, drawn) if drawn else ({}, {})))
@@ -104,11 +100,8 @@ def _runs(node: Node) -> Iterator[StyledRun]:
 
 
 def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str, str]]:
-    """Gives the file's theme the deck's colours and fonts; (scheme names by RRGGBB, theme fonts by family).
-
-    The background of most slides is bg1, the ink of most text tx1, and the most used of the others are the accents:
-    who changes a colour of the theme changes it on every slide.
-    """
+    """Gives the file's theme the deck's colours and fonts; (scheme names by RRGGBB, theme fonts by family):
+    the commonest background is bg1, ink tx1, the others accents."""
     grounds, inks, fonts, headings = (Counter[str]() for _ in range(4))
     for part in parts:
         grounds[shapes.ink(part["background"])] += 1

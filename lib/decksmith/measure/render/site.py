@@ -53,8 +53,7 @@ def intact(run: Path | str, value: Build) -> bool:
 
 
 class Builder(pool.Pool):
-    """Builds `formats` (of site, pdf, pptx, pptx-image) with `jobs` workers under the render settings of a protocol; a
-    build may take twice the CPU time of a rendering and needs one slide only."""
+    """Workers that build `formats`; a build may take twice the CPU time that a rendering may."""
 
     def __init__(self, protocol: Protocol, formats: Iterable[str], *, jobs: int = 1) -> None:
         super().__init__(protocol, jobs=jobs)
@@ -83,10 +82,7 @@ class Builder(pool.Pool):
     async def build(
         self, run: Path | str, record: Record, formats: list[str] | None = None
     ) -> Build:
-        """Build one record and return its `build` value; files are written to `<run>/<id>/build`.
-
-        formats: in place of the builder's. Raises stream.Fault for a record without a deck.
-        """
+        """Build one record's files into `<run>/<id>/build`. Raises stream.Fault where there is no deck."""
         formats = formats or self.formats
         return await self._built(run, record, formats, *await self._worked(run, record, formats))
 
@@ -181,8 +177,8 @@ def _fault(record: Record) -> Record | None:
 
 
 def _share(run: Path, site: SiteFiles) -> str:
-    """Put what the sites of a run have in common into `<run>/_runtime`, by the hash of its contents; returns the
-    runtime's folder, relative to the run. What a worker names is checked: it has read a stranger's deck."""
+    """Put what the sites of a run share into `<run>/_runtime`, by the hash of its contents; returns its path
+    in the run. What a worker names is checked: it has read a stranger's deck."""
     name, folder = site["runtime"]["name"], site["runtime"]["folder"]
     if not _NAME.match(name) or not re.fullmatch(r"site-[0-9a-f]{8}-runtime-[\w-]+", folder):
         raise ValueError(f"the worker named a runtime that cannot be: {name} in {folder}")

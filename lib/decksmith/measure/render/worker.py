@@ -193,8 +193,7 @@ class Worker:
         return self.words.decode("utf-8", "replace").strip()[-800:] or "it said nothing"
 
     async def _reply(self, ident: str | None) -> Record | None:
-        """The next reply to a request (None: to any), None when the worker has ended. News about the slide in work go
-        to `self.seen`."""
+        """The next reply to this request (None: any), or None when the worker has ended."""
         # A line without an end: it was killed in the middle of it.
         while (line := await self.replies.readline()).endswith(b"\n"):
             reply: Record = json.loads(line)
