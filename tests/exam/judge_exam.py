@@ -30,7 +30,7 @@ from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.core.records import Record  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
 from decksmith.measure.judging import identity, judges, scoring  # noqa: E402
-from decksmith.measure.render import cache, pool, toolchain  # noqa: E402
+from decksmith.measure.render import pool, toolchain  # noqa: E402
 from decksmith.measure.results import stats  # noqa: E402
 from planted_defects import DEFECTS, PADDINGS, PLACES, variants  # noqa: E402
 
@@ -80,7 +80,7 @@ class _Exam:
                 f"{len(good)} good decks among {len(records)} records; a card needs two or more"
             )
         jobs = min(4, len(os.sched_getaffinity(0)))
-        self.pool = pool.Pool(self.protocol, jobs=jobs, kept=cache.folder())
+        self.pool = pool.Pool(self.protocol, jobs=jobs, kept=pool.kept_folder())
         self.renders = stream.Journal(self.run / "journal" / "exam-render.jsonl", "render")
         self.judgings = stream.Journal(self.run / "journal" / "exam-judge.jsonl", "judge")
         self.rendering, self.judging = asyncio.Semaphore(jobs), asyncio.Semaphore(self.judge.jobs)

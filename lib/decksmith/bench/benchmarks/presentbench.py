@@ -12,7 +12,7 @@ from pathlib import Path
 
 from decksmith.core import cli
 from decksmith.core.records import Record
-from decksmith.measure.decks import prompts, sources
+from decksmith.measure.decks import sources, templates
 from decksmith.measure.judging import prompt_rows
 
 REQUESTS = ("generation_prompt.md", "instructions.md")
@@ -50,7 +50,7 @@ def _row(root: Path, case: Path, budget: int) -> Record:
         raise cli.BadData(f"{case}: {error}") from None
     material, quoted = sources.quoted(documents, budget)
     said = [
-        {"role": "system", "content": prompts.system()},
+        {"role": "system", "content": templates.system_prompt()},
         {"role": "user", "content": f"{asked}\n\n{material}"},
     ]
     return {

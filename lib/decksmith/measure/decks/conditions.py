@@ -11,7 +11,7 @@ from pathlib import Path
 
 from decksmith.core import cli, inherit, schemas, stream
 from decksmith.core.records import Record, prompt_of
-from decksmith.measure.decks import prompts, templates
+from decksmith.measure.decks import templates
 from decksmith.measure.decks.templates import Template
 
 PLAIN = "plain"
@@ -194,7 +194,7 @@ def _system(path: Path, table: Record) -> tuple[str, str]:
     if "file" not in table:
         return "", ""
     try:
-        return prompts.text(table["file"]), table["file"]
+        return templates.prompt_text(table["file"]), table["file"]
     except OSError as error:
         raise cli.BadConfig(f"{path}: system.file: {error}") from None
 

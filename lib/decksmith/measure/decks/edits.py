@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from decksmith.measure.decks import clean, prompts
+from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.parser import Deck, Slide
 from decksmith.measure.decks.records import Finding
 
@@ -44,7 +44,12 @@ def messages(request: str, text: str, number: int, wish: str) -> list[dict[str, 
         f"Reply with the new slide {number} alone, in the same format: its frontmatter between "
         "lines of --- where it needs one, its content, and its notes. No other slide, no remark."
     )
-    said = [("system", prompts.system()), ("user", request), ("assistant", text), ("user", user)]
+    said = [
+        ("system", templates.system_prompt()),
+        ("user", request),
+        ("assistant", text),
+        ("user", user),
+    ]
     return [{"role": role, "content": content} for role, content in said]
 
 

@@ -1,6 +1,7 @@
-"""Templates: a company's theme, layouts, fonts, colours and logo in one markdown file (docs/templates.md).
+"""What a model is told before a request: the system prompt, and a template of a company (docs/templates.md), which is
+one markdown file with its theme, layouts, fonts, colours and logo.
 
-The model is told its body, the renderer is given its theme and style, and a deck that departs from it has
+The model is told a template's body, the renderer is given its theme and style, and a deck that departs from it has
 findings. A run keeps it as template.json; a deck under it names its name and sha256 (`deck.template`).
 """
 
@@ -37,6 +38,17 @@ _ROLES = {  # of fonts: what they are the font of, and what stands in for them
 }
 _LAYOUT = re.compile(r"[-*] `([a-z0-9-]+)`: \S")
 _CSS = re.compile(r"^```css\n(.*?)^```[ \t]*$", re.M | re.S)
+
+
+@functools.cache
+def prompt_text(name: str) -> str:
+    """The text of assets/prompts/<name>, as a model gets it."""
+    return (cli.ROOT / "assets" / "prompts" / name).read_text(encoding="utf-8").strip()
+
+
+def system_prompt() -> str:
+    """The system message of every request for a deck: in data/prompts.jsonl, in chat rows, in the demo."""
+    return prompt_text("deck-system.txt")
 
 
 def folder() -> Path:

@@ -15,7 +15,7 @@ from typing import TypedDict, Unpack
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.measure.decks import features, prompts, sources
+from decksmith.measure.decks import features, sources, templates
 from decksmith.measure.decks.parser import Deck, Slide, visible
 from decksmith.measure.decks.words import STOPWORDS, content_words, fold, likeliest_language
 from decksmith.measure.judging import vision
@@ -361,7 +361,7 @@ class ClaimReader:
         self.run = run
         self.client = client.Client.open(model, blame="judge", **access)
         self.jobs, self.close = self.client.jobs, self.client.close
-        self.system = prompts.text("judge-claims.txt").replace("{most}", str(CLAIMS))
+        self.system = templates.prompt_text("judge-claims.txt").replace("{most}", str(CLAIMS))
         self.schema = json.loads((cli.ROOT / "assets/schemas/claims.json").read_text())
         told = stream.fingerprint([self.system, self.schema, SAMPLING])
         self.reader = f"{self.client.model.slug} {told[:12]}"

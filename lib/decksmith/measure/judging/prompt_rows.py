@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.measure.decks import prompts, sources
+from decksmith.measure.decks import sources, templates
 from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.decks.records import Page
 from decksmith.measure.decks.words import likeliest_language
@@ -81,7 +81,10 @@ def rows(line: str) -> list[Record]:
 
 
 def _messages(request: str) -> list[Record]:
-    return [{"role": "system", "content": prompts.system()}, {"role": "user", "content": request}]
+    return [
+        {"role": "system", "content": templates.system_prompt()},
+        {"role": "user", "content": request},
+    ]
 
 
 def named(request: str) -> Record:

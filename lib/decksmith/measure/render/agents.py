@@ -22,7 +22,7 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import features, lint, pictures, templates
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.templates import Template
-from decksmith.measure.render import cache, pool
+from decksmith.measure.render import pool
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
@@ -47,7 +47,7 @@ class Tools:
     def __init__(self, *, jobs: int = 1, template: Template | None = None) -> None:
         protocol = Protocol.load("offline")
         protocol.render.update(min_slides=1, scale=1)
-        self.pool = pool.Pool(protocol, jobs=jobs, kept=cache.folder())
+        self.pool = pool.Pool(protocol, jobs=jobs, kept=pool.kept_folder())
         self.provider = pictures.providers("drawn")
         self.template = template
         self.at_work = 0

@@ -3,10 +3,12 @@
 import asyncio
 import base64
 import hashlib
+import json
 import os
 import re
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +20,7 @@ from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.decks.records import Render
 from decksmith.measure.decks.templates import Style
-from decksmith.measure.render import cache, cell, toolchain
+from decksmith.measure.render import cell, toolchain
 from decksmith.measure.render.worker import (
     DeckError,
     Drawn,
@@ -30,6 +32,7 @@ from decksmith.measure.render.worker import (
 
 # What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
 KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
+KEPT_MOST = 2 << 30  # bytes of finished renders, some 6000 decks; then the longest unused goes
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
 
 
@@ -84,7 +87,7 @@ def intact(run: str | Path, value: Render) -> bool:
 class Pool:
     """`jobs` workers under the render settings of a protocol: `scale` (device pixels per CSS pixel), `deadline` (CPU
     seconds a deck may use, and ten times as many on the clock), `memory` (MB it may add to a worker), `min_slides`.
-    `kept`: a folder of finished renders (cache.py); what it holds needs no worker."""
+    `kept`: a folder of finished renders (`keep`); what it holds needs no worker."""
 
     def __init__(self, protocol: Protocol, *, jobs: int = 1, kept: Path | None = None) -> None:
         self.protocol, self.settings = protocol, protocol.render
@@ -149,11 +152,11 @@ class Pool:
         key = stream.fingerprint(
             ["render 2", text, hashes(pictures), self.engine, settings, *dressed]
         )
-        if self.kept and (known := await asyncio.to_thread(cache.load, self.kept, key)):
+        if self.kept and (known := await asyncio.to_thread(load_kept, self.kept, key)):
             return known, True
         result = drawn(await self._result(self.request(ident, text, pictures, dressed)))
         if self.kept:
-            await asyncio.to_thread(cache.keep, self.kept, key, result)
+            await asyncio.to_thread(keep, self.kept, key, result)
         return result, False
 
     def request(
@@ -277,3 +280,69 @@ def _publish(folder: Path, pictures: list[bytes]) -> list[str]:
         os.rename(fresh, folder)
     shutil.rmtree(old, ignore_errors=True)
     return names
+
+
+# --- finished renders, shared by all runs: the same deck is not rendered twice --------------------
+# One file each: the sha256 of the rest, a line of JSON, the pictures one after the other. It appears by a rename: any
+# number of processes may read, write and be killed; a damaged one counts as none.
+
+
+def kept_folder() -> Path | None:
+    """Where they are kept: DECKSMITH_RENDERS (None when it says `off`), else beside the cache of pictures."""
+    if place := os.environ.get("DECKSMITH_RENDERS"):
+        return None if place == "off" else Path(place)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return Path(home) / "decksmith" / "renders" if home else cli.ROOT / "data" / "renders"
+
+
+def load_kept(place: Path, key: str) -> Drawn | None:
+    """What was kept under `key` (see `keep`), or None."""
+    try:
+        data = (place / key).read_bytes()
+        digest, rest = data[:64], memoryview(data)[65:]
+        if hashlib.sha256(rest).hexdigest().encode() != digest:
+            return None
+        os.utime(place / key)
+    except OSError:
+        return None
+    at = data.index(b"\n", 65)
+    result = json.loads(data[65:at])
+    pictures = []
+    for size in result["pictures"]:
+        pictures.append(data[at + 1 : at + 1 + size])
+        at += size
+    return cast(Drawn, result | {"pictures": pictures})
+
+
+def keep(place: Path, key: str, result: Drawn) -> None:
+    """Keep `result`, unless another machine or day could say otherwise. No failure to write matters."""
+    for error in result["errors"]:
+        if error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash"):
+            return
+    sizes = [len(data) for data in result["pictures"]]
+    rest = b"".join([stream.dumps({**result, "pictures": sizes}), b"\n", *result["pictures"]])
+    try:
+        stream.write(place / key, hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+        _shrink(place)
+    except OSError:
+        pass
+
+
+def _shrink(place: Path) -> None:
+    """Delete the least recently used beyond KEPT_MOST bytes, and what a killed process left half written."""
+    entries, now = [], time.time()
+    for entry in os.scandir(place):
+        try:
+            info = entry.stat(follow_symlinks=False)
+            if entry.name.endswith(".tmp") and now - info.st_mtime > 3600:
+                os.unlink(entry)
+            elif entry.is_file(follow_symlinks=False):
+                entries.append((info.st_mtime, info.st_size, entry.path))
+        except FileNotFoundError:  # another process was first
+            continue
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= KEPT_MOST:
+            break
+        Path(path).unlink(missing_ok=True)
+        total -= size
