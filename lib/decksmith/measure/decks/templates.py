@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
-from annotated_types import Len
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import AfterValidator, Field, NonNegativeInt
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, stream, validation
 from decksmith.core.records import Record
 from decksmith.measure.decks.frontmatter import parse_block
 from decksmith.measure.decks.parser import LAYOUTS, THEMES, Deck, Slide
@@ -126,32 +125,37 @@ class Template:
 
 
 def _on_slide(place: list[int]) -> list[int]:
-    x, y, wide, high = place
-    if not (wide and high and x + wide <= CANVAS[0] and y + high <= CANVAS[1]):
-        raise ValueError("it does not lie on the slide")
-    return place
+    if len(place) == 4:
+        x, y, wide, high = place
+        if wide and high and x + wide <= CANVAS[0] and y + high <= CANVAS[1]:
+            return place
+    raise ValueError("write [x, y, width, height] in px of 980 x 552")
 
 
-class _Logo(BaseModel):
-    file: str
-    place: Annotated[list[NonNegativeInt], Len(4, 4), AfterValidator(_on_slide)]
+def _family(name: str) -> str:
+    if name not in FONTS:
+        raise ValueError(f"{name} is not one of {', '.join(FONTS)}")
+    return name
 
 
-class _Head(BaseModel):
-    """The frontmatter of a template. A field's description is what to write there."""
+def _colour(text: str) -> str:
+    if not re.fullmatch("#[0-9a-fA-F]{6}", text):
+        raise ValueError('write it as "#rrggbb", in quotes')
+    return text.lower()
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-    theme: Literal[tuple(THEMES)] = Field(description=f"name one of {', '.join(THEMES)}")  # type: ignore[valid-type]
-    fonts: dict[Literal["text", "code"], Literal[FONTS]] = Field(  # type: ignore[valid-type]
-        {}, description=f"name `text` and `code`, each one of {', '.join(FONTS)}"
-    )
-    colours: dict[str, Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")]] = Field(
-        {}, description='write it as "#rrggbb", in quotes'
-    )
-    logo: _Logo | None = Field(
-        None,
-        description="write `file: logo.svg` and `place: [x, y, width, height]` in px of 980 x 552",
-    )
+
+class _Logo(validation.Body):
+    file: str = Field(description="the name of a file")
+    place: Annotated[list[NonNegativeInt], AfterValidator(_on_slide)]
+
+
+class _Head(validation.Body):
+    """The frontmatter of a template. A field's description is what belongs there."""
+
+    theme: Literal[tuple(THEMES)] = Field(description=f"one of {', '.join(THEMES)}")  # type: ignore[valid-type]
+    fonts: dict[Literal["text", "code"], Annotated[str, AfterValidator(_family)]] = {}
+    colours: dict[str, Annotated[str, AfterValidator(_colour)]] = {}
+    logo: _Logo | None = Field(None, description="a `file:` and a `place:` below the key")
 
 
 def read(path: Path) -> Template:
@@ -160,38 +164,26 @@ def read(path: Path) -> Template:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    known = ", ".join(_Head.model_fields)
     if not (found := re.match(r"---\n(.*?)^---\n", text, re.M | re.S)):
+        known = ", ".join(_Head.model_fields)
         raise _bad(path, 1, f"a template begins with a frontmatter that has {known}")
     block = parse_block(found[1], 2)
     if block.error:
         raise _bad(path, block.error[1], block.error[0])
     given = {key: value for key, value in block.data.items() if value is not None}
-    try:
-        head = _Head.model_validate(given)
-    except ValidationError as error:
-        # Unknown keys come last and are said first: one of them is often what is missing.
-        wrong = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        key = str(wrong["loc"][0])
-        line = block.marks[key].line if key in block.marks else 1
-        if wrong["type"] == "extra_forbidden":
-            raise _bad(path, line, f"unknown key {key!r}; there are {known}") from None
-        inside = "".join(f"{step}: " for step in wrong["loc"][1:2])
-        said = _Head.model_fields[key].description
-        raise _bad(path, line, f"{key}: {inside}{said}") from None
+    lines = {key: mark.line for key, mark in block.marks.items()}
+    # What stands there comes first: an unknown key is often the one that is missing.
+    wrong = [(lines.get(str(place[0])), said) for place, said in validation.problems(_Head, given)]
+    for line, said in sorted(wrong, key=lambda one: one[0] is None):
+        raise _bad(path, line or 1, said)
+    head = _Head.model_validate(given)
     body, above = text[found.end() :], text.count("\n", 0, found.end())
-    logo = ""
-    if head.logo:
-        try:
-            logo = _data_uri(path.parent / head.logo.file)
-        except ValueError as error:
-            raise _bad(path, block.marks["logo"].line, f"logo: {error}") from None
     return Template(
         name=path.stem,
         theme=head.theme,
         fonts={str(role): family for role, family in head.fonts.items()},
-        colours={name: colour.lower() for name, colour in head.colours.items()},
-        logo=logo,
+        colours=head.colours,
+        logo=_data_uri(path, lines["logo"], head.logo.file) if head.logo else "",
         place=head.logo.place if head.logo else [],
         layouts=_layouts(path, body, head.theme, above),
         told=_CSS.sub("", body).strip(),
@@ -203,17 +195,18 @@ def _bad(path: Path, line: int, why: str) -> cli.BadConfig:
     return cli.BadConfig(f"{path}:{line}: {why}")
 
 
-def _data_uri(file: Path) -> str:
-    """A logo's file as a data URI. Raises ValueError."""
+def _data_uri(path: Path, line: int, name: str) -> str:
+    """The logo's file, beside the template, as a data URI."""
+    file = path.parent / name
     kind = KINDS.get(file.suffix)
     if kind is None:
-        raise ValueError(f"{file.name} is none of {', '.join(KINDS)}")
+        raise _bad(path, line, f"logo: {name} is none of {', '.join(KINDS)}")
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise ValueError(f"{file}: {error.strerror}") from None
+        raise _bad(path, line, f"logo: {file}: {error.strerror}") from None
     if len(data) > LARGEST:
-        raise ValueError(f"{file} has more than {LARGEST // 1000} kB")
+        raise _bad(path, line, f"logo: {file} has more than {LARGEST // 1000} kB")
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
