@@ -342,8 +342,7 @@ def _other_fonts(own: set[str], line: int, style: str) -> Iterator[tuple[int, st
             if name not in own | _GENERIC and not name.startswith("var("):
                 yield at, "template-font", f"the font {name[:60]} is not the template's"
     for at, name in _matches(_FONT_CLASS, line, style):
-        said = f"the class {name} sets another font than the template's"
-        yield at, "template-font", said
+        yield at, "template-font", f"the class {name} sets another font than the template's"
 
 
 def _other_colours(own: set[str], line: int, style: str) -> Iterator[tuple[int, str, str]]:
@@ -380,10 +379,8 @@ def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Fin
             said = "the logo lies on something of the slide"
         else:
             continue
-        one = Finding(
-            line=page.get("line"), slide=slide, rule="template-logo", message=said, box=None
-        )
-        out.append({**one, "box": template.place})
+        line, box = page.get("line"), template.place
+        out.append(Finding(line=line, slide=slide, rule=RULES[-1], message=said, box=box))
     return out
 
 

@@ -5,6 +5,7 @@ None of it is part of a score. docs/prompts.md says what these rules cannot see.
 """
 
 import bisect
+import itertools
 import json
 import re
 from collections import Counter
@@ -168,9 +169,8 @@ class Known:
     def __init__(self, material: dict[str, str], request: str) -> None:
         self.text = "\n\n".join(material.values())
         self.request = request
-        self.given = sorted(
-            {value for f in figures_in(f"{self.text}\n\n{request}") for value, _ in f.meanings}
-        )
+        told = figures_in(f"{self.text}\n\n{request}")
+        self.given = sorted({value for figure in told for value, _ in figure.meanings})
         self.sums: dict[float, str] = {}
         self.percentages: dict[float, str] = {}
         for text in material.values():
@@ -232,8 +232,7 @@ def _groups(text: str) -> Iterator[list[float]]:
         if line.lstrip().startswith("|"):
             table.append([cell.strip() for cell in line.strip().strip("|").split("|")])
             continue
-        width = max(map(len, table), default=0)
-        columns = [[row[k] for row in table if k < len(row)] for k in range(width)]
+        columns = [list(filter(None, column)) for column in itertools.zip_longest(*table)]
         sentences = [[part] for part in re.split(r"(?<=[.;!?])\s", line)]
         for cells in [*table, *columns, *sentences]:
             found = [f for cell in cells for f in figures_in(cell) if not _YEAR.fullmatch(f.text)]
@@ -382,10 +381,8 @@ class ClaimReader:
         quoted = [f"[{name}]\n{text}" for name, text in documents.items()]
         shown = "\n\n".join(slides)[:LONGEST]
         question = "\n\n".join(["The documents:", *quoted, "The deck:", shown])
-        asked: list[Record] = [
-            {"role": "system", "content": self.system},
-            {"role": "user", "content": question},
-        ]
+        asked: list[Record] = [{"role": "system", "content": self.system}]
+        asked.append({"role": "user", "content": question})
         messages, problem, usage = asked, "", vision.added()
         for attempt in range(TRIES):
             try:

@@ -34,18 +34,12 @@ class Offline:
         self.code = hashlib.sha256(code).hexdigest()
 
     def inputs(self, record: DeckRecord) -> list[object]:
+        asked = [vision.request_of(record), record.get("asks"), record.get("checklist")]
+        sha256 = record.get("deck", {}).get("sha256")
         seen = ("slides", "expected", "errors", "xray")
         render = {key: record["render"].get(key) for key in seen}
-        return [
-            self.judging,
-            self.code,
-            vision.request_of(record),
-            record.get("asks"),
-            record.get("checklist"),
-            record.get("deck", {}).get("sha256"),
-            render,
-            vision.digests(self.run, record),
-        ]
+        digests = vision.digests(self.run, record)
+        return [self.judging, self.code, *asked, sha256, render, digests]
 
     def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         needed = self.protocol.judge["needed"]
@@ -157,10 +151,7 @@ def combined(rule: str, said: Mapping[str, Judge]) -> Judge:
             list[Observation], _named({name: one["observations"] for name, one in said.items()})
         ),
         "caps": cast(list[Cap], _named({name: one["caps"] for name, one in said.items()})),
-        "checklist": [
-            _answer([one["checklist"][place] for one in every])
-            for place in range(len(every[0]["checklist"]))
-        ],
+        "checklist": [*map(_answer, zip(*(one["checklist"] for one in every), strict=True))],
         "disagreement": disagreement(every),
         "members": {
             name: {key: one[key] for key in ("judge", "scores", "usage")}
@@ -187,7 +178,7 @@ def _joined(rule: str, scores: list[float]) -> float:
     return statistics.median(statistics.multimode(scores))
 
 
-def _answer(answers: list[Answer]) -> Answer:
+def _answer(answers: tuple[Answer, ...]) -> Answer:
     """What a panel says of one checklist item; the slide is that of the first who says yes."""
     slides = [answer["slide"] for answer in answers if answer["yes"]]
     yes = len(slides) * 2 > len(answers)

@@ -35,16 +35,9 @@ def digests(run: Path, record: DeckRecord) -> list[str]:
 
 def vision_inputs(judging: Record, run: Path, record: DeckRecord) -> list[object]:
     """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
-    render = record["render"]
-    return [
-        judging,
-        request_of(record),
-        items(record),
-        (record.get("asks") or {}).get("slides"),
-        render.get("expected"),
-        render.get("slides"),
-        digests(run, record),
-    ]
+    render, asked = record["render"], (record.get("asks") or {}).get("slides")
+    made = [render.get("expected"), render.get("slides"), digests(run, record)]
+    return [judging, request_of(record), items(record), asked, *made]
 
 
 def again(reply: str, problem: str) -> list[Record]:
@@ -95,10 +88,8 @@ class Vision:
         for old in (self.run / record["id"] / self.folder).glob("*.txt"):
             old.unlink()
         shown, seen = await asyncio.to_thread(self._pictures, record)
-        first: list[Record] = [
-            {"role": "system", "content": self.system},
-            {"role": "user", "content": self._question(record, shown, seen)},
-        ]
+        first: list[Record] = [{"role": "system", "content": self.system}]
+        first.append({"role": "user", "content": self._question(record, shown, seen)})
         messages, replies, problem = first, list[str](), ""
         usage = added()
         tries = self.protocol.judge["retries"] + 1
@@ -174,10 +165,8 @@ class Vision:
         content: list[dict[str, object]] = [{"type": "text", "text": "\n\n".join([*parts, count])}]
         for n, data in shown.items():
             url = "data:image/png;base64," + base64.b64encode(data).decode()
-            content += [
-                {"type": "text", "text": f"Slide {n}:"},
-                {"type": "image_url", "image_url": {"url": url}},
-            ]
+            content.append({"type": "text", "text": f"Slide {n}:"})
+            content.append({"type": "image_url", "image_url": {"url": url}})
         return [*content, {"type": "text", "text": "That was the last slide. Judge the deck."}]
 
 

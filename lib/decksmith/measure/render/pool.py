@@ -36,11 +36,6 @@ KEPT_MOST = 2 << 30  # bytes of finished renders, some 6000 decks; then the long
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
 
 
-def themes() -> list[str]:
-    """The names a deck may give its theme, sorted; the table is assets/renderer/themes.json."""
-    return sorted(THEMES)
-
-
 def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
     """The deck of a record as `(text, {name: bytes})`: pictures are regular files of `images/` that it names."""
     path, text = clean.illustrated(run, record)

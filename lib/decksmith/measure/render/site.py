@@ -133,7 +133,7 @@ def _write(
     if "pdf" in formats:
         data = pdf([base64.b64decode(page) for page in result["prints"]], titles)
         value["pdf"] = _file(run, f"{ident}/build/deck.pdf", data)
-    if _powerpoint(formats):
+    if "pptx" in formats or "pptx-image" in formats:
         # python-pptx, for those who want such a file
         from decksmith.measure.render.powerpoint import powerpoint
 
@@ -141,10 +141,8 @@ def _write(
         shown = [base64.b64decode(picture) for picture in result["pictures"]]
         told = shown, titles, alts, result["notes"]
         if "pptx" in formats:
-            shots = [
-                [base64.b64decode(s) for s in part["shots"]] if part else []
-                for part in result["parts"]
-            ]
+            taken = [part["shots"] if part else [] for part in result["parts"]]
+            shots = [[base64.b64decode(shot) for shot in shots] for shots in taken]
             data = powerpoint(result["parts"], shots, *told)
             value["pptx"] = _file(run, f"{ident}/build/deck.pptx", data)
         if "pptx-image" in formats:
@@ -159,12 +157,8 @@ def _file(run: Path, path: str, data: bytes) -> BuiltFile:
     return {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def _powerpoint(formats: Collection[str]) -> bool:
-    return "pptx" in formats or "pptx-image" in formats
-
-
 def _scale(formats: Collection[str]) -> int:
-    return SCALE if _powerpoint(formats) else 1
+    return SCALE if {"pptx", "pptx-image"} & {*formats} else 1
 
 
 def _fault(record: Record) -> Record | None:
