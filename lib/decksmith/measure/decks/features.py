@@ -1,5 +1,6 @@
 """The two feature scans of a deck's markdown: the published one, bit-compatible, and ours, on the real parser."""
 
+import itertools
 import re
 from collections import Counter
 from pathlib import Path
@@ -233,18 +234,15 @@ class _Scanned:
 
 def _tables(prose: str) -> list[str]:
     """Markdown tables worth the name, each as its text."""
-    out, rows = [], []
-    for line in [*prose.split("\n"), ""]:
-        line = line.strip()
-        if line.startswith("|"):
-            rows.append(line)
-            continue
-        if len(rows) >= 4 and not rows[1].strip("|:- \t") and "-" in rows[1]:
+    out = []
+    lines = [line.strip() for line in prose.split("\n")]
+    for is_table, run in itertools.groupby(lines, lambda line: line.startswith("|")):
+        rows = list(run)
+        if is_table and len(rows) >= 4 and not rows[1].strip("|:- \t") and "-" in rows[1]:
             cells = [[c.strip() for c in r.strip("|").split("|")] for r in rows]
-            body = [r for r in cells[2:] if sum(map(bool, r)) >= 2]
-            if len(cells[0]) >= 2 and len({tuple(r) for r in body}) >= 2:
+            body = {tuple(r) for r in cells[2:] if sum(map(bool, r)) >= 2}
+            if len(cells[0]) >= 2 and len(body) >= 2:
                 out.append("\n".join(rows))
-        rows = []
     return out
 
 
@@ -259,14 +257,12 @@ def _formulas(prose: str) -> list[str]:
 
 def _inline(line: str) -> list[str]:
     """The formulas between neighbouring dollars of a line; each dollar belongs to one of them."""
-    found, pieces, k = [], line.split("$"), 1
-    while k < len(pieces) - 1:
-        piece = pieces[k]
+    found, pieces = [], iter(line.split("$")[1:-1])
+    for piece in pieces:
         tight = len(piece) >= 3 and not piece[0].isspace() and not piece[-1].isspace()
         if tight and set(piece) & set("\\^_={}+<>/*"):
             found.append(piece)
-            k += 1
-        k += 1
+            next(pieces, None)  # what stands behind its second dollar
     return found
 
 

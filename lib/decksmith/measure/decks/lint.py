@@ -91,7 +91,7 @@ def _noun(box: Box) -> str:
 
 def _place(box: Box) -> bool:
     """Whether a box takes any room."""
-    return box["box"][2] > 0 and box["box"][3] > 0
+    return min(box["box"][2:]) > 0
 
 
 def _union(boxes: list[Rectangle]) -> Rectangle:

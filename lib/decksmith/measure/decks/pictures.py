@@ -147,13 +147,18 @@ Params = dict[str, str | int]
 Found = tuple[bytes, Attribution | None]  # a picture (PNG), and whom it is by
 
 
+def cache_folder(name: str) -> Path:
+    """Where pictures or renders are kept for all runs: below XDG_CACHE_HOME, else in data."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) / "decksmith" if home else cli.ROOT / "data") / name
+
+
 def _cached(provider: "Provider", words: str) -> Found:
     """What a provider finds, from the cache where it is there. `<key>.json` is written last and names the
     sha256 of `<key>.png`: half an entry or a damaged one counts as none."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(home) / "decksmith" / "pictures" if home else cli.ROOT / "data" / "pictures"
     key = hashlib.sha256(f"{provider.name}\n{words}".encode()).hexdigest()[:40]
-    picture, facts = folder / key[:2] / f"{key}.png", folder / key[:2] / f"{key}.json"
+    folder = cache_folder("pictures") / key[:2]
+    picture, facts = folder / f"{key}.png", folder / f"{key}.json"
     try:
         known = json.loads(facts.read_bytes())
         data = picture.read_bytes()
@@ -268,25 +273,22 @@ class _Pexels:
         ask = functools.partial(requests.get, timeout=TIMEOUT, stream=True, allow_redirects=False)
         try:
             for _ in range(4):
-                self._check(url)
+                # Only https, and plain http only between loopback addresses (tests).
+                parts, loopback = urlsplit(url), {"127.0.0.1", "localhost", "::1"}
+                here = {parts.hostname, urlsplit(self.base).hostname} <= loopback
+                if parts.scheme != "https" and not (parts.scheme == "http" and here):
+                    said = f"will not follow {parts.scheme}://{parts.hostname or ''}"
+                    raise Unavailable(said, False)
                 with ask(url, params=params, headers=headers) as reply:
                     if not reply.is_redirect:
                         return _body(reply, deadline)
                     target = urljoin(reply.url, reply.headers["location"])
-                    if urlsplit(target).netloc != urlsplit(url).netloc:
+                    if urlsplit(target).netloc != parts.netloc:
                         headers = {}  # the key stays with the host it is for
                     url, params = target, {}
         except requests.RequestException as error:
             raise Unavailable(type(error).__name__, True) from None
         raise Unavailable("too many redirects", False)
-
-    def _check(self, url: str) -> None:
-        """Only https, and plain http only between loopback addresses (tests)."""
-        parts, base = urlsplit(url), urlsplit(self.base)
-        loopback = {"127.0.0.1", "localhost", "::1"}
-        here = parts.hostname in loopback and base.hostname in loopback
-        if parts.scheme != "https" and not (parts.scheme == "http" and here):
-            raise Unavailable(f"will not follow {parts.scheme}://{parts.hostname or ''}", False)
 
 
 def _body(reply: "requests.Response", deadline: float) -> bytes:

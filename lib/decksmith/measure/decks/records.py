@@ -45,11 +45,6 @@ class Images(TypedDict, total=False):
     by: Annotated[By, "who made it"]
 
 
-class Reach(TypedDict):
-    x: Annotated[float, "px"]
-    y: Annotated[float, "px"]
-
-
 class Font(TypedDict):
     min: Annotated[float | None, "px, the smallest"]
     dominant: Annotated[float | None, "px, of most letters"]
@@ -96,7 +91,7 @@ class Page(TypedDict, total=False):
     formulas: Annotated[int, "KaTeX formulas"]
     quotes: Annotated[int, "block quotes"]
     columns: Annotated[int, "side by side"]
-    overflow: Annotated[Reach, "how far content reaches past the canvas or its own clipping box"]
+    overflow: Annotated[dict[str, float], "px `x`, `y` past the canvas or its own clipping box"]
     overlap: Annotated[float, "share of the canvas"]
     font: Annotated[Font, "sizes of type"]
     contrast: Annotated[float | None, "the smallest WCAG ratio of any text; null without text"]

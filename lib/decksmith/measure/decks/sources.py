@@ -197,10 +197,8 @@ _SPACE = re.compile(r"\s+")  # a browser shows a blank for it
 _SKIPPED = {"head", "script", "style", "noscript", "template", "svg", "iframe", "object"}
 _LEADS = {f"h{n}": f"\n\n{'#' * n} " for n in range(1, 7)}
 _LEADS |= {"li": "\n- ", "tr": "\n| ", "br": "\n"}
-_LEADS |= dict.fromkeys(
-    ("p", "div", "section", "article", "table", "ul", "ol", "blockquote", "pre", "figure", "dl"),
-    "\n\n",
-)
+_BLOCKS = "p div section article table ul ol blockquote pre figure dl"
+_LEADS |= dict.fromkeys(_BLOCKS.split(), "\n\n")
 _ENDS = dict.fromkeys(_LEADS, "\n") | {"li": "", "tr": "", "br": ""}
 _ENDS |= {"td": " | ", "th": " | ", "dt": ": ", "dd": "\n"}
 
@@ -230,13 +228,10 @@ def _html_text(name: str, text: str) -> str:
 
 
 def _pdf(name: str, data: bytes, budget: int) -> tuple[list[str], int]:
+    command, environment = [sys.executable, "-c", _READ_PDF, str(budget)], {"PYTHONNOUSERSITE": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _READ_PDF, str(budget)],
-            input=data,
-            capture_output=True,
-            timeout=3 * SECONDS,
-            env={"PYTHONNOUSERSITE": "1"},
+            command, input=data, capture_output=True, timeout=3 * SECONDS, env=environment
         )
         found = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError):

@@ -124,8 +124,8 @@ class Pages:
     def titles(self) -> dict[int, str]:
         """The title of each slide, as far as it can be read."""
         said = {n: fold(page.get("title") or "") for n, page in self.whole.items()}
-        read = {n: letters(title) in letters(self.texts[n]) for n, title in said.items()}
-        return {n: title if read[n] else "" for n, title in said.items()}
+        read = {n for n, title in said.items() if letters(title) in letters(self.texts[n])}
+        return {n: title if n in read else "" for n, title in said.items()}
 
     def has(self, n: int, element: str) -> bool:
         """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""

@@ -37,11 +37,10 @@ def capped(
 
 def _observed(cap: Record, observations: Sequence[Observation]) -> str | None:
     """Why a cap applies, with the slides where it was seen; None where nobody saw it."""
-    slides = [seen["slide"] for seen in observations if seen["seen"] == cap["seen"]]
-    if not slides:
-        return None
-    named = ", ".join(str(slide) for slide in sorted({slide for slide in slides if slide}))
-    return f"{cap['means']} (slide {named})" if named else str(cap["means"])
+    slides = {seen["slide"] for seen in observations if seen["seen"] == cap["seen"]}
+    named = ", ".join(str(slide) for slide in sorted(filter(None, slides)))
+    said = f"{cap['means']} (slide {named})" if named else str(cap["means"])
+    return said if slides else None
 
 
 def fault(protocol: Protocol, record: Record) -> Record | None:
@@ -64,7 +63,10 @@ def score(protocol: Protocol, record: Record) -> Score:
     weights, floor = protocol.score["weights"], protocol.score["floor"]
     error = fault(protocol, record)
     items = len(record.get("checklist") or [])
-    lacks = unmeasured(protocol, record)
+    # A deck that failed has no content score either where its prompt says too little to measure one, or failing would
+    # be the only way to have one.
+    is_offline = protocol.judge["kind"] == "offline"
+    lacks = offline.lacking(record, protocol.judge["needed"]) if is_offline else []
     dimensions: dict[str, float | None] = dict.fromkeys(DIMENSIONS)
     checklist: float | None = None
     if error and error["kind"] == "model":
@@ -93,14 +95,6 @@ def score(protocol: Protocol, record: Record) -> Score:
         if lacks:
             value["lacks"] = lacks
     return value
-
-
-def unmeasured(protocol: Protocol, record: Record) -> list[str]:
-    """What the prompt of a record lacks for its content to be measured offline (`offline.lacking`), or []. A deck that
-    failed has no content score there either, or failing would be the only way to have one."""
-    if protocol.judge["kind"] != "offline":
-        return []
-    return offline.lacking(record, protocol.judge["needed"])
 
 
 def mean(dimensions: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:

@@ -18,6 +18,7 @@ from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
 from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.parser import THEMES
+from decksmith.measure.decks.pictures import cache_folder
 from decksmith.measure.decks.records import Render
 from decksmith.measure.decks.templates import Style
 from decksmith.measure.render import cell, toolchain
@@ -257,18 +258,12 @@ def _broken(result: RenderResult) -> Error | None:
 
 def _publish(folder: Path, pictures: list[bytes]) -> list[str]:
     """Put the pictures (bytes) in place all at once; whatever lay there before is gone. Returns their names."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
     for rest in folder.parent.glob("slides.*.tmp"):
         shutil.rmtree(rest, ignore_errors=True)
     fresh, old = (folder.with_name(f"slides.{os.getpid()}-{word}.tmp") for word in ("new", "old"))
     names = [f"{number:02d}.png" for number in range(1, len(pictures) + 1)]
-    if names:
-        fresh.mkdir()
-        for name, data in zip(names, pictures, strict=True):
-            with open(fresh / name, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+    for name, data in zip(names, pictures, strict=True):
+        stream.write(fresh / name, data)
     if folder.exists():
         os.rename(folder, old)
     if names:
@@ -284,10 +279,8 @@ def _publish(folder: Path, pictures: list[bytes]) -> list[str]:
 
 def kept_folder() -> Path | None:
     """Where they are kept: DECKSMITH_RENDERS (None when it says `off`), else beside the cache of pictures."""
-    if place := os.environ.get("DECKSMITH_RENDERS"):
-        return None if place == "off" else Path(place)
-    home = os.environ.get("XDG_CACHE_HOME")
-    return Path(home) / "decksmith" / "renders" if home else cli.ROOT / "data" / "renders"
+    place = os.environ.get("DECKSMITH_RENDERS")
+    return None if place == "off" else Path(place or cache_folder("renders"))
 
 
 def load_kept(place: Path, key: str) -> Drawn | None:

@@ -6,6 +6,7 @@ and starts again when asked.
 """
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
@@ -249,10 +250,8 @@ class Worker:
         if self.process is None:
             return
         for pid in [*tree(self.process.pid), self.process.pid]:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
     async def reap(self) -> None:
         """Kill it and wait until it has ended."""
