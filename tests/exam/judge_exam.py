@@ -29,7 +29,7 @@ from decksmith.core import cli, stream  # noqa: E402
 from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.core.records import Record  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
-from decksmith.measure.judging import identity, judges, scoring  # noqa: E402
+from decksmith.measure.judging import identity, judges, offline, scoring  # noqa: E402
 from decksmith.measure.render import pool, toolchain  # noqa: E402
 from decksmith.measure.results import stats  # noqa: E402
 from planted_defects import DEFECTS, PADDINGS, PLACES, variants  # noqa: E402
@@ -71,7 +71,8 @@ class _Exam:
                 raise cli.BadData(
                     f"{record['id']}: rendered by another renderer or at another scale; render it again"
                 )
-            if lacks := scoring.unmeasured(self.protocol, record):
+            judge = self.protocol.judge
+            if judge["kind"] == "offline" and (lacks := offline.lacking(record, judge["needed"])):
                 raise cli.BadData(
                     f"{record['id']}: this judge cannot measure the content of its decks: the prompt lacks {', '.join(lacks)}"
                 )

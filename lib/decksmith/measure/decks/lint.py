@@ -70,7 +70,7 @@ def findings(record: Record, text: str) -> list[Finding]:
                 add(page["line"], page["slide"], "blank", "nothing can be seen on the slide")
             continue
         lines = source.lines(page)
-        for rule in (_overflow, _overlap, _small, _of_slide):
+        for rule in (_overflow, _overlap, _unreadable, _of_slide):
             for name, index, message, area in rule(page, boxes):
                 line = source.first(page) if index is None else lines[index]
                 if other := _NUMBER.search(message):
@@ -122,8 +122,9 @@ def _overflow(page: Page, boxes: list[Box]) -> Found:
         out = [i for i in past_it if boxes[i]["kind"] != "background" and _place(boxes[i])]
         flow, edge = _flow(out, spans, side, len(boxes))
         if flow:
-            # A table is read by its cells.
-            at = min(flow, key=lambda i: (boxes[i]["kind"] == "table", i))
+            at = min(
+                flow, key=lambda i: (boxes[i]["kind"] == "table", i)
+            )  # it is read by its cells
             where = "" if side == "bottom" else f" at the {side}"
             area = _union([boxes[i]["box"] for i in flow])
             yield "overflow", at, f"{_noun(boxes[at])} overflows by {edge} px{where}", area
@@ -152,12 +153,11 @@ def _flow(
 
 
 def _overlap(page: Page, boxes: list[Box]) -> Found:
-    covered = [i for i, box in enumerate(boxes) if box.get("covered")]
-    if covered:
-        first = boxes[covered[0]]
-        message = f"{_noun(first)} lies under something that covers it"
-        yield "overlap", covered[0], message, first["box"]
-        return
+    for i, box in enumerate(boxes):
+        if box.get("covered"):
+            message = f"{_noun(box)} lies under something that covers it"
+            yield "overlap", i, message, box["box"]
+            return
     pairs = [(share, i, other) for i, box in enumerate(boxes) for other, share in box.get("on", [])]
     share, i, other = max(pairs, key=lambda pair: pair[0], default=(0, 0, 0))
     if share >= OVERLAP:
@@ -165,7 +165,7 @@ def _overlap(page: Page, boxes: list[Box]) -> Found:
         yield "overlap", i, message, _union([boxes[i]["box"], boxes[other]["box"]])
 
 
-def _small(page: Page, boxes: list[Box]) -> Found:
+def _unreadable(page: Page, boxes: list[Box]) -> Found:
     placed = [(i, box) for i, box in enumerate(boxes) if _place(box)]
     small = [(box["size"], i) for i, box in placed if box.get("size") and box["size"] < SMALL_PX]
     if small:

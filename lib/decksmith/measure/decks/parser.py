@@ -158,8 +158,8 @@ class Slide:
                 url = next(g for g in m.groups() if g is not None).strip()
                 if kind == "markdown":
                     url = re.sub(r"\s+(\"[^\"]*\"|'[^']*')$", "", url).strip("<>").strip()
-                line = self.content_line + self.prose.count("\n", 0, m.start())
                 if url:
+                    line = self.content_line + self.prose.count("\n", 0, m.start())
                     out.append(Image(url, line, kind))
         return out
 
@@ -333,8 +333,8 @@ def _comments(text: str) -> list[tuple[int, int]]:
     """(start, end) of each HTML comment, in linear time."""
     out, at = [], 0
     while (a := text.find("<!--", at)) >= 0 and (b := text.find("-->", a + 4)) >= 0:
-        out.append((a, b + 3))
         at = b + 3
+        out.append((a, at))
     return out
 
 
@@ -419,17 +419,18 @@ _URI = re.compile(
 )
 
 
-def _queries(text: str, slide: Slide) -> Iterator[Query]:
+def _queries(text: str, slide: Slide) -> list[Query]:
     from urllib.parse import unquote_plus
 
     base, marks = slide.yaml_offset, slide.marks
     taken: list[tuple[int, int]] = []
+    found: list[Query] = []
 
-    def query(words: str, line: int, a: int, b: int, kind: str) -> Iterator[Query]:
+    def add(words: str, line: int, a: int, b: int, kind: str) -> None:
         words = " ".join(words.split())
         if words and not any(a < y and x < b for x, y in taken):
             taken.append((a, b))
-            yield Query(words, line, a, b, kind)
+            found.append(Query(words, line, a, b, kind))
 
     value = slide.frontmatter.get("image-query")
     named = isinstance(value, (str, int, float)) and not isinstance(value, bool)
@@ -437,21 +438,18 @@ def _queries(text: str, slide: Slide) -> Iterator[Query]:
         span = (base + entry.key, base + entry.value_end)
         if image := marks.get("image"):  # a second `image:` would be a key twice
             taken.append(span)
-            at = (base + image.value, base + image.value_end)
-            yield from query(str(value), image.line, *at, "value")
+            add(str(value), image.line, base + image.value, base + image.value_end, "value")
         else:
-            yield from query(str(value), entry.line, *span, "key")
+            add(str(value), entry.line, *span, "key")
     for key, mark in marks.items():
         value = slide.frontmatter.get(key)
         if isinstance(value, str) and value.startswith("image-query://"):
             at = (base + mark.value, base + mark.value_end)
-            yield from query(unquote_plus(value[14:]), mark.line, *at, "uri")
+            add(unquote_plus(value[14:]), mark.line, *at, "uri")
     bare = re.sub(r"(`+)[^`\n]{1,500}?\1", lambda m: " " * len(m.group()), slide.prose)
-    parts = [(slide.content_offset, bare)]
-    if marks:
-        parts.append((base, slide.yaml))
-    for offset, part in parts:
+    for offset, part in ((slide.content_offset, bare), (base, slide.yaml if marks else "")):
         for m in _URI.finditer(part):
             a = offset + part.index("image-query:", m.start())
             words = unquote_plus(next(g for g in m.groups() if g is not None))
-            yield from query(words, text.count("\n", 0, a) + 1, a, offset + m.end(), "uri")
+            add(words, text.count("\n", 0, a) + 1, a, offset + m.end(), "uri")
+    return found
