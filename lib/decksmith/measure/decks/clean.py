@@ -156,9 +156,6 @@ def _chatter(lines: list[str]) -> int:
     return 0
 
 
-# --- the stage ------------------------------------------------------------------------------------
-
-
 def current(run: Path, value: Record) -> bool:
     """Whether a journaled `deck` value may be used again: a fault, or a deck.md of the bytes it names."""
     if "error" in value:

@@ -293,9 +293,6 @@ class _Source:
         return min(named)[1] if named else first
 
 
-# --- a deck of a run ------------------------------------------------------------------------------------------------
-
-
 def examine(run: str | Path, record: Record) -> Xray:
     """The `xray` value of a rendered record. Raises cli.BadData."""
     if not isinstance(record.get("render"), dict):

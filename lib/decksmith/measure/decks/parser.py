@@ -217,9 +217,6 @@ class Deck:
         return sorted(found, key=lambda query: query.start)
 
 
-# --- slicing --------------------------------------------------------------------------------------
-
-
 def _slices(text: str) -> Iterator[tuple[int, int, int, int]]:
     """(first line, line after the last, offsets of the first and the last character) of each slide."""
     lines = text.split("\n")
@@ -338,8 +335,6 @@ def _comments(text: str) -> list[tuple[int, int]]:
     return out
 
 
-# --- what stands on a slide -----------------------------------------------------------------------
-
 _MD_IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\(([^)\n]{1,2000})\)")
 _SRC = re.compile(r"""\b(?:src|image)\s*=\s*(?:"([^"\n]{1,2000})"|'([^'\n]{1,2000})')""")
 _URL = re.compile(
@@ -409,8 +404,6 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         at = close.end() if close else len(text)
         yield m.start(), at
 
-
-# --- image queries --------------------------------------------------------------------------------
 
 _URI = re.compile(
     r"""(?<=")image-query://([^"\n]*) | (?<=')image-query://([^'\n]*) | (?<=<)image-query://([^<>\n]*)

@@ -35,9 +35,6 @@ ATTEMPTS, LONGEST_WAIT, TIMEOUT, DEADLINE = 3, 20, (5, 20), 60  # seconds, but f
 GIVE_UP_AFTER = 3  # transient failures in a row; then the process leaves the service alone
 
 
-# --- the stage ------------------------------------------------------------------------------------
-
-
 def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
     """Replace the image queries of a record's deck.
 
@@ -117,9 +114,6 @@ def _picture(
     return drawn(words), "drawn", None, fallback
 
 
-# --- the drawn pictures ---------------------------------------------------------------------------
-
-
 def drawn(query: str) -> bytes:
     """A picture (JPEG) of the topic that most words belong to; a hash of the words decides which."""
     words = query.casefold()
@@ -140,8 +134,6 @@ def _topics() -> dict[str, set[str]]:
     listed = tomllib.loads((DRAWN / "pictures.toml").read_text(encoding="utf-8"))["topic"]
     return {topic["name"]: set(topic["words"].split()) for topic in listed}
 
-
-# --- the cache of photos, shared by all runs ------------------------------------------------------
 
 Params = dict[str, str | int]
 Found = tuple[bytes, Attribution | None]  # a picture (PNG), and whom it is by
@@ -175,9 +167,6 @@ def _cached(provider: "Provider", words: str) -> Found:
     except OSError:
         pass
     return data, attribution
-
-
-# --- providers ------------------------------------------------------------------------------------
 
 
 class Unavailable(Exception):

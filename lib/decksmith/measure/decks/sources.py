@@ -107,9 +107,6 @@ def beginning(text: str, most: int) -> str:
     return head[: next((end for end in ends if end > most // 2), most)].rstrip()
 
 
-# --- in a message -----------------------------------------------------------------------------------------------------
-
-
 def quoted(documents: Iterable[Document], budget: int = BUDGET) -> tuple[str, list[Source]]:
     """`(text, sources)`: documents as a user's message has them, and what a record says of them. The budget,
     in characters, is shared: what a short document leaves goes to the longer ones."""
@@ -173,9 +170,6 @@ def _said(record: Mapping[str, object]) -> str:
 
 def _block(sha256: str) -> str:
     return rf'<document name="[^"\n]*" sha256="{sha256}">\n(.*?)\n</document {sha256}>'
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def _paged(text: str) -> list[str]:

@@ -121,9 +121,6 @@ class Template:
         return {"theme": self.theme, "css": "\n".join([*rules, self.css])}
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def _on_slide(place: list[int]) -> list[int]:
     if len(place) == 4:
         x, y, wide, high = place
@@ -236,9 +233,6 @@ def _css(path: Path, body: str, above: int) -> str:
     return "\n".join(fence[1] for fence in fences)
 
 
-# --- of a run -------------------------------------------------------------------------------------
-
-
 def put(run: Path | str, template: Template) -> Record:
     """Write the run's template.json where it is not there yet; returns what its decks say of it (`deck.template`)."""
     path, text = Path(run) / FILE, json.dumps(vars(template), indent=1, ensure_ascii=False) + "\n"
@@ -274,9 +268,6 @@ def held(run: Path | str, wanted: Record, ident: str) -> Template:
 @functools.lru_cache(8)
 def _read(text: str) -> Template:
     return Template(**json.loads(text))
-
-
-# --- findings -------------------------------------------------------------------------------------
 
 
 def findings(template: Template, text: str) -> list[Finding]:

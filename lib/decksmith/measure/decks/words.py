@@ -99,8 +99,6 @@ def inside(letter: str) -> bool:
     return letter.isalnum() or unicodedata.category(letter)[0] == "M"
 
 
-# --- languages ------------------------------------------------------------------------------------
-
 # How the names of a script's letters begin in Unicode.
 SCRIPTS = {
     "zh": ("CJK",),

@@ -242,8 +242,6 @@ def _groups(text: str) -> Iterator[list[float]]:
         table = []
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 
 
@@ -282,8 +280,6 @@ def _capitals(word: str) -> bool:
     return len(word) > 2 and word.isupper()
 
 
-# --- coverage ---------------------------------------------------------------------------------------------------------
-
 _HEADING = re.compile(r"(?m)^(#{1,2}) +(.+?)\s*#*$")
 _NUMBERED = re.compile(r"(?m)^ *\d{1,2}\.? +([^\W\d_][^\n.!?]{2,70})$")
 
@@ -306,9 +302,6 @@ def _coverage(deck: Deck, material: dict[str, str]) -> tuple[list[str], list[str
         h: max((len(words & said) for said in slides), default=0) for h, words in wanted.items()
     }
     return [h for h, words in wanted.items() if 2 * most[h] >= len(words)], list(wanted)
-
-
-# --- turns ------------------------------------------------------------------------------------------------------------
 
 
 def kept(keeps: Record, before: str, after: str) -> float | None:

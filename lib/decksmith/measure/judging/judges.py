@@ -114,9 +114,6 @@ def open_judge(
     return kind(protocol, Path(run), **access)
 
 
-# --- what a panel says together ---------------------------------------------------------------------------------------
-
-
 def joined(protocol: Protocol, said: Mapping[str, Judge]) -> Judge:
     """The value of `judge` of what the members of the protocol's panel said, each as vision.Vision has it."""
     judging = identity.judging(protocol)

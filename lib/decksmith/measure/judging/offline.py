@@ -375,9 +375,6 @@ def articles(pages: Pages) -> Value:
     return bad / found if found >= 8 else None
 
 
-# --- several dimensions ----------------------------------------------------------------------------------------------
-
-
 def repeats(pages: Pages) -> Value:
     """Share of the slides that repeat an earlier one: the same picture, or nine in ten words the same with digits and
     the words of the titles set aside."""

@@ -151,9 +151,6 @@ def _small(path: Path, width: int) -> bytes:
     return out.getvalue()
 
 
-# --- as an MCP server -----------------------------------------------------------------------------
-
-
 def server(tools: Tools) -> "FastMCP":
     """The three tools behind MCP. Raises cli.Missing where its package is not installed."""
     try:
