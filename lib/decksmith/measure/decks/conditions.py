@@ -1,8 +1,7 @@
 """Conditions, assets/conditions: what a model is given beside the request, and what becomes of its replies.
 
-`plain` is the absence of one. A run under a condition is called <model>+<condition>. Its records keep the
-prompt's own messages; what was sent is composed here (`Condition.messages`), by everything that asks or checks.
-A template (templates.py) is a condition by its name, alone or behind another one: `cheatsheet+company`.
+`plain` is the absence of one. A run under a condition is called <model>+<condition>; its records keep the prompt's own
+messages. A template is a condition by its name, alone or behind another one: `cheatsheet+company`.
 """
 
 import json

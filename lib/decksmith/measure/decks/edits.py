@@ -94,7 +94,7 @@ def _spliced(text: str, old: Slide, new: Slide) -> str:
     front: dict[str, Any] = new.frontmatter
     if old.no == 1:
         own = {key: value for key, value in front.items() if key not in SETTINGS}
-        front = {**old.frontmatter, **own} if not old.frontmatter_error else own
+        front = {**old.frontmatter, **own}  # of a broken block nothing is known
     elif old.frontmatter_line is None:
         while before and not before[-1].strip():
             before.pop()

@@ -1,8 +1,7 @@
 """Documents that a request brings: read page by page, cut to a budget, and quoted as data in the user's message.
 
-A document may come from anybody. A PDF is read in a process of its own with little time and memory. A quotation stands
-between two tags that name the sha256 of the whole file, which no text can hold of itself: no document can end its own.
-`material` reads the quotations back out of a record's messages: a record says itself what its model was given.
+A document may come from anybody. A PDF is read in a process of its own with little time and memory. A quotation
+stands between tags that name the file's sha256, which no text can hold of itself: no document can end its own.
 """
 
 import hashlib

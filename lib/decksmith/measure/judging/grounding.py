@@ -1,8 +1,5 @@
-"""What of a deck stands in the documents that its request brought: figures, names and the documents' outline, read
-offline (`features.grounding` of deck-scan), and the claims that a model reads (deck-judge --claims).
-
-None of it is part of a score. docs/prompts.md says what these rules cannot see.
-"""
+"""What of a deck stands in the documents that its request brought: figures, names and outline, read offline (deck-scan),
+and the claims that a model reads (deck-judge --claims). None of it is part of a score (docs/prompts.md)."""
 
 import bisect
 import itertools
@@ -100,7 +97,6 @@ class FigureFound:
 
     @property
     def place(self) -> Place:
-        """The slide, the line of deck.md, and the figure as it stands there."""
         return {"slide": self.slide, "line": self.line, "text": self.text}
 
 
@@ -269,10 +265,8 @@ def _named(part: str) -> Iterator[str]:
         if n and word[:1].isupper() and not is_stop:
             run.append(word)
             continue
-        if len(run) > 1:
+        if len(run) > 1 or any(map(_capitals, run)):
             yield " ".join(run)
-        elif run and _capitals(run[0]):
-            yield run[0]
         run = [word] if _capitals(word) else []
 
 
@@ -309,15 +303,9 @@ def kept(keeps: Record, before: str, after: str) -> float | None:
     some slide of the deck after, blanks apart, 0 to 1; None where the deck before has none of them."""
     old = Deck.parse(before).shown
     named = keeps.get("slides") or [n for n in range(1, len(old) + 1) if n not in keeps["except"]]
-    wanted = [_content(old[n - 1]) for n in named if n <= len(old)]
-    if not wanted:
-        return None
-    there = Counter(_content(slide) for slide in Deck.parse(after).shown)
-    return round((Counter(wanted) & there).total() / len(wanted), 4)
-
-
-def _content(slide: Slide) -> str:
-    return " ".join(slide.content.split())
+    wanted = Counter(" ".join(old[n - 1].content.split()) for n in named if n <= len(old))
+    there = Counter(" ".join(slide.content.split()) for slide in Deck.parse(after).shown)
+    return round((wanted & there).total() / wanted.total(), 4) if wanted else None
 
 
 def scan(run: Path, record: Record) -> Record:

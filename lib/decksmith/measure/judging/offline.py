@@ -294,8 +294,7 @@ def units(text: str) -> list[str]:
 
 def opening(pages: Pages) -> Value:
     """The first slide: 0.5 for a title, 0.25 for a cover layout, 0.25 for at most 40 words beside it."""
-    first = pages.whole.get(1)
-    if not first or not first.get("title"):
+    if not pages.whole.get(1, {}).get("title"):
         return 0.0
     return 0.5 + 0.25 * pages.has(1, "cover") + 0.25 * (pages.words[1] <= 40)
 
@@ -347,10 +346,10 @@ def order(pages: Pages) -> Value:
 def grammar(pages: Pages) -> Value:
     """Share of function words in the text beside the titles, on slides without code, diagram and formula: words without
     any are a list that says nothing. From 60 words on, in the languages that the measure `language` tells by them."""
-    asked, words = _language(pages), []
+    asked, words, titles = _language(pages), [], pages.titles()
     for n in pages.whole:
         if not any(pages.has(n, e) for e in ("code", "mermaid", "katex")):
-            text = pages.texts[n].replace(pages.titles()[n], " ", 1)
+            text = pages.texts[n].replace(titles[n], " ", 1)
             words += "".join(c if c.isalpha() else " " for c in text).split()
     if asked not in STOPWORDS or len(words) < 60:
         return None

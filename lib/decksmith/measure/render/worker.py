@@ -1,8 +1,7 @@
 """A worker: one Node process with its browser in a cell, its clock and its memory.
 
-It is given the deck's text and pictures and gives back pictures and measures; it reads and writes no file of the run.
-What a deck does to its worker (never ends, eats the memory, crashes the page) costs that worker only: it is killed,
-and starts again when asked.
+It is given the deck's text and pictures and gives back pictures and measures; it touches no file of the run. A deck
+that never ends, eats the memory or crashes the page costs its worker only, which starts again when asked.
 """
 
 import asyncio
