@@ -160,10 +160,8 @@ def current(run: Path, value: Record) -> bool:
     """Whether a journaled `deck` value may be used again: a fault, or a deck.md of the bytes it names."""
     if "error" in value:
         return True
-    try:
-        return hashlib.sha256((run / value["path"]).read_bytes()).hexdigest() == value["sha256"]
-    except OSError:
-        return False
+    path = run / value["path"]
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == value["sha256"]
 
 
 def parse(run: Path, record: Record) -> Record:

@@ -87,10 +87,9 @@ def usable(run: str | Path, value: Images) -> bool:
     """Whether a journaled value may be used again: its files are there, no picture only stood in."""
     if "error" in value:
         return True
-    if any(item["fallback"] and item["fallback"]["transient"] for item in value["items"]):
-        return False
+    passing = any(item["fallback"] and item["fallback"]["transient"] for item in value["items"])
     paths = [value["path"], *(item["path"] for item in value["items"])]
-    return all((Path(run) / path).exists() for path in paths)
+    return not passing and all((Path(run) / path).exists() for path in paths)
 
 
 def normal(query: str) -> str:
@@ -178,12 +177,11 @@ class Unavailable(Exception):
 
 
 class Provider(Protocol):
-    """Where pictures come from."""
+    """Where pictures come from; `find` gives the best one or raises Unavailable."""
 
     name: str
 
-    def find(self, words: str) -> Found:
-        """The best picture; raises Unavailable."""
+    def find(self, words: str) -> Found: ...
 
 
 class _Drawn:
@@ -254,7 +252,7 @@ class _Pexels:
                 if not error.transient or attempt == ATTEMPTS or late:
                     raise
                 time.sleep(wait)
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError  # the last attempt returns or raises
 
     def _once(self, url: str, deadline: float, params: Params, headers: dict[str, str]) -> bytes:
         import requests

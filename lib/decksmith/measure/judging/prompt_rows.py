@@ -174,12 +174,10 @@ def _say(record: Record, protocol: Protocol) -> list[str]:
     """Say what a prompt lacks and what that silences; returns the names of what it lacks."""
     found = [] if record["checklist"] else ["a checklist"]
     found += [name for name in ("slides", "language", "theme") if name not in record["asks"]]
-    silenced = []
     needed = protocol.judge.get("needed")
-    if needed and offline.lacking(record, needed):
-        silenced.append("Content and Overall are not measured")
-    if not record["checklist"]:
-        silenced.append("no share of the checklist")
+    is_silent = needed and offline.lacking(record, needed)
+    silenced = ["Content and Overall are not measured"] if is_silent else []
+    silenced += [] if record["checklist"] else ["no share of the checklist"]
     if found:
         said = f"lacks {', '.join(found)}" + (f": {'; '.join(silenced)}" if silenced else "")
         stream.warn(record["id"], said)

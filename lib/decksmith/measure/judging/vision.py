@@ -181,10 +181,9 @@ def spread(count: int, most: int) -> list[int]:
 def added(*usages: Mapping[str, Any]) -> Usage:
     """The usage of several requests together; what one of them does not say is None."""
     sums: dict[str, float | None] = {}
-    for usage in usages:
-        for key, value in usage.items():
-            before = sums.get(key, 0)
-            sums[key] = None if value is None or before is None else before + value
+    for key, value in (pair for usage in usages for pair in usage.items()):
+        before = sums.get(key, 0)
+        sums[key] = None if value is None or before is None else before + value
     return cast(Usage, sums)
 
 
@@ -232,12 +231,11 @@ def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[
         raise ValueError(f"there is no checklist item {sorted(extra)[0]}")
     cited = [("evidence", e["slide"]) for name in scoring.JUDGED for e in said[name]["evidence"]]
     cited += [("observations", o["slide"]) for o in said["observations"] if o["slide"] is not None]
-    for item in said["checklist"]:
-        if item["yes"]:
-            if item["slide"] is None:
-                start = f"the checklist item {item['id']} is answered yes"
-                raise ValueError(f"{start} without the slide that shows it")
-            cited.append(("checklist", item["slide"]))
+    for item in (item for item in said["checklist"] if item["yes"]):
+        if item["slide"] is None:
+            start = f"the checklist item {item['id']} is answered yes"
+            raise ValueError(f"{start} without the slide that shows it")
+        cited.append(("checklist", item["slide"]))
     for where, slide in cited:
         if slide not in slides:
             raise ValueError(f"{where} names slide {str(slide)[:20]}, which was not shown")

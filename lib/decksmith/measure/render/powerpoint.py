@@ -94,8 +94,9 @@ def _frame(data: bytes) -> Image.Image:
 
 def _runs(node: Node) -> Iterator[StyledRun]:
     """The styled runs of a text or a table."""
-    for holder in node["cells"] if node["kind"] == "table" else [node]:
-        for paragraph in holder["paragraphs"]:
+    inside = [cell["paragraphs"] for cell in node.get("cells", [])]
+    for paragraphs in [node.get("paragraphs", []), *inside]:
+        for paragraph in paragraphs:
             yield from (run for run in paragraph["runs"] if "size" in run)
 
 
@@ -108,8 +109,6 @@ def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str,
         for node in part["nodes"]:
             if node["kind"] == "box" and isinstance(node["fill"], list):
                 inks[shapes.ink(node["fill"])] += 5
-            if node["kind"] not in ("text", "table"):
-                continue
             for run in _runs(node):
                 inks[shapes.ink(run["ink"])] += len(run["text"])
                 kind = headings if node.get("heading") else fonts
