@@ -235,12 +235,10 @@ def illustrated(run: str | Path, record: Record) -> tuple[Path, str]:
 def takes_markdown(
     *, reply: bool = False, writes: bool = True, after: str = ""
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
-    """Decorate a script's function: markdown in place of records becomes one record a deck.
+    """Decorate a script's function: markdown in place of records becomes one record a deck (`reply`: what a model replied).
 
-    reply   it is what a model replied, else a deck
     writes  the script writes into <run>/<id>, whose other files would go: such a folder is refused
-    after   the commands whose records the script needs: what markdown is answered with
-    """
+    after   the commands whose records the script needs: what markdown is answered with"""
 
     def wrap(function: Callable[..., int | None]) -> Callable[..., int | None]:
         @click.argument(

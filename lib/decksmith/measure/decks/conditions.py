@@ -29,12 +29,8 @@ class Shot:
 
 @dataclass(frozen=True)
 class Condition:
-    """One file of assets/conditions (assets/schemas/condition.json).
-
-    system: text behind the system prompt, "" without; source: the file that it came from. samples: {"n",
-    "choose", "rules"}. revise: {"rounds", "by", "rules", "words"}. Both are {} without. template: what decks are
-    rendered and checked under.
-    """
+    """One file of assets/conditions (assets/schemas/condition.json). system: text behind the system prompt, of the file
+    `source`. samples: {"n", "choose", "rules"}; revise: {"rounds", "by", "rules", "words"}; {} without."""
 
     name: str
     system: str
@@ -190,10 +186,9 @@ def _system(path: Path, table: Record) -> tuple[str, str]:
     """(the text behind the system prompt, where it is from)."""
     if "text" in table:
         return table["text"].strip(), f"{len(table['text'].split())} words of its own"
-    if "file" not in table:
-        return "", ""
     try:
-        return templates.prompt_text(table["file"]), table["file"]
+        file = table.get("file", "")
+        return templates.prompt_text(file) if file else "", file
     except OSError as error:
         raise cli.BadConfig(f"{path}: system.file: {error}") from None
 

@@ -1,8 +1,5 @@
-"""A deck that its model changes: what the model is asked, and its reply put into the deck.
-
-One slide at a person's wish (the demo): whatever the reply says, the other slides stay as they are. The whole
-deck after findings (deck-revise): a unified diff, whole slides, or a whole deck.
-"""
+"""A deck that its model changes: one slide at a person's wish (the demo), whatever the reply says of the others; or the
+whole deck after findings (deck-revise), by a unified diff, whole slides, or a whole deck."""
 
 import json
 import re
@@ -96,9 +93,8 @@ def _spliced(text: str, old: Slide, new: Slide) -> str:
         own = {key: value for key, value in front.items() if key not in SETTINGS}
         front = {**old.frontmatter, **own}  # of a broken block nothing is known
     elif old.frontmatter_line is None:
-        while before and not before[-1].strip():
-            before.pop()
-        before = before[:-1]  # the separator
+        while before and not before.pop().strip():
+            pass  # blank lines, and the separator before them
     block = [f"{json.dumps(key)}: {json.dumps(value, default=str)}" for key, value in front.items()]
     opening = ["---", *block, "---"] if block else ["---"] if old.no > 1 else []
     note = ["", f"<!--\n{new.note}\n-->"] if new.note else []

@@ -30,8 +30,7 @@ def craft_v5(text: str) -> tuple[float, dict[str, int]]:
     `default`.
 
     Its weaknesses are part of it: lines `---` are paired first with second, third with fourth wherever they
-    stand, and keys count only between the two of a pair (a slide without frontmatter shifts all pairs after
-    it); notes as comments are not seen; a mermaid fence counts as code as well.
+    stand, and keys count only inside a pair; comments are no notes; a mermaid fence counts as code as well.
     """
     lines = text.split("\n")
     rules = [i for i, line in enumerate(lines) if line.startswith("---") and not line[3:].strip()]
@@ -184,8 +183,7 @@ def _rows(text: str) -> list[str]:
 
 def _is_drawn(rows: list[str]) -> bool:
     """Whether a Mermaid diagram has two edges, or three entries where its kind has no edges."""
-    kind = rows[0].split()[0].lower().rstrip(":") if rows else ""
-    if kind in _KINDS:
+    if rows and rows[0].split()[0].lower().rstrip(":") in _KINDS:
         return len(set(rows[1:])) >= 3
     return sum(len(_EDGE.findall(row)) for row in set(rows)) >= 2
 

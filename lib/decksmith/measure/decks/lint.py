@@ -17,9 +17,8 @@ from decksmith.measure.decks.records import Box, Finding, Page, Xray
 
 CANVAS = (980, 552)
 
-# These find broken decks and do not rank good ones: no slide of the published NemoSlides decks had overflow,
-# type below 12 px or contrast below 3. What the shipped themes do themselves is no finding: code in 12 px,
-# headings of the third level with a contrast of 2.85 (apple-basic), code colours down to 1.75.
+# These find broken decks and do not rank good ones. What the shipped themes do themselves is no finding: code in
+# 12 px, headings of the third level with a contrast of 2.85 (apple-basic), code colours down to 1.75.
 OVERFLOW_PX = 2  # a line's box reaches a pixel past its letters
 SMALL_PX = 12
 CONTRAST, CODE_CONTRAST = 2.5, 1.5
@@ -42,9 +41,8 @@ _NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in 
 
 
 def findings(record: Record, text: str) -> list[Finding]:
-    """What is wrong with a rendered deck of this text, in order of slide and line.
-
-    A rule gives at most one finding a slide, for its first or worst element (overflow: one an edge)."""
+    """What is wrong with a rendered deck of this text, in order of slide and line; a rule gives at most one finding a
+    slide, for its first or worst element (overflow: one an edge)."""
     render = record["render"]
     source = _Source(text)
     out: list[Finding] = []

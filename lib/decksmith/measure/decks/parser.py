@@ -1,8 +1,5 @@
-"""The only Slidev parser of the toolkit.
-
-Slices decks exactly as @slidev/parser 52.20.1 does (tests/decks/test_parser.py compares the two), without Node, in time
-linear in the text, and never raises on any text: what is wrong with a deck is recorded in it.
-"""
+"""The only Slidev parser of the toolkit: it slices decks exactly as @slidev/parser 52.20.1 does, without Node, in time linear
+in the text, and never raises on any text: what is wrong with a deck is recorded in it."""
 
 import functools
 import json
@@ -67,11 +64,8 @@ class Image:
 
 @dataclass
 class Query:
-    """An image query and the characters `start`..`stop` of the deck's text that it takes.
-
-    `kind`: `key` (a frontmatter entry `image-query: ..`, key and value), `uri` (`image-query://..`, all of it)
-    or `value` (an entry whose slide already names an image: that image's value).
-    """
+    """An image query and the characters `start`..`stop` that it takes. `kind`: `key` (an entry `image-query: ..`), `uri`
+    (`image-query://..`) or `value` (that of the image which a slide with such an entry already names)."""
 
     text: str
     line: int
@@ -85,10 +79,8 @@ class Slide:
     """One slide as Slidev cuts it. Lines are 1-based in the deck's text, both ends included.
 
     `start`, `end`: the slide with its frontmatter, without the separator in front of a slide that has none.
-    `frontmatter_error`: None or (message, line). `content`: trimmed, without frontmatter and trailing note;
-    `content_line` its first line. `layout`: what Slidev will show (cover for slide 1, else default, when
-    nothing is named). `yaml`: the frontmatter as text, and `marks` where its keys stand in it.
-    """
+    `frontmatter_error`: None or (message, line). `content`: trimmed, without frontmatter and trailing note.
+    `layout`: what Slidev will show. `yaml`: the frontmatter as text, `marks` where its keys stand in it."""
 
     no: int
     start: int

@@ -1,8 +1,7 @@
 """What a model is told before a request: the system prompt, and a template of a company (docs/templates.md), which is
 one markdown file with its theme, layouts, fonts, colours and logo.
 
-The model is told a template's body, the renderer is given its theme and style, and a deck that departs from it has
-findings. A run keeps it as template.json; a deck under it names its name and sha256 (`deck.template`).
+The renderer is given its theme and style, and a deck that departs from it has findings. A run keeps it as template.json.
 """
 
 import base64
@@ -364,9 +363,11 @@ def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Fin
     for name in record["render"].get("slides") or []:
         slide = int(Path(name).stem)
         page = pages.get(slide) or {}
+        shown = [box for box in page.get("boxes") or [] if box["kind"] != "background"]
+        boxes = [box["box"] for box in shown if min(box["box"][2:]) > 0]
         if not _shows(Path(run) / name, template.place):
             said = "the logo cannot be seen"
-        elif any(_in_the_way(box, template.place) for box in page.get("boxes") or []):
+        elif any(meet(box, template.place) for box in boxes):
             said = "the logo lies on something of the slide"
         else:
             continue
@@ -387,11 +388,6 @@ def _shows(picture: Path, place: list[int]) -> bool:
     except OSError:
         return True  # whoever renders it again says so
     return max(high - low for low, high in bands) >= FAINT  # type: ignore[misc]
-
-
-def _in_the_way(box: Record, place: list[int]) -> bool:
-    """Whether something of a slide, other than its background, reaches into a place."""
-    return box["kind"] != "background" and min(box["box"][2:]) > 0 and meet(box["box"], place)
 
 
 def meet(one: Sequence[float], other: Sequence[float]) -> bool:

@@ -5,8 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-# Letters of scripts without blanks between words: about two make a Chinese or Japanese word (and Korean syllables
-# are counted like them), four a Thai, Lao, Khmer or Burmese one.
+# Letters of scripts without blanks: about two make a Chinese or Japanese word (Korean is counted so), four a Thai one.
 SHORT = "\u2e80-\u2fff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 LONG = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 DENSE = re.compile(f"[{SHORT}{LONG}]")

@@ -259,19 +259,14 @@ def _names(deck: Deck) -> Iterator[Place]:
 
 def _named(part: str) -> Iterator[str]:
     run: list[str] = []
-    words = [*_WORD.findall(part), ""]
-    for n, word in enumerate(words):
+    for n, word in enumerate([*_WORD.findall(part), ""]):
         is_stop = any(word.lower() in stop for stop in STOPWORDS.values())
         if n and word[:1].isupper() and not is_stop:
             run.append(word)
             continue
-        if len(run) > 1 or any(map(_capitals, run)):
+        if len(run) > 1 or any(len(one) > 2 and one.isupper() for one in run):
             yield " ".join(run)
-        run = [word] if _capitals(word) else []
-
-
-def _capitals(word: str) -> bool:
-    return len(word) > 2 and word.isupper()
+        run = [word] if len(word) > 2 and word.isupper() else []
 
 
 _HEADING = re.compile(r"(?m)^(#{1,2}) +(.+?)\s*#*$")

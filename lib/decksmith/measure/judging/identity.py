@@ -15,11 +15,8 @@ T = TypeVar("T")
 
 
 def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
-    """What a run held fixed, JSON-able: two runs may stand in one table when nothing of it differs (`differences`).
-
-    records: the finished ones of the run. The model is no part of it. A run none of whose decks reached the renderer
-    has a null `renderer`, which agrees with any. Raises cli.BadData when the run contradicts itself.
-    """
+    """What a run with these finished records held fixed, JSON-able; the model is no part of it. A run none of whose decks
+    reached the renderer has a null `renderer`, which agrees with any. Raises cli.BadData when it contradicts itself."""
     records = list(records)
     agreed(records, "judge.rubric", _rubric, stream.fingerprint(judging(protocol)))
     same = {**fixed(protocol), **observed(protocol, records)}

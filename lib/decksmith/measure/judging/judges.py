@@ -71,9 +71,8 @@ class Panel:
         usable reply is a fault of the judge, for the verdicts of one run are all of the same panel."""
         asked = [self._said(name, record, seed) for name in self.members]
         said: dict[str, Judge] = {}
-        for name, one in zip(
-            self.members, await asyncio.gather(*asked, return_exceptions=True), strict=True
-        ):
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        for name, one in zip(self.members, found, strict=True):
             if isinstance(one, BaseException):
                 raise one
             said[name] = one
@@ -83,10 +82,10 @@ class Panel:
     async def _said(self, name: str, record: DeckRecord, seed: int) -> Judge:
         """What one member says, from its journal where it said it before."""
         member = self.members[name]
-        journal = self.journals.get(name)
-        if journal is None:
+        if name not in self.journals:
             path = self.run / "journal" / f"judge-{name}.jsonl"
-            journal = self.journals[name] = stream.Journal(path, "judge")
+            self.journals[name] = stream.Journal(path, "judge")
+        journal = self.journals[name]
         key = stream.fingerprint([member.inputs(record), seed])
         kept = cast(Judge | None, journal.get(record["id"], key))
         if kept is not None and member.valid(record, kept):
@@ -170,9 +169,7 @@ def _named(lists: Mapping[str, Sequence[Mapping[str, object]]]) -> list[Record]:
 def _joined(rule: str, scores: list[float]) -> float:
     if rule == "mean":
         return round(statistics.fmean(scores), 4)
-    if rule == "median":
-        return statistics.median(scores)
-    return statistics.median(statistics.multimode(scores))
+    return statistics.median(scores if rule == "median" else statistics.multimode(scores))
 
 
 def _answer(answers: tuple[Answer, ...]) -> Answer:

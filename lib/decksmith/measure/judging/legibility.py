@@ -2,8 +2,7 @@
 
 For the widest line of each block the X-ray keeps how its first letters look, drawn plainly in their own font (`ink`),
 and where they stand (`line`). Here the same cells are read from the picture and compared. Nothing about the page is
-believed: blurred, mirrored, turned, covered, masked or overprinted text fails whatever brought it about.
-"""
+believed: blurred, mirrored, turned, covered, masked or overprinted text fails whatever brought it about."""
 
 import numpy as np
 from PIL import Image

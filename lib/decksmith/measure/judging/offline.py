@@ -2,8 +2,7 @@
 
 Each function in MEASURES takes a Pages and returns its value: a number for the deck, `{slide number: number}` for
 a measure of single slides, or None where the measure does not apply. The protocol's [measures] table turns values
-into qualities, and those into the three dimensions (`judge`). docs/measures.md prints the docstrings.
-"""
+into qualities, and those into the three dimensions (`judge`). docs/measures.md prints the docstrings."""
 
 import math
 import re
@@ -362,9 +361,8 @@ def articles(pages: Pages) -> Value:
     language, found, bad = _language(pages), 0, 0
     if language not in ARTICLES:
         return None
-    for n in pages.whole:
-        if pages.has(n, "code") or pages.has(n, "katex"):
-            continue
+    plain = [n for n in pages.whole if not pages.has(n, "code") and not pages.has(n, "katex")]
+    for n in plain:
         for line in pages.readable[n].split("\n"):
             words = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*|[.,;:!?()—–\"]", fold(line))
             for word, behind in zip(words, [*words[1:], "."], strict=False):

@@ -197,8 +197,7 @@ def shows(page: Page, element: str) -> bool:
     layout = page.get("layout") or ""
     match element:
         case "image":
-            loaded = page.get("images", 0) > page.get("images_broken", 0)
-            return loaded and _large(page)
+            return page.get("images", 0) > page.get("images_broken", 0) and _large(page)
         case "quote":
             return page.get("quotes", 0) > 0 or layout == "quote"
         case "two-cols":
@@ -221,9 +220,8 @@ def _large(page: Page) -> bool:
 
 
 def readable(page: Page, limits: MeasureSetting, lost: Collection[int] = ()) -> str:
-    """The lines of a slide's text that a reader can make out: not those that are transparent, off the canvas,
-    covered, below `unreadable_px` or below `unreadable_contrast`, nor those of the boxes whose places are in `lost`.
-    A measured page without boxes is believed."""
+    """The lines of a slide's text that a reader can make out: not those off the canvas, covered, too small or pale for
+    `limits`, or in the boxes whose places are in `lost`. A measured page without boxes is believed."""
     text, boxes = (page.get("text") or "")[:LONGEST], page.get("boxes") or []
     if not boxes:
         return text

@@ -26,21 +26,16 @@ def capped(
         if cap.get("counted"):
             why = f"{made} of {asked} slides" if asked and made * 2 < asked else None
         else:
-            why = _observed(cap, observations)
+            slides = {seen["slide"] for seen in observations if seen["seen"] == cap["seen"]}
+            named = ", ".join(str(slide) for slide in sorted(filter(None, slides)))
+            said = f"{cap['means']} (slide {named})" if named else str(cap["means"])
+            why = said if slides else None  # nobody saw it
         if why and scores[cap["dimension"]] > cap["max"]:
             caps.append(Cap(dimension=cap["dimension"], max=cap["max"], seen=cap["seen"], why=why))
     kept = dict(scores)
     for one in caps:
         kept[one["dimension"]] = min(kept[one["dimension"]], one["max"])
     return kept, caps
-
-
-def _observed(cap: Record, observations: Sequence[Observation]) -> str | None:
-    """Why a cap applies, with the slides where it was seen; None where nobody saw it."""
-    slides = {seen["slide"] for seen in observations if seen["seen"] == cap["seen"]}
-    named = ", ".join(str(slide) for slide in sorted(filter(None, slides)))
-    said = f"{cap['means']} (slide {named})" if named else str(cap["means"])
-    return said if slides else None
 
 
 def fault(protocol: Protocol, record: Record) -> Record | None:

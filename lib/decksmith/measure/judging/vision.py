@@ -1,8 +1,7 @@
 """A vision model as the judge: it sees the request and the pictures and nothing else.
 
-A reply is data: it is parsed, checked against the schema and the deck, and asked for again when it cannot be used.
-A judge that never gives a usable reply is a judge fault, never a score.
-"""
+A reply is data, checked against schema and deck, and asked for again when it cannot be used. A judge that never gives
+a usable reply is a judge fault, never a score."""
 
 import asyncio
 import base64

@@ -1,8 +1,7 @@
 """What an agent is shown of its own deck, as an MCP server: pictures, findings by line, what it uses of Slidev.
 
-Every call is a deck as text. It is rendered in the cell by warm workers, in a folder that goes with the call; nothing
-of the agent's machine is read. What a deck does wrong is the answer, and costs the next caller nothing.
-"""
+Every call is a deck as text, rendered in the cell by warm workers, in a folder that goes with the call; nothing of the
+agent's machine is read. What a deck does wrong is the answer, and costs the next caller nothing."""
 
 import asyncio
 import io
@@ -156,10 +155,8 @@ def server(tools: Tools) -> "FastMCP":
     try:
         from mcp.server.fastmcp import FastMCP, Image
     except ImportError:
-        raise cli.Missing(
-            "the package mcp is not installed; "
-            "run: make .venv/.mcp (and set IMAGES=off where there are images)"
-        ) from None
+        mend = "make .venv/.mcp (and set IMAGES=off where there are images)"
+        raise cli.Missing(f"the package mcp is not installed; run: {mend}") from None
     made = FastMCP("decksmith", log_level="WARNING")
 
     @made.tool(structured_output=False)

@@ -273,8 +273,8 @@ def _publish(folder: Path, pictures: list[bytes]) -> list[str]:
 
 
 # --- finished renders, shared by all runs: the same deck is not rendered twice --------------------
-# One file each: the sha256 of the rest, a line of JSON, the pictures one after the other. It appears by a rename: any
-# number of processes may read, write and be killed; a damaged one counts as none.
+# One file each: the sha256 of the rest, a line of JSON, the pictures. It appears by a rename: any number of processes may
+# read, write and be killed; a damaged one counts as none.
 
 
 def kept_folder() -> Path | None:

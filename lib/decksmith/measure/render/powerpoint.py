@@ -1,8 +1,5 @@
-"""PowerPoint files of what the renderer made of a deck.
-
-Text is text, a table a table, a box a shape; the rest (diagrams, formulas, icons, photographs) are pictures cut from
-the slide as it was drawn. Equal slides give equal bytes: no date, no identifier.
-"""
+"""PowerPoint files of what the renderer made of a deck: text is text, a table a table, a box a shape, the rest pictures
+cut from the slide as it was drawn. Equal slides give equal bytes: no date, no identifier."""
 
 import io
 import zipfile

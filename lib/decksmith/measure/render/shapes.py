@@ -1,8 +1,7 @@
 """What a slide was taken apart into (assets/renderer/editable.mjs) as shapes of a PowerPoint slide.
 
 A worker has read a stranger's deck, so nothing of what it says is believed: lengths are held to a few canvases,
-colours to their range, text to what XML may hold, addresses to those of the web and of mail.
-"""
+colours to their range, text to what XML may hold, addresses to those of the web and of mail."""
 
 import io
 import math

@@ -1,8 +1,7 @@
 """Decks to look at: interactive sites, PDF and PowerPoint files, made by the renderer's workers from what they render.
 
-A deck is built only after its slides came to rest in the worker's browser, so that nobody's browser is handed a deck
-that never does; slides that failed there are error slides here too.
-"""
+A deck is built only after its slides came to rest in the worker's browser: nobody's browser is handed one that never
+does. Slides that failed there are error slides here too."""
 
 import asyncio
 import base64
@@ -34,9 +33,7 @@ File = Literal["pdf", "pptx", "pptx_image"]  # of a `build` value
 FILES: tuple[File, ...] = ("pdf", "pptx", "pptx_image")
 SHARED = "_runtime"  # no id begins with "_"
 Pictures = dict[str, bytes]  # by their names in the deck
-_FILE = re.compile(
-    r"(?:index\.html|style\.css|slides\.js|configs\.js|titles\.js|slide/\d{1,4}\.js)\Z"
-)
+_FILE = re.compile(r"(?:index\.html|style\.css|(?:slides|configs|titles|slide/\d{1,4})\.js)\Z")
 _FONT = re.compile(r"(?:@[\w-]+/[\w-]+/files|katex/dist/fonts)/[\w\[\]-][\w.\[\]-]*\.woff2\Z")
 _NAME = re.compile(r"[0-9a-f]{16}(?:\.woff2)?\Z")
 

@@ -34,11 +34,8 @@ def engine(scale: int) -> Engine:
     except FileNotFoundError:
         raise cli.Missing("the renderer is not installed; run: make setup") from None
     lock = (RENDERER / "package-lock.json").read_bytes()
-    fonts = {
-        name: data.get("integrity")
-        for name, data in json.loads(lock)["packages"].items()
-        if "fontsource" in name or "dejavu" in name
-    }
+    locked = {name: data.get("integrity") for name, data in json.loads(lock)["packages"].items()}
+    fonts = {name: locked[name] for name in locked if "fontsource" in name or "dejavu" in name}
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(RENDERER.glob("*.mjs"))))
     return {
         "slidev": slidev,

@@ -179,10 +179,10 @@ class Worker:
             ready = await asyncio.wait_for(self._reply(None), 180)
         except TimeoutError:
             ready = None
-        is_ready = bool(ready and "ready" in ready)
-        if not is_ready:
-            await self.reap()
-        return is_ready
+        if ready and "ready" in ready:
+            return True
+        await self.reap()
+        return False
 
     async def _listen(self, pipe: asyncio.StreamReader) -> None:
         while data := await pipe.read(1 << 16):
