@@ -68,9 +68,8 @@ def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
         }
         items.append(item)
     made = {Path(item["path"]).name for item in items}
-    for old in (folder / "images").glob("*"):
-        if old.name not in made:
-            old.unlink()
+    for old in [path for path in (folder / "images").glob("*") if path.name not in made]:
+        old.unlink()
     if not items:
         (folder / "illustrated.md").unlink(missing_ok=True)
         return {"path": record["deck"]["path"], "items": []}
