@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.render import pool as render_pool
 from decksmith.measure.render import toolchain, worker
 from drawing import shared, shared_workers  # noqa: F401
@@ -615,7 +614,7 @@ def test_an_unknown_theme_is_told_which_there_are(broken):
     (error,) = broken[1]["unknown-theme"]["errors"]
     assert (
         error["message"]
-        == f"the theme nosuch is not one of {', '.join(sorted(THEMES))}; the deck is shown in the theme default"
+        == f"the theme nosuch is not one of {', '.join(sorted(render_pool.THEMES))}; the deck is shown in the theme default"
     )
 
 
