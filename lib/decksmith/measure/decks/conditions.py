@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from decksmith.core import cli, inherit, schemas, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import templates
 from decksmith.measure.decks.templates import Template
@@ -105,7 +105,7 @@ def held(data: Record, path: Path = Path("condition.json")) -> Condition:
         raise cli.BadConfig(f"{path}: not the condition of a run ({why})") from None
     for key in ("samples", "revise"):
         if value := getattr(condition, key):
-            schemas.check(path, value, _schema()["properties"][key])
+            config_files.check(path, value, _schema()["properties"][key])
     return condition
 
 
@@ -129,10 +129,10 @@ def load(name: str | None) -> Condition | None:
             return under(None, templates.read(_template(name)))
         raise cli.BadConfig(f"no condition {name!r} in {FOLDER}; there are: {', '.join(names())}")
     try:
-        data = inherit.read(path, FOLDER)
+        data = config_files.read(path, FOLDER)
     except (OSError, ValueError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    schemas.check(path, data, _schema())
+    config_files.check(path, data, _schema())
     if data["name"] != path.stem:
         raise cli.BadConfig(f"{path}: name: it is {data['name']!r}, and the file is {path.name}")
     system, source = _system(path, data.get("system") or {})

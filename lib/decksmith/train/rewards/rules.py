@@ -9,7 +9,7 @@ from typing import Annotated, TypedDict
 
 from pydantic import AfterValidator, Field, model_validator
 
-from decksmith.core import cli, inherit, stream, validation
+from decksmith.core import cli, config_files, stream, validation
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.models import registry
@@ -206,7 +206,7 @@ def read(name: str | Path) -> Rules:
     by_path = "/" in str(name) or str(name).endswith(".toml")
     path = Path(name) if by_path else SHIPPED / f"{name}.toml"
     try:
-        data = inherit.read(path, SHIPPED)
+        data = config_files.read(path, SHIPPED)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in SHIPPED.glob("*.toml")))
         raise cli.BadConfig(f"no reward {path}; there are: {known}") from None
