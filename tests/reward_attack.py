@@ -24,7 +24,7 @@ import adversaries  # noqa: E402
 from decksmith.core import stream  # noqa: E402
 from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.measure.decks import clean, pictures  # noqa: E402
-from decksmith.measure.render import cache, pool  # noqa: E402
+from decksmith.measure.render import pool  # noqa: E402
 from decksmith.train.rewards.components import reward  # noqa: E402
 from decksmith.train.rewards.rules import COMPONENTS, read  # noqa: E402
 
@@ -43,7 +43,7 @@ class Scorer:
 
     def __init__(self, run, rules):
         self.run, self.rules = Path(run), rules
-        self.pool = pool.Pool(rules.protocol, kept=cache.folder())
+        self.pool = pool.Pool(rules.protocol, kept=pool.kept_folder())
         self.source = pictures.providers("drawn")
         self.journal = stream.Journal(self.run / "journal" / "reward.jsonl", "reward")
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from decksmith.bench.benchmarks import sources, tasks
 from decksmith.core import cli
-from decksmith.measure.judging import own_prompts
+from decksmith.measure.judging import prompt_rows
 from jsonschema import Draft202012Validator
 
 CODE = {"__type__": "partial", "func": "utils.count_pages.check_slide_count", "args": []}
@@ -44,10 +44,10 @@ def test_a_case_becomes_a_prompt_with_its_material_and_its_questions_in_words(tm
     assert [item["id"] for item in row["checklist"]] == ["i1.1", "d1.1", "d2.1"]
     assert [source["name"] for source in row["sources"]] == ["material.md", "material_1.md"]
     assert "94 millimetres fell." in row["messages"][1]["content"]
-    (again,) = own_prompts.rows(json.dumps(row))
+    (again,) = prompt_rows.rows(json.dumps(row))
     assert again == row
     schema = json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text())
-    own_prompts.valid(Draft202012Validator(schema), row)
+    prompt_rows.valid(Draft202012Validator(schema), row)
 
 
 def test_the_other_name_of_the_instructions_is_read_too(tmp_path):

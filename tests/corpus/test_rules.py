@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.measure.decks import prompts
+from decksmith.measure.decks import templates
 from decksmith.measure.decks.parser import LAYOUTS, Deck
 from decksmith.train.corpus import chat_rows, check, deck_rules, drafts
 from decksmith.train.corpus import rules as draft_rules
@@ -450,7 +450,7 @@ def test_the_cheat_sheet_goes_to_its_share_and_no_row_moves_another():
 
 
 def test_the_cheat_sheet_keeps_to_the_rules_and_is_compact():
-    sheet = prompts.text("slidev-cheatsheet.md")
+    sheet = templates.prompt_text("slidev-cheatsheet.md")
     example = re.search(r"````md\n(.*?)````", sheet, re.S)[1]
     deck = Deck.parse(example)
     assert (

@@ -29,15 +29,16 @@ def test_the_cheat_sheet_stands_behind_the_system_prompt():
 
 def test_few_shot_decks_are_turns_and_never_the_answer_to_what_is_asked(tmp_path, monkeypatch):
     (tmp_path / "shots.toml").write_text(
-        'name = "shots"\n[[shots]]\ndeck = "data/reference/p010.md"\n'
+        'name = "shots"\n[[shots]]\ndeck = "data/gold/g035-float-money"\n'
         '[[shots]]\ndeck = "data/gold/g006-sourdough-jar"\n'
     )
     monkeypatch.setattr(conditions, "FOLDER", tmp_path)
     condition = conditions.load("shots")
-    roles = [message["role"] for message in condition.messages({**RECORD, "id": "p011"})]
+    roles = [message["role"] for message in condition.messages(RECORD)]
     assert roles == ["system", *["user", "assistant"] * 2, "user"]
-    sample = {**RECORD, "id": "p010~1", "gen": {"sample": {"of": "p010", "k": 1}}}
-    for record in (RECORD, sample):
+    shown = {**RECORD, "id": "g035-float-money"}
+    sample = {**shown, "id": "g035~1", "gen": {"sample": {"of": shown["id"], "k": 1}}}
+    for record in (shown, sample):
         assert len(condition.messages(record)) == 4
 
 
@@ -83,9 +84,9 @@ def test_a_later_turn_is_asked_under_a_condition_with_its_conversation_and_witho
     ("key", "value", "said"),
     [
         ("samples", {"n": 10**9, "choose": "xray"}, "n: "),
-        ("system", 7, "texts"),
-        ("shots", [{"id": "a", "request": "b", "deck": []}], "texts"),
-        ("shots", [{"path": "/etc/passwd"}], "path"),
+        ("system", 7, "system"),
+        ("shots", [{"id": "a", "request": "b", "deck": []}], "shots.0.deck"),
+        ("shots", [{"path": "/etc/passwd"}], "shots.0.id"),
         ("more", "", "more"),
     ],
 )

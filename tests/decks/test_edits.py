@@ -90,7 +90,7 @@ def test_of_a_whole_deck_of_as_many_slides_one_is_taken():
     ],
 )
 def test_a_reply_that_is_no_slide_changes_nothing_and_says_why(reply, why):
-    with pytest.raises(edits.NoSlide, match=why):
+    with pytest.raises(edits.NoEdit, match=why):
         edits.changed(DECK, 2, reply)
 
 
@@ -116,7 +116,7 @@ PIECES = st.lists(
 def test_no_reply_touches_another_slide(reply, number):
     try:
         made = edits.changed(DECK, number, reply)
-    except edits.NoSlide:
+    except edits.NoEdit:
         return
     at = [0, 1, 2, 4][number - 1]
     was, now = slides(DECK), slides(made)

@@ -52,10 +52,8 @@ def service(monkeypatch, own_cache):
         f"http://127.0.0.1:{server.server_port}",
     )
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    for name in ("PEXELS", "UNSPLASH"):
-        monkeypatch.setenv(f"{name}_BASE_URL", server.url)
+    monkeypatch.setenv("PEXELS_BASE_URL", server.url)
     monkeypatch.setenv("PEXELS_API_KEY", "pk")
-    monkeypatch.setenv("UNSPLASH_ACCESS_KEY", "uk")
     monkeypatch.setattr(pictures.time, "sleep", lambda seconds: server.waits.append(seconds))
     server.answers["/v1/search"] = [
         (
@@ -75,27 +73,6 @@ def service(monkeypatch, own_cache):
             ).encode(),
         )
     ]
-    server.answers["/search/photos"] = [
-        (
-            200,
-            {},
-            json.dumps(
-                {
-                    "results": [
-                        {
-                            "urls": {"regular": server.url + "/p.jpg"},
-                            "user": {"name": "Bo", "links": {"html": "https://u/bo"}},
-                            "links": {
-                                "html": "https://u/1",
-                                "download_location": server.url + "/ping?x=1",
-                            },
-                        }
-                    ]
-                }
-            ).encode(),
-        )
-    ]
-    server.answers["/ping"] = [(200, {}, b"{}")]
     server.answers["/p.jpg"] = [(200, {}, picture())]
     yield server
     server.shutdown()
@@ -342,18 +319,6 @@ def test_pexels_gives_picture_and_attribution_and_the_cache_answers_the_second_t
     assert pictures.usable(tmp_path, value)
 
 
-def test_unsplash_pings_the_download_location_and_names_the_author(tmp_path, service):
-    (item,) = run(tmp_path, DECK, "unsplash")[0]["items"]
-    assert item["attribution"]["author"] == "Bo" and item["attribution"]["url"].endswith(
-        "?utm_source=decksmith&utm_medium=referral"
-    )
-    assert [(p.split("?")[0], h.get("Authorization")) for p, h in service.asked] == [
-        ("/search/photos", "Client-ID uk"),
-        ("/p.jpg", None),
-        ("/ping", "Client-ID uk"),
-    ]
-
-
 def test_a_429_is_retried_after_the_time_it_asks_for(tmp_path, service):
     service.answers["/v1/search"].insert(0, (429, {"retry-after": "7"}, b""))
     (item,) = run(tmp_path, DECK, "pexels")[0]["items"]
@@ -421,7 +386,7 @@ def test_a_picture_bomb_is_refused(monkeypatch):
 
 def test_a_download_beyond_the_limit_is_refused(tmp_path, service, monkeypatch):
     service.answers["/p.jpg"] = [(200, {}, picture() + b"x" * 200_000)]
-    monkeypatch.setattr(pictures._Photos.get, "__defaults__", (None, None, 50_000))
+    monkeypatch.setattr(pictures, "BYTES", 50_000)
     (item,) = run(tmp_path, DECK, "pexels")[0]["items"]
     assert item["fallback"] == {"reason": "pexels: more than 50000 bytes", "transient": False}
 

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
-from decksmith.measure.judging import identity, own_prompts
+from decksmith.measure.judging import identity, prompt_rows
 from decksmith.train.corpus import overlap
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ def test_every_row_is_of_the_schema_and_its_checklist_finds_its_reference_senten
         json.loads((ROOT / "assets/schemas/prompt.json").read_text())
     )
     for row in ROWS:
-        own_prompts.valid(validator, row)
+        prompt_rows.valid(validator, row)
         assert 6 <= len(row["checklist"]) == len(row["references"]) <= 12, row["id"]
         assert len({item["id"] for item in row["checklist"]}) == len(row["checklist"]), row["id"]
 
@@ -32,7 +32,7 @@ def test_a_reference_sentence_hardly_ever_satisfies_another_item():
         items = row["checklist"]
         worded = {item["id"] for item in items if not all(map(_is_element, item["match"]))}
         for item, sentence in zip(items, row["references"], strict=True):
-            others = set(own_prompts.found(items, item, sentence)) & worded - {item["id"]}
+            others = set(prompt_rows.found(items, item, sentence)) & worded - {item["id"]}
             loose += [(row["id"], item["id"], other) for other in sorted(others)]
     assert loose == [
         ("p003", "c5", "c7"),

@@ -75,13 +75,17 @@ def test_the_families_are_those_that_the_renderer_has():
 @pytest.mark.parametrize(
     "old, new, why",
     [
-        ("theme: default", "theme: fancy", "company.md:2: theme: name one of academic"),
+        ("theme: default", "theme: fancy", "company.md:2: theme: 'fancy' is not one of academic"),
         ("theme: default", "themes: x", "company.md:2: unknown key 'themes'"),
-        ("Nunito Sans", "Comic Sans", "company.md:3: fonts: Comic Sans is not one of"),
+        (
+            "Nunito Sans",
+            "Comic Sans",
+            "company.md:3: fonts: text: Comic Sans is not one of Nunito",
+        ),
         ('"#f2a33a"', "orange", "company.md:6: colours: accent: write it"),
         ("file: logo.svg", "file: none.svg", "company.md:12: logo: .*No such file"),
         ("file: logo.svg", "file: logo.html", "logo.html is none of .svg"),
-        ("[788, 496, 168, 44]", "[900, 496, 168, 44]", "logo: write `file"),
+        ("[788, 496, 168, 44]", "[900, 496, 168, 44]", r"logo: place: write \[x, y, width"),
         ("- `fact`:", "- `facts`:", "company.md:25: the layout facts exists neither"),
         ("  color: #10333f;", '  src: url("a.png");', "company.md:32: the style loads a file"),
         ("---\ntheme", "theme", "company.md:1: a template begins with a frontmatter"),

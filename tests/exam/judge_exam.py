@@ -29,8 +29,8 @@ from decksmith.core import cli, stream  # noqa: E402
 from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.core.records import Record  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
-from decksmith.measure.judging import identity, judges, scoring  # noqa: E402
-from decksmith.measure.render import cache, pool  # noqa: E402
+from decksmith.measure.judging import identity, judges, offline, scoring  # noqa: E402
+from decksmith.measure.render import pool, toolchain  # noqa: E402
 from decksmith.measure.results import stats  # noqa: E402
 from planted_defects import DEFECTS, PADDINGS, PLACES, variants  # noqa: E402
 
@@ -59,7 +59,7 @@ def examine(
 class _Exam:
     def __init__(self, run: Path, protocol: Protocol, judge: Any, repeats: int) -> None:
         self.run, self.protocol, self.judge, self.repeats = run, protocol, judge, repeats
-        self.engine = pool.engine(protocol.render["scale"])
+        self.engine = toolchain.engine(protocol.render["scale"])
         self.faults: Counter[str] = Counter()
         self.scores: Judgings = {}
         self.done = self.total = 0
@@ -71,7 +71,8 @@ class _Exam:
                 raise cli.BadData(
                     f"{record['id']}: rendered by another renderer or at another scale; render it again"
                 )
-            if lacks := scoring.unmeasured(self.protocol, record):
+            judge = self.protocol.judge
+            if judge["kind"] == "offline" and (lacks := offline.lacking(record, judge["needed"])):
                 raise cli.BadData(
                     f"{record['id']}: this judge cannot measure the content of its decks: the prompt lacks {', '.join(lacks)}"
                 )
@@ -80,7 +81,7 @@ class _Exam:
                 f"{len(good)} good decks among {len(records)} records; a card needs two or more"
             )
         jobs = min(4, len(os.sched_getaffinity(0)))
-        self.pool = pool.Pool(self.protocol, jobs=jobs, kept=cache.folder())
+        self.pool = pool.Pool(self.protocol, jobs=jobs, kept=pool.kept_folder())
         self.renders = stream.Journal(self.run / "journal" / "exam-render.jsonl", "render")
         self.judgings = stream.Journal(self.run / "journal" / "exam-judge.jsonl", "judge")
         self.rendering, self.judging = asyncio.Semaphore(jobs), asyncio.Semaphore(self.judge.jobs)

@@ -279,7 +279,6 @@ def examined(tmp_path_factory):
     """(run folder, records, the offline judge's card); pictures of all versions are in the run."""
     run, decks = tmp_path_factory.mktemp("exam"), []
     from decksmith.measure.decks import pictures
-    from decksmith.measure.render import cache
 
     for row, text in DECKS:
         stream.write(run / row["deck"]["path"], text)
@@ -287,7 +286,7 @@ def examined(tmp_path_factory):
         decks.append(row)
 
     async def rendered():
-        pool = render_pool.Pool(OFFLINE, kept=cache.folder())
+        pool = render_pool.Pool(OFFLINE, kept=render_pool.kept_folder())
         try:
             return [{**row, "render": await pool.render(run, row)} for row in decks]
         finally:

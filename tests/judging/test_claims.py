@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from decksmith.core import cli
 from decksmith.measure.decks import sources
-from decksmith.measure.judging import claims
+from decksmith.measure.judging import grounding
 
 SCHEMA = json.loads((cli.ROOT / "assets/schemas/claims.json").read_text())
 REPORT = (
@@ -53,7 +53,7 @@ def read(run, replies, given=None):
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         port = site._server.sockets[0].getsockname()[1]
-        reader = claims.ClaimReader(run, "smol", base_url=f"http://127.0.0.1:{port}/v1")
+        reader = grounding.ClaimReader(run, "smol", base_url=f"http://127.0.0.1:{port}/v1")
         try:
             return await reader.work(given or record(run))
         finally:
@@ -93,4 +93,4 @@ def test_a_record_without_documents_or_deck_asks_nobody(tmp_path):
 
 def test_more_claims_than_asked_for_are_refused():
     with pytest.raises(ValueError, match="it has 41 claims"):
-        claims.usable(reply(*[claim()] * 41), SCHEMA, 2, [REPORT])
+        grounding.usable(reply(*[claim()] * 41), SCHEMA, 2, [REPORT])

@@ -7,10 +7,10 @@ import re
 import pytest
 from decksmith.core import cli
 from decksmith.measure.decks import sources
-from decksmith.measure.judging import grounding, own_prompts
+from decksmith.measure.judging import grounding, prompt_rows
 
 LINES = (cli.ROOT / "data/documents.jsonl").read_text().splitlines()
-ROWS = [row for line in LINES for row in own_prompts.rows(line)]
+ROWS = [row for line in LINES for row in prompt_rows.rows(line)]
 WHOLE = {path.name: sources.find(path.name, 10**6) for path in sorted(sources.FOLDER.iterdir())}
 TOTALS = (
     "all",
@@ -41,7 +41,7 @@ def test_every_row_is_of_the_schema_and_every_item_has_its_reference():
 
     check = Draft202012Validator(json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text()))
     for row in ROWS:
-        own_prompts.valid(check, row)
+        prompt_rows.valid(check, row)
         assert len(row["references"]) == len(row["checklist"]) > 0, row["id"]
 
 
@@ -99,14 +99,14 @@ def test_our_own_sentences_are_grounded_and_with_other_figures_most_are_not():
 )
 def test_a_row_reads_nothing_outside_of_the_folder(path):
     with pytest.raises(ValueError, match="u-.*: sources: "):
-        own_prompts.rows(json.dumps({"request": "Four slides", "sources": [path]}))
+        prompt_rows.rows(json.dumps({"request": "Four slides", "sources": [path]}))
 
 
 def test_the_request_and_its_id_are_apart_from_the_documents_and_a_budget_cuts_them():
     row = {"request": "Four slides", "sources": ["ferry-report.md", "cantine-etude.md"]}
-    (whole,) = own_prompts.rows(json.dumps(row))
-    (cut,) = own_prompts.rows(json.dumps({**row, "budget": 4_000}))
-    (plain,) = own_prompts.rows(json.dumps({"request": "Four slides"}))
+    (whole,) = prompt_rows.rows(json.dumps(row))
+    (cut,) = prompt_rows.rows(json.dumps({**row, "budget": 4_000}))
+    (plain,) = prompt_rows.rows(json.dumps({"request": "Four slides"}))
     assert whole["id"] == cut["id"] == plain["id"]
     assert sources.request(cut) == "Four slides" and cut["asks"] == plain["asks"]
     assert [source["cut"] for source in cut["sources"]] == [True, True]

@@ -16,7 +16,7 @@ import urllib.request
 
 import pytest
 from decksmith.core import cli
-from decksmith.measure.decks import prompts
+from decksmith.measure.decks import templates
 from decksmith.measure.decks.clean import clean
 from decksmith.measure.decks.parser import Deck
 from decksmith.models import embedded, errors
@@ -328,7 +328,10 @@ def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_whe
     assert found == manifest["gguf_sha256"]
     # A prompt of the default run: none that it was trained on.
     ask = "Make a slide deck of 6 slides about how lighthouses work, for visitors of a museum."
-    messages = [{"role": "system", "content": prompts.system()}, {"role": "user", "content": ask}]
+    messages = [
+        {"role": "system", "content": templates.system_prompt()},
+        {"role": "user", "content": ask},
+    ]
     slides = {}
     for model in ("smol", "smol-sft"):
         body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": 500}

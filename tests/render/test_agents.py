@@ -53,7 +53,7 @@ def test_a_deck_is_drawn_found_faults_in_and_counted_and_a_hostile_one_ends_noth
                     await tools.xray(GOOD)
             return said, shots, refused, hostile, found, json.loads(await tools.scan(GOOD))
         finally:
-            await tools.close()
+            await tools.pool.close()
 
     said, shots, refused, hostile, found, counted = asyncio.run(ask())
     assert said == "3 of 3 slides drawn. Pictures of slides 3, 1."

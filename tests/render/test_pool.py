@@ -614,7 +614,7 @@ def test_an_unknown_theme_is_told_which_there_are(broken):
     (error,) = broken[1]["unknown-theme"]["errors"]
     assert (
         error["message"]
-        == f"the theme nosuch is not one of {', '.join(render_pool.themes())}; the deck is shown in the theme default"
+        == f"the theme nosuch is not one of {', '.join(sorted(render_pool.THEMES))}; the deck is shown in the theme default"
     )
 
 
@@ -938,24 +938,24 @@ def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage
     for path in (other, other.parent, tmp_path):
         path.chmod(0o755)
     monkeypatch.setenv("DECKSMITH_CHROMIUM", str(other))
-    toolchain.versions.cache_clear()
+    toolchain.engine.cache_clear()
     try:
         deck = FEATURES.replace("THEME", "default")
         (value,) = rendered(tmp_path, [put(tmp_path, "x", deck, ["images/a.png"])], jobs=1)
         assert (value["status"], value["engine"]["browser"]) == ("ok", "Chromium 1.2 of somebody")
-        toolchain.versions.cache_clear()
+        toolchain.engine.cache_clear()
         monkeypatch.setenv("DECKSMITH_CHROMIUM", str(tmp_path / "none"))
         with pytest.raises(cli.Missing, match="DECKSMITH_CHROMIUM=.*mend or unset it"):
-            render_pool.engine()
+            toolchain.engine(1)
     finally:
-        toolchain.versions.cache_clear()
+        toolchain.engine.cache_clear()
 
 
 def test_a_missing_installation_names_the_command_that_mends_it(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "MODULES", tmp_path)
-    toolchain.versions.cache_clear()
+    toolchain.engine.cache_clear()
     try:
         with pytest.raises(cli.Missing, match="run: make setup"):
-            render_pool.engine()
+            toolchain.engine(1)
     finally:
-        toolchain.versions.cache_clear()
+        toolchain.engine.cache_clear()

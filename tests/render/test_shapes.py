@@ -23,7 +23,7 @@ def text(*runs, **more):
 def made(*nodes, background=(255, 255, 255, 1), pseudo=False, shots=()):
     """The presentation of one slide of these nodes."""
     part = {"background": list(background), "nodes": list(nodes), "pseudo": pseudo}
-    data = powerpoint.editable([part], [list(shots)], [b""], ["T"], ["A"], ["N"])
+    data = powerpoint.powerpoint([part], [list(shots)], [b""], ["T"], ["A"], ["N"])
     return Presentation(io.BytesIO(data))
 
 

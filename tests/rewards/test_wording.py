@@ -83,7 +83,7 @@ def test_the_questions_of_the_checklist_are_told_where_they_are_copied():
 def test_a_caption_under_another_title_is_the_same_caption():
     caption = "More about this will be said in the talk"
     shown = pages([f"{title}\n{caption} {n}" for n, title in enumerate(["In short", "The 2", "C"])])
-    for page, title in zip(shown.pages.values(), ["In short", "The 2", "C"], strict=True):
+    for page, title in zip(shown.xray.values(), ["In short", "The 2", "C"], strict=True):
         page["title"] = title
     assert wording.again(shown) == pytest.approx(2 / 3)
     assert wording.again(pages(WRITTEN)) == 0

@@ -26,9 +26,9 @@ from decksmith.bench.benchmarks.graders import plus
 from decksmith.bench.benchmarks.records import BenchmarkSpec, RowSource
 from decksmith.core import cli
 from decksmith.core.records import Record
-from decksmith.measure.decks import prompts
 from decksmith.measure.decks import sources as documents
-from decksmith.measure.judging import own_prompts
+from decksmith.measure.decks import templates
+from decksmith.measure.judging import prompt_rows
 
 SECONDS = 600  # for a program, and for an address to answer
 Rows = tuple[str, Iterable[Any]]  # the revision, and the rows
@@ -301,10 +301,10 @@ def _case(root: Path, case: Path, budget: int) -> Record:
         "id": re.sub(r"[^A-Za-z0-9._~-]+", "-", "-".join(place.parts))[-128:].lstrip("-._~"),
         "sets": ["core", "presentbench"],
         "messages": [
-            {"role": "system", "content": prompts.system()},
+            {"role": "system", "content": templates.system_prompt()},
             {"role": "user", "content": f"{asked}\n\n{material}"},
         ],
-        "asks": own_prompts.named(asked) | {"domain": place.parts[0]},
+        "asks": prompt_rows.named(asked) | {"domain": place.parts[0]},
         "checklist": _checklist(case, root / place.parts[0]),
         "sources": quoted,
         "source": {"path": str(place)},

@@ -1,38 +1,46 @@
-"""From a model's reply to a clean deck: reasoning, fences and chatter removed, the author's text otherwise kept."""
+"""A deck out of what a script is given: a model's reply without reasoning, fences and chatter, or a file of markdown."""
 
+import functools
 import hashlib
 import itertools
+import os
 import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
+from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks.parser import FENCE, Deck
 
 _THINK = re.compile(r"\s*<(think|thinking)>", re.I)
 _DECK_LANGS = {"", "markdown", "md", "mdx", "slidev", "yaml", "yml", "text", "txt", "plaintext"}
 _KEY = re.compile(r"[A-Za-z][\w-]*[ \t]*:(?:\s|$)")
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+# What stages write into the folder of a deck.
+_OURS = re.compile(
+    r"(gen|reasoning|deck|illustrated)\.md|images|slides|build|judge|.*\.tmp"
+    r"|images/[0-9a-f]{16}\.(jpg|png)|slides/[0-9]+\.png"
+)
 
 
 def clean(text: str) -> tuple[str, str | None]:
-    """A reply without what is not deck: (deck text, leftover reasoning or None). The deck text may be empty.
+    """A reply without what is not deck: (deck text, maybe empty; leftover reasoning or None).
 
-    In this order: BOM and CRLF; a leading think block (an opened one that never closes leaves no answer); an outer
-    code fence with what stands around it; chatter before the headmatter; blank lines at both ends. Everything else
-    stays as the author wrote it.
-    """
+    Off go BOM and CRLF; a leading think block (one that never closes leaves no answer); an outer code
+    fence with what stands around it; chatter before the headmatter; blank lines at both ends."""
     text = text.replace("\ufeff", "", 1) if text.lstrip().startswith("\ufeff") else text
     text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").lstrip("\n")
     text, thought = _unthink(text)
     lines = text.split("\n")
-    outer = _outer_fence(lines)
-    if outer:
-        lines = outer
-        text, again = _unthink("\n".join(lines).lstrip("\n"))
+    if outer := _outer_fence(lines):
+        text, again = _unthink("\n".join(outer).lstrip("\n"))
         thought, lines = thought or again, text.split("\n")
-    text = "\n".join(lines[_chatter(lines) :])
-    text = text.strip("\n") if text.strip() else ""
-    return (text.rstrip() + "\n" if text else ""), thought
+    text = "\n".join(lines[_chatter(lines) :]).strip("\n").rstrip()
+    return (text + "\n" if text else ""), thought
 
 
 def _unthink(text: str) -> tuple[str, str | None]:
@@ -68,7 +76,7 @@ def _frontmatter_at(lines: list[str], i: int) -> bool:
 def _outer_fence(lines: list[str]) -> list[str] | None:
     """The lines inside the code fence around a whole deck, or None when there is none."""
     for i, line in enumerate(lines):
-        if _rule(line) and _frontmatter_at(lines, i):
+        if _frontmatter_at(lines, i):
             return None  # the deck has begun: a fence further down belongs to it
         m = FENCE.fullmatch(line)
         if not m or line.lstrip().startswith(">"):
@@ -95,8 +103,7 @@ def _outer_fence(lines: list[str]) -> list[str] | None:
 
 
 def _closing(lines: list[str], i: int, mark: str) -> int | None:
-    """The line that closes the outer fence, or None (cut off). Inner fences of the same length are told apart by their
-    info string and, when they have none, by what follows."""
+    """The line that closes the outer fence, None where it is cut off. Inner fences end before it."""
     marks: dict[int, bool] = {}  # lines with such a mark: whether nothing else stands there
     for j in range(i, len(lines)):
         m = FENCE.fullmatch(lines[j])
@@ -132,14 +139,10 @@ def _slides_in(lines: list[str]) -> bool:
 
 
 def _chatter(lines: list[str]) -> int:
-    """How many lines stand before the deck. Text before the headmatter is chatter when that block names a theme (only
-    a headmatter does), or when it is prose without any slide in it."""
-    for i in range(len(lines)):
-        if not _rule(lines[i]):
-            m = FENCE.fullmatch(lines[i])
-            if m and not lines[i].lstrip().startswith(">"):
-                return 0
-            continue
+    """How many lines of chatter stand before the headmatter, which names a theme or follows prose."""
+    for i, line in enumerate(lines):
+        if FENCE.fullmatch(line) and not line.lstrip().startswith(">"):
+            return 0
         if not _frontmatter_at(lines, i):
             continue
         before = [x for x in lines[:i] if x.strip()]
@@ -154,24 +157,18 @@ def _chatter(lines: list[str]) -> int:
 
 
 def current(run: Path, value: Record) -> bool:
-    """Whether a journaled `deck` value may be used again: a fault, or a deck.md that still has the bytes it names."""
+    """Whether a journaled `deck` value may be used again: a fault, or a deck.md of the bytes it names."""
     if "error" in value:
         return True
-    try:
-        return hashlib.sha256((run / value["path"]).read_bytes()).hexdigest() == value["sha256"]
-    except OSError:
-        return False
+    path = run / value["path"]
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == value["sha256"]
 
 
 def parse(run: Path, record: Record) -> Record:
-    """Write <id>/gen.md, reasoning.md (if any) and deck.md under `run` from `record["gen"]`; returns the `deck` value
-    of docs/records.md; under a condition with a template, `template` is that one.
+    """Write <id>/gen.md, reasoning.md (if any) and deck.md from `record["gen"]`; returns the `deck` value.
 
-    Raises stream.Fault of kind model: `empty-reply` (no text and no reasoning), `no-deck` (reasoning only, or nothing
-    left).
-    """
-    from decksmith.core import stream
-
+    Raises stream.Fault of kind model: `empty-reply` (no text and no reasoning), `no-deck` (reasoning
+    only, or nothing left)."""
     gen, folder = record["gen"], run / record["id"]
     reply, reasoning = gen.get("text") or "", gen.get("reasoning") or ""
     text, thought = clean(reply)
@@ -190,23 +187,141 @@ def parse(run: Path, record: Record) -> Record:
         raise stream.Fault("model", "empty-reply", "the reply is empty")
     data = text.encode()
     stream.write(folder / "deck.md", data)
-    parsed = Deck.parse(text)
-    return {
-        "path": f"{record['id']}/deck.md",
-        "slides": len(parsed.shown),
-        "theme": parsed.theme,
-        "sha256": hashlib.sha256(data).hexdigest(),
-        **template_of(record),
-    }
+    return {**_value(f"{record['id']}/deck.md", data), **_template(record)}
 
 
 def inputs(record: Record) -> list[Any]:
     """Everything that the `deck` value of a record depends on, for the journal."""
     gen = record["gen"]
-    return ["clean-1", gen.get("text"), gen.get("reasoning"), *template_of(record).values()]
+    return ["clean-1", gen.get("text"), gen.get("reasoning"), *_template(record).values()]
 
 
-def template_of(record: Record) -> Record:
+def _template(record: Record) -> Record:
     """`{"template": ..}` of a reply under a condition with a template, else {}."""
     under = (record["gen"].get("condition") or {}).get("template")
     return {"template": under} if under else {}
+
+
+def _value(path: str, data: bytes) -> Record:
+    """The `deck` value of docs/records.md for a deck's file, `path` relative to the run."""
+    deck = Deck.parse(data.decode("utf-8", "replace"))
+    sha256 = hashlib.sha256(data).hexdigest()
+    return {"path": path, "slides": len(deck.shown), "theme": deck.theme, "sha256": sha256}
+
+
+def markdown(run: str | Path, record: Record) -> str:
+    """The text of a record's deck.md. Raises cli.Missing."""
+    path = Path(run) / record["deck"]["path"]
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        mend = "is --run the folder that deck-parse wrote to?"
+        raise cli.Missing(f"{record['id']}: {path}: {error.strerror}; {mend}") from None
+
+
+def illustrated(run: str | Path, record: Record) -> tuple[Path, str]:
+    """(path, text) of a record's deck, with its pictures where it has them. Raises cli.BadData."""
+    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
+    try:
+        return path, path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        said = f"the deck of this record cannot be read: {error}"
+        raise cli.BadData(f"{record['id']}: {said}") from None
+
+
+# --- markdown in place of records -----------------------------------------------------------------
+
+
+def takes_markdown(
+    *, reply: bool = False, writes: bool = True, after: str = ""
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Decorate a script's function: markdown in place of records becomes one record a deck (`reply`: what a model replied).
+
+    writes  the script writes into <run>/<id>, whose other files would go: such a folder is refused
+    after   the commands whose records the script needs: what markdown is answered with"""
+
+    def wrap(function: Callable[..., int | None]) -> Callable[..., int | None]:
+        @click.argument(
+            "decks", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+        )
+        @functools.wraps(function)
+        def with_markdown(decks: Sequence[Path], **options: Any) -> int | None:
+            run = options.get("run", Path())
+
+            def prepare() -> None:
+                if decks or not _are_records(stream.stdin.peek()):
+                    with tempfile.TemporaryFile() as file:
+                        file.writelines(_lines(decks, run, reply, writes, after))
+                        file.seek(0)
+                        os.dup2(file.fileno(), 0)
+
+            # Not yet: a key or a renderer that is missing is said first.
+            stream.stdin.prepare = prepare
+            return function(**options)
+
+        return with_markdown
+
+    return wrap
+
+
+def _are_records(data: bytes) -> bool:
+    """Whether this is JSON, or nothing at all."""
+    return data.lstrip()[:1] in (b"", b"{", b"[", b'"')
+
+
+def _lines(
+    decks: Sequence[Path], run: Path, reply: bool, writes: bool, after: str
+) -> Iterator[bytes]:
+    """A record for each file, or for the deck on stdin; the lines of a file that has records."""
+    names: set[str] = set()
+    given: list[tuple[Path | None, bytes]] = [(path, path.read_bytes()) for path in decks]
+    if not given:
+        given = [(_redirected(), b"".join(iter(stream.stdin.take, b"")))]
+    for path, data in given:
+        if _are_records(data):
+            yield data.rstrip(b"\n") + b"\n"
+            continue
+        if after:
+            stages = after.format(path or "deck.md")
+            raise cli.BadData(f"{path or 'stdin'} is markdown, not a record: {stages} | {cli.NAME}")
+        ident = _ident(path.stem if path else "stdin", names)
+        if writes:
+            _check_folder(run / ident, path if reply else None)
+        if reply:
+            value: Record = {"gen": {"text": data.decode("utf-8", "replace")}}
+        else:
+            if path is None:
+                path = run / ident / "deck.md"
+                stream.write(path, data)
+            value = {"deck": _value(os.path.relpath(path, run), data)}
+        yield stream.dumps({"id": ident, **value}) + b"\n"
+
+
+def _redirected() -> Path | None:
+    """The file that stdin was opened from, where that can be told (proc(5))."""
+    try:
+        path = Path(os.readlink("/proc/self/fd/0"))
+    except OSError:
+        return None
+    return path if path.is_file() else None
+
+
+def _ident(stem: str, names: set[str]) -> str:
+    """An id of a file's name that no earlier one has."""
+    first = re.sub(r"[^A-Za-z0-9._~-]+", "-", stem).strip("._~-")[:100] or "deck"
+    numbered = (f"{first}-{number}" for number in itertools.count(2))
+    ident = next(name for name in itertools.chain([first], numbered) if name not in names)
+    names.add(ident)
+    return ident
+
+
+def _check_folder(folder: Path, reply: Path | None) -> None:
+    """Raise cli.BadData for a folder with files that no stage of ours writes, such as the reply."""
+    found = [*folder.glob("*"), *folder.glob("images/*"), *folder.glob("slides/*")]
+    names = [path.relative_to(folder).as_posix() for path in found]
+    strange = [name for name in names if not _OURS.fullmatch(name)]
+    if reply and reply.resolve().parent == folder.resolve():
+        strange.append(reply.name)
+    if strange:
+        said = f"{folder} has files of your own ({strange[0]}), and {cli.NAME} would write there"
+        raise cli.BadData(f"{said}; name another folder with --run")

@@ -1,25 +1,20 @@
 """Conditions, assets/conditions: what a model is given beside the request, and what becomes of its replies.
 
-`plain` is the absence of one. A run under a condition is called <model>+<condition>. Its records keep the prompt's own messages; what
-was sent is composed here (`Condition.messages`), by everything that asks or checks. A template (templates.py) is a condition by its
-name, alone or behind another one: `company`, `cheatsheet+company`.
+`plain` is the absence of one. A run under a condition is called <model>+<condition>; its records keep the prompt's own
+messages. A template is a condition by its name, alone or behind another one: `cheatsheet+company`.
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from decksmith.core import cli, config_files, stream
 from decksmith.core.records import Record, prompt_of
-from decksmith.measure.decks import prompts, templates
+from decksmith.measure.decks import templates
 from decksmith.measure.decks.templates import Template
 
 PLAIN = "plain"
-_CHOOSER = {
-    "xray": "X-ray findings",
-    "reward": "the reward",
-    "judge": "the evaluation's own judge",
-}
+_CHOOSER = {"xray": "X-ray findings", "reward": "the reward", "judge": "the evaluation's own judge"}
 FOLDER = cli.ROOT / "assets" / "conditions"
 
 
@@ -34,12 +29,8 @@ class Shot:
 
 @dataclass(frozen=True)
 class Condition:
-    """One file of assets/conditions (assets/schemas/condition.json).
-
-    system: text behind the system prompt, "" without; source: the file that it came from. samples: {"n", "choose", "rules"}.
-    revise: {"rounds", "by", "rules", "words"}. Both are {} without. template: of what decks are
-    rendered and checked under (templates.Template as a record), {} without.
-    """
+    """One file of assets/conditions (assets/schemas/condition.json). system: text behind the system prompt, of the file
+    `source`. samples: {"n", "choose", "rules"}; revise: {"rounds", "by", "rules", "words"}; {} without."""
 
     name: str
     system: str
@@ -47,7 +38,7 @@ class Condition:
     shots: tuple[Shot, ...]
     samples: Record
     revise: Record
-    template: Record = field(default_factory=dict)
+    template: Template | None = None
 
     @property
     def n(self) -> int:
@@ -63,17 +54,16 @@ class Condition:
         if self.system:
             said = [message["content"] for message in head] + [self.system]
             head = [{"role": "system", "content": "\n\n".join(said)}]
-        turns: list[Record] = []
         asked = (record.get("turn") or {}).get("of") or prompt_of(record)
         for shot in self.shots:
             if shot.id != asked:
-                turns.append({"role": "user", "content": shot.request})
-                turns.append({"role": "assistant", "content": shot.deck})
-        return [*head, *turns, *own]
+                head.append({"role": "user", "content": shot.request})
+                head.append({"role": "assistant", "content": shot.deck})
+        return [*head, *own]
 
     def asked(self) -> Record:
-        """What `gen.condition` keeps: the name, the sha256 of all of it, and that in words; `template` as `deck.template` has it."""
-        under = {"template": templates.tag(Template(**self.template))} if self.template else {}
+        """What `gen.condition` keeps: its name, the sha256 of all of it, what it adds, and its template."""
+        under = {"template": templates.tag(self.template)} if self.template else {}
         sha256 = stream.fingerprint(self.dumped())
         return {"name": self.name, "sha256": sha256, "adds": self.adds(), **under}
 
@@ -83,21 +73,19 @@ class Condition:
         if self.source:
             said.append(f"system prompt + {self.source}")
         if self.template:
-            said.append(f"template {self.template['name']}")
+            said.append(f"template {self.template.name}")
         if self.shots:
             said.append(f"few-shot decks {', '.join(shot.id for shot in self.shots)}")
         if self.samples:
             said.append(f"best of {self.n} by {_CHOOSER[self.samples['choose']]}")
         if self.revise:
-            rounds = self.revise["rounds"]
-            said.append(
-                f"at most {rounds} revision{'s' * (rounds > 1)} kept by {_CHOOSER[self.revise['by']]}"
-            )
+            rounds, by = self.revise["rounds"], _CHOOSER[self.revise["by"]]
+            said.append(f"at most {rounds} revision{'s' * (rounds > 1)} kept by {by}")
         return said
 
     def dumped(self) -> Record:
         """The whole condition, JSON-able: condition.json of a run, which `held` reads."""
-        whole = {**vars(self), "shots": [vars(shot) for shot in self.shots]}
+        whole = asdict(self)
         if not self.template:
             del whole["template"]
         return whole
@@ -105,26 +93,24 @@ class Condition:
 
 def held(data: Record, path: Path = Path("condition.json")) -> Condition:
     """The condition that `dumped` gave, from the file `path`. Raises cli.BadConfig for what it cannot have given."""
-    wanted = _schema()["properties"]
+    from pydantic import TypeAdapter, ValidationError
+
     try:
-        for key in ("samples", "revise"):
-            if data[key]:
-                config_files.check(path, data[key], wanted[key])
-        if data.get("template"):
-            Template(**data["template"])
-        shots = tuple(Shot(**shot) for shot in data["shots"])
-        texts = [data["name"], data["system"], data["source"]]
-        for shot in shots:
-            texts += vars(shot).values()
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("name, system, source and shots are texts")
-        return Condition(**{**data, "shots": shots})
-    except (TypeError, KeyError) as error:
-        raise cli.BadConfig(f"{path}: not the condition of a run ({error})") from None
+        condition = TypeAdapter(Condition).validate_python(data)
+        if unknown := sorted({*data} - {*vars(condition)}):
+            raise cli.BadConfig(f"{path}: not the condition of a run ({unknown[0]})")
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise cli.BadConfig(f"{path}: not the condition of a run ({why})") from None
+    for key in ("samples", "revise"):
+        if value := getattr(condition, key):
+            config_files.check(path, value, _schema()["properties"][key])
+    return condition
 
 
 def load(name: str | None) -> Condition | None:
-    """A condition by its name in assets/conditions, that of a template, or both joined by a +; or condition.json of a run by its path.
+    """A condition by its name, that of a template, both joined by a +, or the path of a condition.json;
     None for `plain` and no name. Raises cli.BadConfig naming file and key."""
     if name is None or name == PLAIN:
         return None
@@ -146,7 +132,9 @@ def load(name: str | None) -> Condition | None:
         data = config_files.read(path, FOLDER)
     except (OSError, ValueError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    _check(path, data)
+    config_files.check(path, data, _schema())
+    if data["name"] != path.stem:
+        raise cli.BadConfig(f"{path}: name: it is {data['name']!r}, and the file is {path.name}")
     system, source = _system(path, data.get("system") or {})
     return Condition(
         name=data["name"],
@@ -159,17 +147,17 @@ def load(name: str | None) -> Condition | None:
 
 
 def under(condition: Condition | None, template: Template) -> Condition:
-    """A condition with a template behind it, None: the template alone. Raises cli.BadConfig for a template that has a condition's name."""
+    """The condition with a template behind it. Raises cli.BadConfig where a condition has its name."""
     if template.name in names():
-        raise cli.BadConfig(
-            f"the template {template.name} has the name of a condition; call its file otherwise"
-        )
-    before = condition or Condition(PLAIN, "", "", (), {}, {})
+        why = "has the name of a condition; call its file otherwise"
+        raise cli.BadConfig(f"the template {template.name} {why}")
+    if condition is None:
+        return Condition(template.name, template.system(), "", (), {}, {}, template)
     return replace(
-        before,
-        name=template.name if condition is None else f"{before.name}+{template.name}",
-        system="\n\n".join(filter(None, (before.system, template.system()))),
-        template=dict(vars(template)),
+        condition,
+        name=f"{condition.name}+{template.name}",
+        system="\n\n".join(filter(None, (condition.system, template.system()))),
+        template=template,
     )
 
 
@@ -183,7 +171,7 @@ def names() -> list[str]:
 
 
 def split(run: str) -> tuple[str, str]:
-    """The model and the condition that the name of a run says: "smol+revise" is ("smol", "revise"), "smol" is ("smol", "plain")."""
+    """Model and condition that a run's name says: ("smol", "revise"), ("smol", "plain")."""
     model, _, condition = run.partition("+")
     return model, condition or PLAIN
 
@@ -194,41 +182,22 @@ def _schema() -> Record:
     return found
 
 
-def _check(path: Path, data: Record) -> None:
-    config_files.check(path, data, _schema())
-    if data["name"] != path.stem:
-        raise cli.BadConfig(f"{path}: name: it is {data['name']!r}, and the file is {path.name}")
-
-
 def _system(path: Path, table: Record) -> tuple[str, str]:
     """(the text behind the system prompt, where it is from)."""
     if "text" in table:
         return table["text"].strip(), f"{len(table['text'].split())} words of its own"
-    if "file" not in table:
-        return "", ""
     try:
-        return prompts.text(table["file"]), table["file"]
+        file = table.get("file", "")
+        return templates.prompt_text(file) if file else "", file
     except OSError as error:
         raise cli.BadConfig(f"{path}: system.file: {error}") from None
 
 
 def _shot(path: Path, deck: str) -> Shot:
-    """The shot of a draft's folder in data/gold, or of a deck in data/reference, which answers the prompt of its name."""
+    """The shot of a draft's folder in data/gold."""
     place = cli.ROOT / deck
     try:
-        if place.suffix == ".md":
-            rows = stream.records(cli.ROOT / "data/prompts.jsonl")
-            request = next((_request(row) for _, row in rows if row["id"] == place.stem), None)
-            if request is None:
-                raise cli.BadConfig(
-                    f"{path}: shots: {place.stem} is no prompt of data/prompts.jsonl"
-                )
-            return Shot(place.stem, request, place.read_text(encoding="utf-8").strip())
         request = (place / "PROMPT.md").read_text(encoding="utf-8").strip()
         return Shot(place.name, request, (place / "deck.md").read_text(encoding="utf-8").strip())
     except OSError as error:
         raise cli.BadConfig(f"{path}: shots: {error}") from None
-
-
-def _request(row: Record) -> str:
-    return str(row["messages"][-1]["content"])

@@ -1,8 +1,5 @@
-"""A deck that its model changes: what the model is asked, and its reply put into the deck.
-
-One slide at a person's wish (the demo): whatever the reply says, the other slides stay as they are. The whole deck after findings
-(deck-revise): a unified diff, whole slides, or a whole deck. A reply that is none of these changes nothing.
-"""
+"""A deck that its model changes: one slide at a person's wish (the demo), whatever the reply says of the others; or the
+whole deck after findings (deck-revise), by a unified diff, whole slides, or a whole deck."""
 
 import json
 import re
@@ -10,70 +7,81 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from decksmith.measure.decks import clean, prompts
+from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.parser import Deck, Slide
 from decksmith.measure.decks.records import Finding
 
 # Of the first block: what belongs to the deck, which a change of its first slide leaves alone.
 SETTINGS = ("theme", "themeConfig", "colorSchema", "lineNumbers", "mdc", "comark", "defaults")
 _HEADING = re.compile(r"^(#{1,6} |<h[1-6]\b)", re.M)
-
-
 _DIFF = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*$|^@@.*$", re.M)
 _MARK = re.compile(r"^=== slide (\d+) ===[ \t]*$", re.M | re.I)
 FINDINGS = 20  # that a model is told at once
+_MEND = """\
+Your deck was rendered, and this is wrong with it:
+{findings}
+
+Mend exactly that and leave everything else as it is. Reply in one of these forms, without a remark:
+- a unified diff of the deck, hunks that begin with @@,
+- the slides that change, each whole and under a line like === slide 3 ===,
+- the whole deck.
+
+The deck with its line numbers, which are no part of it:
+{deck}"""
 
 
 class NoEdit(ValueError):
     """A reply that changes nothing; the words say why."""
 
 
-class NoSlide(NoEdit):
-    """A reply that is not the slide that was asked for; the words say why."""
-
-
 def messages(request: str, text: str, number: int, wish: str) -> list[dict[str, str]]:
-    """What a model is asked for another slide `number` (from 1, of those shown) of the deck `text`,
-    which it wrote for `request`."""
+    """What a model is asked for another slide `number` (from 1, of those shown) of its deck `text`."""
     user = (
         f"Change slide {number} of your deck, and no other: {wish}\n\n"
         f"Reply with the new slide {number} alone, in the same format: its frontmatter between "
         "lines of --- where it needs one, its content, and its notes. No other slide, no remark."
     )
-    return [
-        {"role": "system", "content": prompts.system()},
-        {"role": "user", "content": request},
-        {"role": "assistant", "content": text},
-        {"role": "user", "content": user},
+    said = [
+        ("system", templates.system_prompt()),
+        ("user", request),
+        ("assistant", text),
+        ("user", user),
     ]
+    return [{"role": role, "content": content} for role, content in said]
 
 
 def changed(text: str, number: int, reply: str) -> str:
-    """The deck `text` with slide `number` (from 1, of those shown) taken from a model's reply: the
-    slide alone, or a whole deck of as many slides. Raises NoSlide."""
+    """The deck `text` with slide `number` (from 1, of those shown) taken from a model's reply: the slide
+    alone, or a whole deck of as many slides. Raises NoEdit."""
     deck = Deck.parse(text)
     old = deck.shown[number - 1]
-    new = _slide(deck, old, number, clean.clean(reply)[0])
-    made = _spliced(text, old, new)
-    _check(deck, Deck.parse(made), old)
+    made = _spliced(text, old, _slide(deck, old, number, clean.clean(reply)[0]))
+    again = Deck.parse(made).slides
+    if len(again) != len(deck.slides):
+        raise NoEdit("the model's reply would change the number of slides")
+    for was, now in zip(deck.slides, again, strict=True):
+        if was.no != old.no and _shown(was) != _shown(now):
+            raise NoEdit(f"the model's reply would change slide {was.no} as well")
     return made
+
+
+def _shown(slide: Slide) -> tuple[object, ...]:
+    return slide.content, slide.note, slide.frontmatter, slide.hidden
 
 
 def _slide(deck: Deck, old: Slide, number: int, reply: str) -> Slide:
     """The slide that a reply means."""
     given = Deck.parse(reply).shown if reply.strip() else []
     if not given:
-        raise NoSlide("the model's reply is empty")
+        raise NoEdit("the model's reply is empty")
     if len(given) not in (1, len(deck.shown)):
-        raise NoSlide(f"the model's reply has {len(given)} slides and not slide {number} alone")
+        raise NoEdit(f"the model's reply has {len(given)} slides and not slide {number} alone")
     new = given[0] if len(given) == 1 else given[number - 1]
     if new.frontmatter_error:
-        raise NoSlide(
-            f"the frontmatter of the model's reply is no YAML: {new.frontmatter_error[0]}"
-        )
+        raise NoEdit(f"the frontmatter of the model's reply is no YAML: {new.frontmatter_error[0]}")
     is_slide = new.frontmatter or _HEADING.search(new.content)
     if not new.content.strip() or not (is_slide or not old.title):
-        raise NoSlide("the model's reply is no slide: it has neither a heading nor a frontmatter")
+        raise NoEdit("the model's reply is no slide: it has neither a heading nor a frontmatter")
     return new
 
 
@@ -83,55 +91,29 @@ def _spliced(text: str, old: Slide, new: Slide) -> str:
     front: dict[str, Any] = new.frontmatter
     if old.no == 1:
         own = {key: value for key, value in front.items() if key not in SETTINGS}
-        front = {**old.frontmatter, **own} if not old.frontmatter_error else own
+        front = {**old.frontmatter, **own}  # of a broken block nothing is known
     elif old.frontmatter_line is None:
-        while before and not before[-1].strip():
-            before.pop()
-        before = before[:-1]  # the separator
+        while before and not before.pop().strip():
+            pass  # blank lines, and the separator before them
     block = [f"{json.dumps(key)}: {json.dumps(value, default=str)}" for key, value in front.items()]
     opening = ["---", *block, "---"] if block else ["---"] if old.no > 1 else []
     note = ["", f"<!--\n{new.note}\n-->"] if new.note else []
     return "\n".join([*before, *opening, "", new.content.strip("\n"), *note, "", *after])
 
 
-def _check(was: Deck, made: Deck, old: Slide) -> None:
-    """Raises NoSlide where a slide other than `old` is not what it was."""
-    if len(made.slides) != len(was.slides):
-        raise NoSlide("the model's reply would change the number of slides")
-    for slide, again in zip(was.slides, made.slides, strict=True):
-        if slide.no != old.no and _shown(slide) != _shown(again):
-            raise NoSlide(f"the model's reply would change slide {slide.no} as well")
-
-
-def _shown(slide: Slide) -> tuple[object, ...]:
-    return slide.content, slide.note, slide.frontmatter, slide.hidden
-
-
-# The whole deck, after findings
+# --- the whole deck, after findings ---------------------------------------------------------------
 
 
 def findings(text: str, found: list[Finding]) -> str:
     """What a model is told to mend in its deck `text`, by the line of the deck (`found` as from lint.findings)."""
-    lines = [
-        f"line {one['line'] or '?'}, slide {one['slide'] or '?'}: {' '.join(one['message'].split())[:300]}"
-        for one in found[:FINDINGS]
-    ]
-    more = [f"and {len(found) - FINDINGS} more"] if found[FINDINGS:] else []
+    lines = []
+    for one in found[:FINDINGS]:
+        said = " ".join(one["message"].split())[:300]
+        lines.append(f"- line {one['line'] or '?'}, slide {one['slide'] or '?'}: {said}")
+    if found[FINDINGS:]:
+        lines.append(f"- and {len(found) - FINDINGS} more")
     numbered = [f"{number}: {line}" for number, line in enumerate(text.splitlines(), 1)]
-    return "\n".join(
-        [
-            "Your deck was rendered, and this is wrong with it:",
-            *(f"- {line}" for line in [*lines, *more]),
-            "",
-            "Mend exactly that and leave everything else as it is. Reply in one of these forms, without a remark:",
-            "- a unified diff of the deck, hunks that begin with @@,",
-            "- the slides that change, each whole and under a line like === slide 3 ===,",
-            "- the whole deck.",
-            "",
-            "The deck with its line numbers, which are no part of it:",
-            *numbered,
-        ]
-    )
+    return _MEND.format(findings="\n".join(lines), deck="\n".join(numbered))
 
 
 def edited(text: str, reply: str) -> str:
@@ -141,12 +123,25 @@ def edited(text: str, reply: str) -> str:
     if _DIFF.search(reply):
         made = patched(text, reply)
     elif _MARK.search(reply):
-        made = _with_slides(text, reply)
+        made = text
+        for mark, part in _parts(_MARK, reply):
+            number, shown = int(mark[1]), len(Deck.parse(text).shown)
+            if not 1 <= number <= shown:
+                raise NoEdit(f"the model's reply changes slide {number}, and the deck has {shown}")
+            made = changed(made, number, part.strip("\n").removesuffix("```"))
     else:
         made = _whole(reply)
     if made.strip() == text.strip():
         raise NoEdit("the model's reply changes nothing")
     return made
+
+
+def _parts(marks: re.Pattern[str], reply: str) -> Iterator[tuple[re.Match[str], str]]:
+    """Each mark of a reply with what stands behind it."""
+    found = [*marks.finditer(reply)]
+    ends = [mark.start() for mark in found[1:]] + [len(reply)]
+    for mark, end in zip(found, ends, strict=True):
+        yield mark, reply[mark.end() : end]
 
 
 @dataclass
@@ -157,8 +152,8 @@ class _Hunk:
 
 
 def patched(text: str, reply: str) -> str:
-    """The deck with every hunk of a unified diff applied, or none of them. A hunk's own lines must stand in the deck to the letter:
-    at the line that it names, or at one place only. Raises NoEdit."""
+    """The deck with every hunk of a unified diff applied, or none. A hunk's own lines stand in the deck to
+    the letter: at the line that it names, or at one place only. Raises NoEdit."""
     lines, done, shift = text.split("\n"), 0, 0
     for number, hunk in enumerate(_hunks(reply), 1):
         at = _place(lines, hunk, done, shift, number)
@@ -169,11 +164,9 @@ def patched(text: str, reply: str) -> str:
 
 
 def _hunks(reply: str) -> Iterator[_Hunk]:
-    marks = [*_DIFF.finditer(reply)]
-    ends = [mark.start() for mark in marks[1:]] + [len(reply)]
-    for mark, end in zip(marks, ends, strict=True):
+    for mark, part in _parts(_DIFF, reply):
         hunk = _Hunk(int(mark[1]) if mark[1] else None, [], [])
-        for line in reply[mark.end() : end].removeprefix("\n").split("\n"):
+        for line in part.removeprefix("\n").split("\n"):
             if line.startswith(("```", "\\")):
                 break
             kind, rest = line[:1], line[1:]
@@ -204,27 +197,13 @@ def _place(lines: list[str], hunk: _Hunk, done: int, shift: int, number: int) ->
     return found[0]
 
 
-def _with_slides(text: str, reply: str) -> str:
-    """The deck with the slides that stand in a reply under their marks."""
-    marks = [*_MARK.finditer(reply)]
-    ends = [mark.start() for mark in marks[1:]] + [len(reply)]
-    shown = len(Deck.parse(text).shown)
-    for mark, end in zip(marks, ends, strict=True):
-        number = int(mark[1])
-        if not 1 <= number <= shown:
-            raise NoEdit(f"the model's reply changes slide {number}, and the deck has {shown}")
-        text = changed(text, number, reply[mark.end() : end].strip("\n").removesuffix("```"))
-    return text
-
-
 def _whole(reply: str) -> str:
     """The deck that a reply is."""
     text = clean.clean(reply)[0]
     deck = Deck.parse(text)
     if len(deck.shown) < 2:
-        raise NoEdit(
-            "the model's reply is no deck: neither a diff, nor marked slides, nor several slides"
-        )
+        why = "neither a diff, nor marked slides, nor several slides"
+        raise NoEdit(f"the model's reply is no deck: {why}")
     if deck.faults:
         raise NoEdit(f"the frontmatter of the model's reply is no YAML: {deck.faults[0][2]}")
     return text

@@ -1,5 +1,6 @@
 """The two feature scans of a deck's markdown: the published one, bit-compatible, and ours, on the real parser."""
 
+import itertools
 import re
 from collections import Counter
 from pathlib import Path
@@ -7,14 +8,14 @@ from pathlib import Path
 from decksmith.core.records import Record
 from decksmith.measure.decks import templates
 from decksmith.measure.decks import words as counted
+from decksmith.measure.decks.clean import markdown
 from decksmith.measure.decks.parser import LAYOUTS, SLOT, Deck, Slide, visible
 
 SCANNER = "craft-v5 craft-3"  # raise it when a score changes: it is part of a run's identity
 
 
 def features(text: str) -> Record:
-    """The `features` value of docs/records.md for a deck's text: {"scanner", "craft_v5", "craft", "counts"}; see the
-    two functions."""
+    """The `features` value of docs/records.md for a deck's text."""
     v5, parts = craft_v5(text)
     score, counts = craft(Deck.parse(text))
     return {"scanner": SCANNER, "craft_v5": v5, "craft": score, "counts": {**counts, "v5": parts}}
@@ -23,28 +24,22 @@ def features(text: str) -> Record:
 def craft_v5(text: str) -> tuple[float, dict[str, int]]:
     """The published VisCraft scan: (score 1 to 5, what it saw). Source: trillion-labs/nemoslides, eval/features.py.
 
-    score = min(5, 1 + points). Points: one for each distinct layout other than `default`, at most two; one each for a
-    fence with a language (not markdown, md, text, txt, plain), a mermaid fence, a formula, `<v-click(s)>` or
-    `v-click=` or a line `click:`, a `notes:` key, a `transition:` key, a theme other than `default`.
+    score = min(5, 1 + points). Points: one for each distinct layout other than `default`, at most two; one
+    each for a fence with a language (not markdown, md, text, txt, plain), a mermaid fence, a formula,
+    `<v-click(s)>` or `v-click=` or a line `click:`, a `notes:` key, a `transition:` key, a theme other than
+    `default`.
 
-    Its weaknesses are part of it: lines `---` are paired first with second, third with fourth, .. wherever they stand,
-    and keys count only between the two of a pair (a slide without frontmatter shifts all pairs after it); notes as
-    comments are not seen; a mermaid fence counts as code as well; a theme, a transition and a notes key earn points in
-    a deck without content.
+    Its weaknesses are part of it: lines `---` are paired first with second, third with fourth wherever they
+    stand, and keys count only inside a pair; comments are no notes; a mermaid fence counts as code as well.
     """
-    lines, rules = text.split("\n"), []
-    for i, line in enumerate(lines):
-        if line.startswith("---") and not line[3:].strip():
-            rules.append(i)
-    blocks = [
-        "\n".join([*lines[a + 1 : b], ""]) for a, b in zip(rules[::2], rules[1::2], strict=False)
-    ]
-    named = {
-        k: [re.findall(rf"(?m)^\s*{k}:\s*[\"']?([\w-]+)[\"']?\s*$", b) for b in blocks]
-        for k in ("layout", "theme")
-    }
-    layouts = {name.lower() for names in named["layout"] for name in names} - {"default"}
-    theme = next((names[0].lower() for names in named["theme"] if names), "default")
+    lines = text.split("\n")
+    rules = [i for i, line in enumerate(lines) if line.startswith("---") and not line[3:].strip()]
+    pairs = zip(rules[::2], rules[1::2], strict=False)
+    blocks = ["\n".join([*lines[a + 1 : b], ""]) for a, b in pairs]
+
+    def named(key: str) -> list[str]:
+        values = rf"(?m)^\s*{key}:\s*[\"']?([\w-]+)[\"']?\s*$"
+        return [name.lower() for block in blocks for name in re.findall(values, block)]
 
     def keyed(key: str) -> bool:
         return any(line.lstrip().startswith(key) for b in blocks for line in b.split("\n"))
@@ -52,16 +47,12 @@ def craft_v5(text: str) -> tuple[float, dict[str, int]]:
     fences = re.findall(r"```([a-zA-Z][\w+-]*)", text)
     plain = re.compile(r"(?:markdown|md|text|txt|plain)(?!\w)")
     first = text.find("$$")
-    # A formula between two neighbouring dollars has no blank at its ends and one of these signs inside, unlike "$4M
-    # and $5M".
-    dollars = any(
-        len(piece) > 2
-        and not (piece[0].isspace() or piece[-1].isspace())
-        and set(piece[1:-1]) & set("\\^_{}=+-")
-        for piece in text.split("$")[1:-1]
-    )
+    # Unlike "$4M and $5M", a formula has no blank at its ends and one of these signs inside.
+    pieces = [p for p in text.split("$")[1:-1] if len(p) > 2]
+    tight = [p for p in pieces if not p[0].isspace() and not p[-1].isspace()]
+    dollars = any(set(p[1:-1]) & set("\\^_{}=+-") for p in tight)
     seen: dict[str, int] = {
-        "layouts": len(layouts),
+        "layouts": len({*named("layout")} - {"default"}),
         "code": any(not plain.match(f) for f in fences),
         "mermaid": bool(re.search(r"```mermaid\b", text)),
         "katex": dollars or (first >= 0 and text.find("$$", first + 2) >= 0),
@@ -69,7 +60,7 @@ def craft_v5(text: str) -> tuple[float, dict[str, int]]:
         or any(x.lstrip().startswith("click:") for x in lines),
         "notes": keyed("notes:"),
         "transitions": keyed("transition:"),
-        "theme": theme != "default",
+        "theme": named("theme")[:1] not in ([], ["default"]),
     }
     points = min(2, seen["layouts"]) + sum(bool(v) for k, v in seen.items() if k != "layouts")
     return float(min(5, 1 + points)), seen
@@ -90,59 +81,56 @@ _NO_CODE = ("", "md", "markdown", "text", "txt", "plain", "plaintext", "plantuml
 # Slides of these layouts show one thing and are meant to have few words.
 _STATEMENTS = ("fact", "quote", "statement", "image")
 # h of g(n, h) in `craft`: as many uses earn a half.
-_HALVES = {
-    "layouts": 3,
-    "code": 1,
-    "mermaid": 1,
-    "katex": 2,
-    "clicks": 2,
-    "transitions": 1,
-    "tables": 1,
-    "images": 2,
-}
+_HALVES = dict(layouts=3, code=1, mermaid=1, katex=2, clicks=2, transitions=1, tables=1, images=2)
 _BEST = 4  # of nine categories: no deck has use for all
 
 
 def craft(deck: Deck) -> tuple[float, dict[str, int]]:
     """How much of Slidev a deck puts to use, on the real parser: (score 1.0 to 5.0, counts).
 
-    score = 1 + 4 * substance * mean(the best four of nine categories), rounded to 3 digits; every part lies in 0..1.
+    score = 1 + 4 * substance * mean(the best four of nine categories), rounded to 3 digits; every part is 0..1.
 
-    Only shown slides count, and slides with the same words, code and pictures count once; so do equal elements and
-    lines. What differs in its digits only, or in the title above five words or more, is the same. words = visible words
-    (words.py) in distinct lines. A slide is substantial with 8 words; with 3 words and one qualifying code block, diagram,
-    table, formula or picture; and in a layout of one thing (fact, quote, statement, image) with 2 words or a picture.
+    Only shown slides count, and slides with the same words, code and pictures count once; so do equal
+    elements and lines. What differs in its digits only, or in the title above five words or more, is the
+    same. words = visible words (words.py) in distinct lines. A slide is substantial with 8 words; with 3
+    words and one qualifying code block, diagram, table, formula or picture; and in a layout of one thing
+    (fact, quote, statement, image) with 2 words or a picture.
 
         substance   = min(1, substantial slides / 5) * min(1, words / 60)
         g(n, h)     = n / (n + h): the first use counts most, the sum never saturates
 
         layouts     g(n, 3)  distinct known layouts other than default, each on a slide that fills it:
-        two-cols(-header) 3 words or an
-                             element in every column; image layouts a picture (image-left/right also 5 words); the
-                             others 2 words
-        notes       share of substantial slides with a note of 5 different words (of scripts without blanks, 10 letters)
-                    that no other slide has
-        code        g(n, 1)  closed fences with a language (no diagrams, no plain text) and 3 different lines on slides
-        with 3 words mermaid     g(n, 1)  closed mermaid fences with 2 edges (charts without edges, such as pie: 3
-        entries) katex       g(n, 2)  different formulas that look like one (not two prices) on substantial slides
+                             two-cols(-header) 3 words in every column; image layouts a picture
+                             (image-left/right also 5 words); the others 2 words
+        notes       share of substantial slides with a note of 5 different words (of scripts without
+                    blanks, 10 letters) that no other slide has
+        code        g(n, 1)  closed fences with a language (no diagrams, no plain text) and 3 different
+                             lines, on slides with 3 words
+        mermaid     g(n, 1)  closed mermaid fences with 2 edges (charts without edges: 3 entries)
+        katex       g(n, 2)  different formulas that look like one (not two prices) on substantial slides
         clicks      g(n, 2)  substantial slides with v-click, v-clicks, v-after, v-mark or v-switch
         transitions g(n, 1)  known transitions that at least 2 substantial slides use
         tables      g(n, 1)  tables with 2 columns, 2 rows and 4 filled cells
         images      g(n, 2)  different pictures or image queries on substantial slides or in layout image
 
-    A bare deck with every key scores 1.0; the 64 decks of data/gold have 2.4 to 4.0; nothing reaches 5. It counts what
-    is used, not whether anybody asked for it.
+    A bare deck with every key scores 1.0; the 64 decks of data/gold have 2.4 to 4.0; nothing reaches 5. It
+    counts what is used, not whether anybody asked for it.
     """
     slides = _distinct(deck)
     solid = [s for s in slides if s.solid]
-    words = _words_once(slides)
+    lines = [visible(line) for s in slides for line in s.slide.prose.split("\n")]
+    once = {
+        _same(line): line for line in reversed(lines) if line
+    }  # the first of those that are the same
+    words = sum(map(_words, once.values()))
+    notes = [s.slide.note for s in solid if s.slide.note]
     pictured = [s for s in slides if s.solid or s.slide.layout == "image"]
     counts: dict[str, int] = {
         "slides": len(deck.shown),
         "substantial": len(solid),
         "words": words,
         "layouts": len({s.slide.layout for s in slides if s.slide.layout != "default" and s.fills}),
-        "notes": _notes(solid),
+        "notes": len({_same(note) for note in notes if counted.different(note) >= 5}),
         "code": len({_same(f) for s in slides for f in s.code}),
         "mermaid": len({_same(f) for s in slides for f in s.diagrams}),
         "katex": len({_same(f) for s in solid for f in s.formulas}),
@@ -159,33 +147,13 @@ def craft(deck: Deck) -> tuple[float, dict[str, int]]:
 
 def _distinct(deck: Deck) -> "list[_Scanned]":
     """The shown slides, those with the same words, code and pictures once."""
-    seen, slides = set(), []
+    slides: dict[object, Slide] = {}
     for slide in deck.shown:
         below = slide.text.replace(visible(slide.title or ""), "", 1)
         told = below if _words(below) >= 5 else slide.text
         code = tuple(_same(fence.text) for fence in slide.fences)
-        identity = (_same(told), code, tuple(image.url for image in slide.images))
-        if identity not in seen:
-            seen.add(identity)
-            slides.append(_Scanned(slide))
-    return slides
-
-
-def _words_once(slides: "list[_Scanned]") -> int:
-    """Visible words in lines that are not the same."""
-    words, seen = 0, set()
-    for s in slides:
-        for line in map(visible, s.slide.prose.split("\n")):
-            if line and _same(line) not in seen:
-                seen.add(_same(line))
-                words += _words(line)
-    return words
-
-
-def _notes(solid: "list[_Scanned]") -> int:
-    """Different notes of five different words."""
-    notes = [s.slide.note for s in solid if s.slide.note]
-    return len({_same(note) for note in notes if counted.different(note) >= 5})
+        slides.setdefault((_same(told), code, tuple(image.url for image in slide.images)), slide)
+    return [_Scanned(slide) for slide in slides.values()]
 
 
 def _transitions(solid: "list[_Scanned]", default: object) -> int:
@@ -215,8 +183,7 @@ def _rows(text: str) -> list[str]:
 
 def _is_drawn(rows: list[str]) -> bool:
     """Whether a Mermaid diagram has two edges, or three entries where its kind has no edges."""
-    kind = rows[0].split()[0].lower().rstrip(":") if rows else ""
-    if kind in _KINDS:
+    if rows and rows[0].split()[0].lower().rstrip(":") in _KINDS:
         return len(set(rows[1:])) >= 3
     return sum(len(_EDGE.findall(row)) for row in set(rows)) >= 2
 
@@ -227,14 +194,10 @@ class _Scanned:
     def __init__(self, slide: Slide) -> None:
         self.slide, self.words = slide, _words(slide.text)
         closed = [(fence.lang, _rows(fence.text)) for fence in slide.fences if fence.closed]
-        self.diagrams = [
-            " ".join(rows) for lang, rows in closed if lang == "mermaid" and _is_drawn(rows)
-        ]
-        self.code = [
-            " ".join(rows)
-            for lang, rows in closed
-            if lang not in _NO_CODE and len(set(rows)) >= 3 and self.words >= 3
-        ]
+        drawn = [rows for lang, rows in closed if lang == "mermaid" and _is_drawn(rows)]
+        code = [rows for lang, rows in closed if lang not in _NO_CODE and len(set(rows)) >= 3]
+        self.diagrams = [" ".join(rows) for rows in drawn]
+        self.code = [" ".join(rows) for rows in code if self.words >= 3]
         self.tables = _tables(slide.prose)
         self.formulas = _formulas(slide.prose)
         self.pictures = [i.url for i in slide.images]
@@ -252,15 +215,14 @@ class _Scanned:
         if layout not in LAYOUTS:
             return False
         if layout.startswith("two-cols"):
-            parts: dict[str, list[str]] = {"default": []}
-            name = "default"
+            parts, name = {"default": ""}, "default"
             for line in self.slide.content.split("\n"):
-                m = SLOT.fullmatch(line.strip())
-                if m:
+                if m := SLOT.fullmatch(line.strip()):
                     name = m.group(1)
-                parts.setdefault(name, []).append(line if not m else "")
+                else:
+                    parts[name] = parts.get(name, "") + line + "\n"
             need = LAYOUTS[layout] if layout == "two-cols-header" else ("default", "right")
-            return all(_words("\n".join(parts.get(n, []))) >= 3 for n in need)
+            return all(_words(parts.get(n, "")) >= 3 for n in need)
         if layout.startswith("iframe"):
             return isinstance(shown.get("url"), str) and (layout == "iframe" or self.words >= 5)
         if layout.startswith("image"):
@@ -270,60 +232,44 @@ class _Scanned:
 
 def _tables(prose: str) -> list[str]:
     """Markdown tables worth the name, each as its text."""
-    out, rows = [], []
-    for line in [*prose.split("\n"), ""]:
-        line = line.strip()
-        if line.startswith("|"):
-            rows.append(line)
-            continue
-        if len(rows) >= 4 and not rows[1].strip("|:- \t") and "-" in rows[1]:
+    out = []
+    lines = [line.strip() for line in prose.split("\n")]
+    for is_table, run in itertools.groupby(lines, lambda line: line.startswith("|")):
+        rows = list(run)
+        if is_table and len(rows) >= 4 and not rows[1].strip("|:- \t") and "-" in rows[1]:
             cells = [[c.strip() for c in r.strip("|").split("|")] for r in rows]
-            body = [r for r in cells[2:] if sum(map(bool, r)) >= 2]
-            if len(cells[0]) >= 2 and len({tuple(r) for r in body}) >= 2:
+            body = {tuple(r) for r in cells[2:] if sum(map(bool, r)) >= 2}
+            if len(cells[0]) >= 2 and len(body) >= 2:
                 out.append("\n".join(rows))
-        rows = []
     return out
 
 
 def _formulas(prose: str) -> list[str]:
     """The different formulas of a slide: $$blocks$$, and $inline$ with a sign that prices do not have."""
-    found = []
-    for i, part in enumerate(prose.split("$$")):
-        inside = i % 2 == 1
-        if not inside:
-            found += [formula for line in part.split("\n") for formula in _inline(line)]
-        elif len(part.strip()) >= 3:
-            found.append(" ".join(part.split()))
+    parts = prose.split("$$")
+    found = [" ".join(block.split()) for block in parts[1::2] if len(block.strip()) >= 3]
+    for around in parts[::2]:
+        found += [formula for line in around.split("\n") for formula in _inline(line)]
     return found
 
 
 def _inline(line: str) -> list[str]:
     """The formulas between neighbouring dollars of a line; each dollar belongs to one of them."""
-    found, pieces, k = [], line.split("$"), 1
-    while k < len(pieces) - 1:
-        piece = pieces[k]
+    found, pieces = [], iter(line.split("$")[1:-1])
+    for piece in pieces:
         tight = len(piece) >= 3 and not piece[0].isspace() and not piece[-1].isspace()
         if tight and set(piece) & set("\\^_={}+<>/*"):
             found.append(piece)
-            k += 1
-        k += 1
+            next(pieces, None)  # what stands behind its second dollar
     return found
 
 
 def scan(run: Path, record: Record) -> Record:
-    """The `features` value of a record, read from its deck.md under `run`; nulls where there is no deck (its stage
-    says why). `template` counts where a deck under a template departs from it, by rule."""
-    from decksmith.core import cli
-
-    path = (record.get("deck") or {}).get("path")
-    if not path:
+    """The `features` value of a record, read from its deck.md under `run`; nulls without a deck.
+    `template` counts where a deck under a template departs from it, by rule."""
+    if not (record.get("deck") or {}).get("path"):
         return {"scanner": SCANNER, "craft_v5": None, "craft": None, "counts": {}}
-    try:
-        text = (run / path).read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise cli.Missing(
-            f"{record['id']}: {run / path}: {error.strerror}; is --run the folder that deck-parse wrote to?"
-        ) from None
+    text = markdown(run, record)
     value = features(text)
     if template := templates.of(run, record):
         found = Counter(one["rule"] for one in templates.findings(template, text))

@@ -1,6 +1,4 @@
-"""The frontmatter of a slide as Slidev reads it, bounded against hostile text.
-
-That is YAML 1.2, core schema."""
+"""The frontmatter of a slide as Slidev reads it (YAML 1.2, core schema), bounded against hostile text."""
 
 import copy
 import functools
@@ -34,10 +32,8 @@ class Block(NamedTuple):
 
 
 def parse_block(source: str, line: int = 0) -> Block:
-    """A block whose first line is `line`. Never raises.
-
-    A block that is not a mapping is an error: Slidev drops its text from the slide without a word.
-    """
+    """A block whose first line is `line`. Never raises. A block that is no mapping is an error: Slidev
+    drops its text from the slide without a word."""
     try:
         data, marks = _cached(source)
     except _Bad as error:
@@ -64,18 +60,13 @@ def _cached(source: str) -> tuple[dict[str, Any], dict[str, Mark]]:
     marks = {}
     for key, value in node.value:
         if key.id == "scalar":
-            marks[str(key.value)] = Mark(
-                key.start_mark.line,
-                key.start_mark.index,
-                value.start_mark.index,
-                value.end_mark.index,
-            )
+            at, begin, end = key.start_mark, value.start_mark.index, value.end_mark.index
+            marks[str(key.value)] = Mark(at.line, at.index, begin, end)
     return data, marks
 
 
 def _as_slidev(source: str) -> str:
-    """A block as Slidev's YAML takes it: `...` ends it, and tabs after a colon or at a line's end are blanks (ruamel
-    refuses them), except for a tab that stands alone on the last line below a key without a value."""
+    """A block as ruamel shall read it: to its end mark `...`, with blanks for tabs that Slidev takes."""
     if end := _END.search(source):
         for n, line in enumerate(source[end.end() :].split("\n")):
             if line.split("#")[0].strip():
@@ -156,8 +147,7 @@ def _key(value: object, nested: bool = True) -> str:
 
 
 _INT = re.compile(r"[-+]?[0-9]+")
-_OCT = re.compile(r"0o[0-7]+")
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INF = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
 _WORDS: dict[str, bool | float | None] = {
@@ -181,10 +171,8 @@ def _scalar(node: Any) -> object:
         return text
     if _INT.fullmatch(text):
         return int(text)
-    if _OCT.fullmatch(text):
-        return int(text[2:], 8)
-    if _HEX.fullmatch(text):
-        return int(text[2:], 16)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
     if _FLOAT.fullmatch(text):
         return float(text)
     m = _INF.fullmatch(text)

@@ -1,44 +1,38 @@
-"""What the X-ray of a rendered deck says to its author: findings, each with a rule, a line of deck.md, and a box.
+"""What the X-ray of a rendered deck (assets/renderer/xray.mjs) says to its author: findings, each with a rule, a line of
+deck.md, and a box. Each element of the page is found again in the markdown by its words."""
 
-The page is measured while it stands in the browser (assets/renderer/xray.mjs; `render.xray` in docs/records.md). Here
-the measures become findings: thresholds are applied, and each element is found again in the markdown by its words.
-"""
-
-import functools
 import html
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import templates
 from decksmith.measure.decks import words as deck_words
-from decksmith.measure.decks.parser import Deck, Slide
+from decksmith.measure.decks.clean import illustrated
+from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.records import Box, Finding, Page, Xray
 
 CANVAS = (980, 552)
 
-# These find broken decks and do not rank good ones: no slide of the published NemoSlides decks had overflow, type
-# below 12 px or contrast below 3. What the shipped themes do themselves is no finding: code in 12 px, headings of the
-# third level with a contrast of 2.85 (apple-basic), code colours down to 1.75.
+# These find broken decks and do not rank good ones. What the shipped themes do themselves is no finding: code in
+# 12 px, headings of the third level with a contrast of 2.85 (apple-basic), code colours down to 1.75.
 OVERFLOW_PX = 2  # a line's box reaches a pixel past its letters
 SMALL_PX = 12
 CONTRAST, CODE_CONTRAST = 2.5, 1.5
-# What the offline protocol gives no credit for any more (assets/protocols/offline.toml, measures.density).
-WORDS = 150
-# Lines set tightly share a few per cent of their boxes; below this no letter touches another.
-OVERLAP = 0.1
-# What stands farther out than this behind all else that runs over the edge was put there; it did not flow there.
-GAP_PX = 60
+WORDS = 150  # the offline protocol gives no credit for more (measures.density)
+OVERLAP = 0.1  # lines set tightly share a few per cent of their boxes; below this no letter touches another
+GAP_PX = (
+    60  # what stands farther out behind all else past the edge was put there; it did not flow there
+)
 MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some between them are left out
 # Layouts that show a statement, a picture or nothing in place of a title.
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
 
 RULES = "overflow off-canvas overlap small-text low-contrast dense blank broken-picture no-title".split()
 _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
-
 
 # What a rule finds: its name, the place of the element in `boxes` (None for the slide), message, area.
 Rectangle = list[int]  # x, y, width, height in CSS px
@@ -47,18 +41,20 @@ _NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in 
 
 
 def findings(record: Record, text: str) -> list[Finding]:
-    """What is wrong with a rendered deck, in order of slide and line: [{line, slide, rule, message, box}].
-
-    `record` has `render`; `text` is the deck that was rendered. `rule` is one of RULES or the class of a render error;
-    a rule gives at most one finding a slide, for its first or worst element (overflow: one for each edge). `line` is
-    None only where the renderer knows none; `box` is [x, y, width, height] in CSS px or None.
-    """
+    """What is wrong with a rendered deck of this text, in order of slide and line; a rule gives at most one finding a
+    slide, for its first or worst element (overflow: one an edge)."""
     render = record["render"]
     source = _Source(text)
-    out = []
+    out: list[Finding] = []
+
+    def add(
+        line: int | None, slide: int | None, rule: str, message: str, box: Rectangle | None = None
+    ) -> None:
+        out.append(Finding(line=line, slide=slide, rule=rule, message=message, box=box))
+
     for error in render.get("errors") or []:
         rule = _SAME.get(error["class"], error["class"])
-        out.append(_finding(error.get("line"), error.get("slide"), rule, error["message"]))
+        add(error.get("line"), error.get("slide"), rule, error["message"])
     failed = {finding["slide"] for finding in out}
     for page in render.get("xray") or []:
         boxes = page.get("boxes") or []
@@ -69,41 +65,22 @@ def findings(record: Record, text: str) -> list[Finding]:
                 finding["box"] = next(at, None)
         if page.get("blank"):
             if page["slide"] not in failed:
-                message = "nothing can be seen on the slide"
-                out.append(_finding(page["line"], page["slide"], "blank", message))
+                add(page["line"], page["slide"], "blank", "nothing can be seen on the slide")
             continue
         lines = source.lines(page)
-        for rule in (_overflow, _overlap, _small, _faint, _dense, _untitled):
+        for rule in (_overflow, _overlap, _unreadable, _of_slide):
             for name, index, message, area in rule(page, boxes):
                 line = source.first(page) if index is None else lines[index]
-                message = _NUMBER.sub(functools.partial(_line_of, lines), message)
-                out.append(_finding(line, page["slide"], name, message, area))
+                if other := _NUMBER.search(message):
+                    message = message.replace(other[0], str(lines[int(other[1])]))
+                add(line, page["slide"], name, message, area)
     return sorted(out, key=lambda f: (f["slide"] or 0, f["line"] or 0))
-
-
-def _line_of(lines: list[int], place: re.Match[str]) -> str:
-    """The line of the element that `{index}` stands for."""
-    return str(lines[int(place[1])])
-
-
-def _finding(
-    line: int | None, slide: int | None, rule: str, message: str, box: Rectangle | None = None
-) -> Finding:
-    return {"line": line, "slide": slide, "rule": rule, "message": message, "box": box}
 
 
 # --- the rules: each yields (rule, index of the box or None for the slide, message, box) ----------------------------
 
-
-_NOUNS = {
-    "title": "the title",
-    "code": "code",
-    "image": "a picture",
-    "background": "a picture",
-    "table": "a table",
-    "diagram": "a diagram",
-    "formula": "a formula",
-}
+_NOUNS = dict(title="the title", code="code", image="a picture", background="a picture")
+_NOUNS |= dict(table="a table", diagram="a diagram", formula="a formula")
 
 
 def _noun(box: Box) -> str:
@@ -112,7 +89,7 @@ def _noun(box: Box) -> str:
 
 def _place(box: Box) -> bool:
     """Whether a box takes any room."""
-    return box["box"][2] > 0 and box["box"][3] > 0
+    return min(box["box"][2:]) > 0
 
 
 def _union(boxes: list[Rectangle]) -> Rectangle:
@@ -143,8 +120,9 @@ def _overflow(page: Page, boxes: list[Box]) -> Found:
         out = [i for i in past_it if boxes[i]["kind"] != "background" and _place(boxes[i])]
         flow, edge = _flow(out, spans, side, len(boxes))
         if flow:
-            # A table is read by its cells.
-            at = min(flow, key=lambda i: (boxes[i]["kind"] == "table", i))
+            at = min(
+                flow, key=lambda i: (boxes[i]["kind"] == "table", i)
+            )  # it is read by its cells
             where = "" if side == "bottom" else f" at the {side}"
             area = _union([boxes[i]["box"] for i in flow])
             yield "overflow", at, f"{_noun(boxes[at])} overflows by {edge} px{where}", area
@@ -173,59 +151,46 @@ def _flow(
 
 
 def _overlap(page: Page, boxes: list[Box]) -> Found:
-    covered = [i for i, box in enumerate(boxes) if box.get("covered")]
-    if covered:
-        first = boxes[covered[0]]
-        message = f"{_noun(first)} lies under something that covers it"
-        yield "overlap", covered[0], message, first["box"]
-        return
-    pairs = [
-        (share, i, other) for i, box in enumerate(boxes) for other, share in box.get("on") or []
-    ]
+    for i, box in enumerate(boxes):
+        if box.get("covered"):
+            message = f"{_noun(box)} lies under something that covers it"
+            yield "overlap", i, message, box["box"]
+            return
+    pairs = [(share, i, other) for i, box in enumerate(boxes) for other, share in box.get("on", [])]
     share, i, other = max(pairs, key=lambda pair: pair[0], default=(0, 0, 0))
     if share >= OVERLAP:
         message = f"{_noun(boxes[i])} lies on that of line {{{other}}}, {share:.0%} of it"
         yield "overlap", i, message, _union([boxes[i]["box"], boxes[other]["box"]])
 
 
-def _small(page: Page, boxes: list[Box]) -> Found:
-    sized = [i for i, box in enumerate(boxes) if box.get("size") and _place(box)]
-    small = [i for i in sized if boxes[i]["size"] < SMALL_PX]
+def _unreadable(page: Page, boxes: list[Box]) -> Found:
+    placed = [(i, box) for i, box in enumerate(boxes) if _place(box)]
+    small = [(box["size"], i) for i, box in placed if box.get("size") and box["size"] < SMALL_PX]
     if small:
-        worst = min(small, key=lambda i: boxes[i]["size"])
-        box = boxes[worst]
-        message = f"{_noun(box)} is set in {box['size']:g} px, below {SMALL_PX}{_others(small)}"
-        yield "small-text", worst, message, box["box"]
-
-
-def _faint(page: Page, boxes: list[Box]) -> Found:
+        size, worst = min(small)
+        message = f"{_noun(boxes[worst])} is set in {size:g} px, below {SMALL_PX}{_others(small)}"
+        yield "small-text", worst, message, boxes[worst]["box"]
     least = [CODE_CONTRAST if box["kind"] == "code" else CONTRAST for box in boxes]
-    seen = [i for i, box in enumerate(boxes) if box.get("contrast") and _place(box)]
-    faint = [i for i in seen if boxes[i]["contrast"] < least[i]]
-    if faint:
-        worst = min(faint, key=lambda i: boxes[i]["contrast"])
-        box = boxes[worst]
-        message = f"{_noun(box)} has a contrast of {box['contrast']:.2f}, below {least[worst]:g}{_others(faint)}"
-        yield "low-contrast", worst, message, box["box"]
+    ratios = [(box["contrast"], i) for i, box in placed if box.get("contrast")]
+    if faint := [(ratio, i) for ratio, i in ratios if ratio < least[i]]:
+        ratio, worst = min(faint)
+        message = f"{_noun(boxes[worst])} has a contrast of {ratio:.2f}, below {least[worst]:g}"
+        yield "low-contrast", worst, message + _others(faint), boxes[worst]["box"]
 
 
-def _others(indices: list[int]) -> str:
-    return f", and {len(indices) - 1} more" if len(indices) > 1 else ""
+def _others(found: Sequence[object]) -> str:
+    return f", and {len(found) - 1} more" if len(found) > 1 else ""
 
 
-def _dense(page: Page, boxes: list[Box]) -> Found:
+def _of_slide(page: Page, boxes: list[Box]) -> Found:
     said = deck_words.length(deck_words.fold((page.get("text") or "")[: deck_words.LONGEST]))
     if said > WORDS:
         yield "dense", None, f"the slide has {said:g} words, more than {WORDS}", None
-
-
-def _untitled(page: Page, boxes: list[Box]) -> Found:
     if not page.get("title") and page.get("layout") not in UNTITLED:
         yield "no-title", None, "the slide has no title", None
 
 
 # --- lines: where in the markdown an element of the page comes from ---------------------------------------------------
-
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,2000}>|<!--.{0,5000}?-->", re.S)
 _PICTURE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)")
@@ -234,15 +199,10 @@ _SLOT = re.compile(r"^[ \t]*::[ \t]?[\w-]+[ \t]?::[ \t]*$", re.M)
 _WORD = re.compile(r"[^\W_]+")
 
 
-def _blank(match: re.Match[str]) -> str:
-    return "\n" * match[0].count("\n")
-
-
 def _words(text: str) -> list[str]:
     """The words of a text or a line of markdown; what emphasis and code marks leave of a word stays one word."""
-    return _WORD.findall(
-        re.sub("[*`~]", "", unicodedata.normalize("NFKC", html.unescape(text))).casefold()
-    )
+    plain = unicodedata.normalize("NFKC", html.unescape(text))
+    return _WORD.findall(re.sub("[*`~]", "", plain).casefold())
 
 
 Word = tuple[str, int]  # and its line
@@ -252,47 +212,41 @@ class _Source:
     """The deck's markdown, searched for the words that a slide shows."""
 
     def __init__(self, text: str) -> None:
-        self.slides = Deck.parse(text).shown
+        self.slides = dict(enumerate(Deck.parse(text).shown, 1))
         self._words: dict[int, list[list[Word]]] = {}
-
-    def slide(self, page: Page) -> Slide | None:
-        return self.slides[page["slide"] - 1] if page["slide"] <= len(self.slides) else None
 
     def first(self, page: Page) -> int:
         """The first line of a slide's content."""
-        slide = self.slide(page)
+        slide = self.slides.get(page["slide"])
         return slide.content_line if slide and slide.content else page["line"]
 
     def words(self, number: int) -> list[list[Word]]:
         """[(word, line)] of a slide as a reader sees it, and of all that it is written in."""
         if number not in self._words:
-            slide = self.slides[number - 1]
-            prose = _SLOT.sub("", _LINK.sub(r"\1", _PICTURE.sub("", _TAG.sub(_blank, slide.prose))))
+            slide = self.slides[number]
+            bare = _TAG.sub(lambda tag: "\n" * tag[0].count("\n"), slide.prose)
+            prose = _SLOT.sub("", _LINK.sub(r"\1", _PICTURE.sub("", bare)))
             seen = prose.split("\n")
             for fence in slide.fences:
                 at = fence.line + 1 - slide.content_line
                 rows = fence.text.split("\n")[: fence.end - fence.line]
                 seen[at : at + len(rows)] = rows
+            both = ((slide.content_line, seen), (slide.start, slide.raw.split("\n")))
             self._words[number] = [
                 [(word, first + i) for i, line in enumerate(rows) for word in _words(line)]
-                for first, rows in (
-                    (slide.content_line, seen),
-                    (slide.start, slide.raw.split("\n")),
-                )
+                for first, rows in both
             ]
         return self._words[number]
 
     def lines(self, page: Page) -> list[int]:
         """The line of each box of a slide; the slide's own first line where its words are not in the markdown."""
-        slide, boxes = self.slide(page), page.get("boxes") or []
+        slide, boxes = self.slides.get(page["slide"]), page.get("boxes") or []
         if slide is None:
             return [page["line"]] * len(boxes)
-        fences = [fence.line for fence in slide.fences if fence.lang == "mermaid"]
-        diagrams = iter(fences)
+        diagrams = iter([fence.line for fence in slide.fences if fence.lang == "mermaid"])
         out: list[int] = []
         at = 0
         for i, box in enumerate(boxes):
-            line = None
             if box["kind"] == "diagram":
                 line = next(diagrams, None)
             elif box.get("src"):
@@ -308,8 +262,8 @@ class _Source:
         return out
 
     def _find(self, number: int, text: str | None, start: int) -> tuple[int | None, int | None]:
-        """(line, where to look on) of the words of `text`: their next place after `start`, else their first, else in
-        frontmatter or tags; (None, None) when they are nowhere."""
+        """Where the words of `text` stand: (line, place to look on from). The next place after `start` wins,
+        then the first, then one in frontmatter or tags; (None, None) when they are nowhere."""
         wanted = _words(text or "")
         seen, raw = self.words(number)
         # The text may be cut within a word; what the page puts in between (a count, an expression) is passed over.
@@ -326,19 +280,15 @@ class _Source:
 
     def picture(self, page: Page, box: Box) -> int | None:
         """The line that names a picture, or None (a theme's own)."""
-        slide, source = self.slide(page), (box.get("src") or "").lstrip("/")
+        slide, source = self.slides.get(page["slide"]), (box.get("src") or "").lstrip("/")
         if not slide or not source:
             return None
-        named = sorted(
-            ((image.kind in ("markdown", "src")) != (box["kind"] == "image"), image.line)
-            for image in slide.images
-            if image.url.removeprefix("./").lstrip("/") == source
-        )
+        images = [i for i in slide.images if i.url.removeprefix("./").lstrip("/") == source]
+        is_image = box["kind"] == "image"  # and no background
+        named = [((i.kind in ("markdown", "src")) != is_image, i.line) for i in images]
         rows = enumerate(slide.raw.split("\n"), slide.start)
-        return named[0][1] if named else next((line for line, text in rows if source in text), None)
-
-
-# --- a deck of a run ------------------------------------------------------------------------------------------------
+        first = next((line for line, text in rows if source in text), None)
+        return min(named)[1] if named else first
 
 
 def examine(run: str | Path, record: Record) -> Xray:
@@ -347,14 +297,7 @@ def examine(run: str | Path, record: Record) -> Xray:
         if stream.fault(record):
             return {"findings": []}
         raise cli.BadData(f'{record["id"]}: no "render" in this record; deck-render writes it')
-    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise cli.BadData(
-            f"{record['id']}: the deck of this record cannot be read: {error}"
-        ) from None
-    return {"findings": found(run, record, text)}
+    return {"findings": found(run, record, illustrated(run, record)[1])}
 
 
 def found(run: str | Path, record: Record, text: str) -> list[Finding]:
@@ -368,7 +311,5 @@ def found(run: str | Path, record: Record, text: str) -> list[Finding]:
 def lint(record: Record, value: Xray) -> list[str]:
     """The findings as lines of text: `p001/deck.md:42: text overflows by 131 px (overflow)`."""
     path = (record.get("deck") or record.get("images") or {}).get("path", f"{record['id']}/deck.md")
-    return [
-        f"{path}:{f['line'] or 1}: {' '.join(f['message'].split())} ({f['rule']})"
-        for f in value["findings"]
-    ]
+    said = [(f["line"] or 1, " ".join(f["message"].split()), f["rule"]) for f in value["findings"]]
+    return [f"{path}:{line}: {message} ({rule})" for line, message, rule in said]

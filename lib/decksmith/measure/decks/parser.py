@@ -1,14 +1,10 @@
-"""The only Slidev parser of the toolkit.
-
-Slices decks exactly as @slidev/parser 52.20.1 does (tests/decks/test_parser.py compares the two), without Node, in time
-linear in the text, and never raises on any text: what is wrong with a deck is recorded in it.
-"""
+"""The only Slidev parser of the toolkit: it slices decks exactly as @slidev/parser 52.20.1 does, without Node, in time linear
+in the text, and never raises on any text: what is wrong with a deck is recorded in it."""
 
 import functools
-import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,22 +20,19 @@ JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".jo
 # Characters of hostile frontmatter that are read. The largest block in an honest deck is below 2 kB.
 YAML_BLOCK, YAML_DECK = 16_384, 262_144
 
-# The themes that we ship, by the name a deck gives: {package, published (a theme of the published corpus), seeds (our seeds
-# ask for it, and set-up bundles it), layouts (its own, besides Slidev's)}. `make theme` adds one.
+# The themes that we ship, by the name a deck gives: {package, published (of the published corpus), seeds (our
+# seeds ask for it, and set-up bundles it), layouts (its own, besides Slidev's)}. `make theme` adds one.
 THEMES = json.loads(
     (Path(__file__).resolve().parents[4] / "assets/renderer/themes.json").read_bytes()
 )
 
 # Slidev's built-in layouts; the slots are the `::name::` parts that a layout shows besides its default one.
-_ONE_PART = """
-default center cover end fact full intro none quote section statement
-image image-left image-right iframe iframe-left iframe-right
-""".split()
-LAYOUTS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_ONE_PART, ()),
-    "two-cols": ("right",),
-    "two-cols-header": ("left", "right"),
-}
+_ONE_PART = (
+    "default center cover end fact full intro none quote section statement "
+    "image image-left image-right iframe iframe-left iframe-right"
+)
+LAYOUTS: dict[str, tuple[str, ...]] = dict.fromkeys(_ONE_PART.split(), ())
+LAYOUTS |= {"two-cols": ("right",), "two-cols-header": ("left", "right")}
 
 _FRONTMATTER = re.compile(r"---[^\n\r\u2028\u2029]*\r?\n(.*?)---", re.S)
 _YAML_FENCE = re.compile(rf"[{JS_SPACE}]*```ya?ml(.*?)```", re.S)
@@ -50,8 +43,7 @@ FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)(.*)")
 
 @dataclass
 class Fence:
-    """A fenced block: language (lower case, may be empty), rest of the info string, first and last line in the deck,
-    and its text."""
+    """A fenced block: language (lower case, may be empty), rest of the info string, first and last line, text."""
 
     lang: str
     info: str
@@ -72,13 +64,8 @@ class Image:
 
 @dataclass
 class Query:
-    """An image query: its text, where it stands in the deck's text (characters `start`..`stop`), and what kind of
-    place that is.
-
-    `kind` is `key` (a frontmatter entry `image-query: ..`, the span covers key and value), `uri` (`image-query://..`,
-    the span covers the whole URI) or `value` (an entry whose slide already names an image: the span covers that
-    image's value).
-    """
+    """An image query and the characters `start`..`stop` that it takes. `kind`: `key` (an entry `image-query: ..`), `uri`
+    (`image-query://..`) or `value` (that of the image which a slide with such an entry already names)."""
 
     text: str
     line: int
@@ -92,10 +79,8 @@ class Slide:
     """One slide as Slidev cuts it. Lines are 1-based in the deck's text, both ends included.
 
     `start`, `end`: the slide with its frontmatter, without the separator in front of a slide that has none.
-    `frontmatter_error`: None or (message, line). `content`: trimmed, without frontmatter and trailing note;
-    `content_line` its first line. `layout`: what Slidev will show (cover for slide 1, else default, when nothing is
-    named). `yaml`: the frontmatter as text, and `marks` where its keys stand in it; lines are the deck's.
-    """
+    `frontmatter_error`: None or (message, line). `content`: trimmed, without frontmatter and trailing note.
+    `layout`: what Slidev will show. `yaml`: the frontmatter as text, `marks` where its keys stand in it."""
 
     no: int
     start: int
@@ -130,14 +115,23 @@ class Slide:
         return _fences(self.content, self.content_line)
 
     @functools.cached_property
+    def _unfenced(self) -> str:
+        """The content with fences blanked, line for line and character for character."""
+        lines = self.content.split("\n")
+        for fence in self.fences:
+            for i in range(fence.line - self.content_line, fence.end - self.content_line + 1):
+                lines[i] = " " * len(lines[i])
+        return "\n".join(lines)
+
+    @functools.cached_property
     def prose(self) -> str:
         """The content with fences and HTML comments blanked, line for line and character for character."""
-        return _blank_comments(_blank_fences(self.content, self.fences, self.content_line))
+        return _blanked(self._unfenced, _comments(self._unfenced))
 
     @functools.cached_property
     def comments(self) -> list[tuple[int, str]]:
         """HTML comments outside fences as (line, text), without the note."""
-        bare = _blank_fences(self.content, self.fences, self.content_line)
+        bare = self._unfenced
         return [
             (self.content_line + bare.count("\n", 0, a), bare[a + 4 : b - 3].strip())
             for a, b in _comments(bare)
@@ -149,16 +143,15 @@ class Slide:
         out = []
         for key in ("image", "background", "backgroundImage"):
             value = self.frontmatter.get(key)
-            if isinstance(value, str) and (_looks_like_image(value) or key != "background"):
-                if value:
-                    out.append(Image(value, self.key_line(key), key))
+            if isinstance(value, str) and value and (key != "background" or _IMAGE.search(value)):
+                out.append(Image(value, self.key_line(key), key))
         for kind, pattern in (("markdown", _MD_IMAGE), ("src", _SRC), ("url", _URL)):
             for m in pattern.finditer(self.prose):
                 url = next(g for g in m.groups() if g is not None).strip()
                 if kind == "markdown":
                     url = re.sub(r"\s+(\"[^\"]*\"|'[^']*')$", "", url).strip("<>").strip()
-                line = self.content_line + self.prose.count("\n", 0, m.start())
                 if url:
+                    line = self.content_line + self.prose.count("\n", 0, m.start())
                     out.append(Image(url, line, kind))
         return out
 
@@ -181,8 +174,8 @@ class Deck:
         text = text.removeprefix("\ufeff").replace("\r\n", "\n")
         slides: list[Slide] = []
         budget = YAML_DECK
-        for start, end, offset in _slices(text):
-            slide = _slide(text, len(slides) + 1, start, end, offset, budget)
+        for start, end, offset, stop in _slices(text):
+            slide = _slide(text[offset:stop], len(slides) + 1, start, end, offset, budget)
             budget -= len(slide.yaml)
             slides.append(slide)
         return cls(text, slides)
@@ -209,11 +202,6 @@ class Deck:
         bad = [(s.no, s.frontmatter_error) for s in self.slides if s.frontmatter_error]
         return [(no, line, message) for no, (message, line) in bad]
 
-    @property
-    def images(self) -> list[tuple[int, Image]]:
-        """Every picture of the deck as (slide number, Image)."""
-        return [(s.no, image) for s in self.slides for image in s.images]
-
     @functools.cached_property
     def queries(self) -> list[Query]:
         """Image queries in text order (see Query): frontmatter entries and URIs outside code and comments."""
@@ -221,17 +209,13 @@ class Deck:
         return sorted(found, key=lambda query: query.start)
 
 
-# --- slicing --------------------------------------------------------------------------------------
-
-
-def _slices(text: str) -> Iterator[tuple[int, int, int]]:
-    """(first line, line after the last, character offset) of each slide, lines 0-based: the official parser's loop as
-    a scan by lines."""
+def _slices(text: str) -> Iterator[tuple[int, int, int, int]]:
+    """(first line, line after the last, offsets of the first and the last character) of each slide."""
     lines = text.split("\n")
     offsets = [0]
     for line in lines:
         offsets.append(offsets[-1] + len(line) + 1)
-    marks = _Marks(lines)
+    closes = _closing_marks(lines)
     start = i = 0
     comment = False
     while i < len(lines):
@@ -240,7 +224,7 @@ def _slices(text: str) -> Iterator[tuple[int, int, int]]:
             comment = _in_comment(lines[i], True)
         elif line.startswith("---"):
             if start != i:
-                yield start, i, offsets[start]
+                yield start, i, offsets[start], offsets[i] - 1
                 start = i + 1
             if line[3:4] != "-" and i + 1 < len(lines) and lines[i + 1].strip(JS_SPACE):
                 start = i
@@ -248,82 +232,53 @@ def _slices(text: str) -> Iterator[tuple[int, int, int]]:
                 while i < len(lines) and lines[i].rstrip(JS_SPACE) != "---":
                     i += 1
         elif line.lstrip(JS_SPACE).startswith("```"):
-            close = marks.close(i)
-            i = i if close is None else close
+            i = closes.get(i, i)
         else:
             comment = _in_comment(lines[i], False)
         i += 1
     if start < len(lines):
-        yield start, len(lines), offsets[start]
+        yield start, len(lines), offsets[start], len(text)
 
 
-class _Marks:
-    """Lines that begin with a code mark, by indentation: finds the line that closes a block in time linear over a
-    whole deck."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.by_indent: dict[str, list[tuple[int, int]]] = {}
-        for i, line in enumerate(lines):
-            bare = line.lstrip(JS_SPACE)
-            if bare.startswith("```"):
-                ticks = len(bare) - len(bare.lstrip("`"))
-                self.by_indent.setdefault(line[: len(line) - len(bare)], []).append((i, ticks))
-        # For each marked line, the longest mark at its indentation from there on.
-        self.most: dict[int, int] = {}
-        for marks in self.by_indent.values():
-            longest = 0
-            for i, ticks in reversed(marks):
-                longest = self.most[i] = max(longest, ticks)
-        self.place = {
-            i: (indent, k)
-            for indent, marks in self.by_indent.items()
-            for k, (i, _) in enumerate(marks)
-        }
-
-    def close(self, i: int) -> int | None:
-        """The line that closes the block opened on line i (same indentation, at least as many ticks, anything after
-        them), or None."""
-        indent, k = self.place[i]
-        marks = self.by_indent[indent]
-        if k + 1 == len(marks) or self.most[marks[k + 1][0]] < marks[k][1]:
-            return None
-        return next(j for j, ticks in itertools.islice(marks, k + 1, None) if ticks >= marks[k][1])
+def _closing_marks(lines: list[str]) -> dict[int, int]:
+    """For each line with a code mark, the next as deep with as many ticks: it closes the block."""
+    closes: dict[int, int] = {}
+    below: dict[str, list[tuple[int, int]]] = {}  # by indentation: marks that still can close one
+    for i in range(len(lines) - 1, -1, -1):
+        bare = lines[i].lstrip(JS_SPACE)
+        if bare.startswith("```"):
+            ticks = len(bare) - len(bare.lstrip("`"))
+            marks = below.setdefault(lines[i][: len(lines[i]) - len(bare)], [])
+            while marks and marks[-1][1] < ticks:
+                marks.pop()
+            if marks:
+                closes[i] = marks[-1][0]
+            marks.append((i, ticks))
+    return closes
 
 
 def _in_comment(line: str, inside: bool) -> bool:
     """Whether an HTML comment is open after `line`."""
     at = 0
-    while at < len(line):
-        end = line.find("-->" if inside else "<!--", at)
-        if end < 0:
-            return inside
-        if inside:
-            inside, at = False, end + 3
-        else:
-            inside, at = True, end + 4
-            if at >= len(line):
-                return True
+    while (at := line.find("-->" if inside else "<!--", at)) >= 0:
+        at += 3 if inside else 4
+        inside = not inside
     return inside
 
 
-def _slide(text: str, no: int, start: int, end: int, offset: int, budget: int) -> Slide:
+def _slide(raw: str, no: int, start: int, end: int, offset: int, budget: int) -> Slide:
     """Slide `no` of lines `start`..`end` (0-based, without the last); `budget`: characters of frontmatter to read."""
-    lines_end = offset
-    for _ in range(end - start):
-        lines_end = text.find("\n", lines_end) + 1 or len(text) + 1
-    raw = text[offset : lines_end - 1]
     m = _FRONTMATTER.match(raw) or _YAML_FENCE.match(raw)
     block = Block({}, None, {})
-    error, yaml, yaml_line, yaml_at, rest = None, "", None, 0, 0
+    yaml, yaml_line, yaml_at, rest = "", None, 0, 0
     if m:
         rest, yaml_at = m.end(), offset + m.start(1)
         yaml_line = start + 1 + raw.count("\n", 0, m.start(1))
         if len(m.group(1)) > min(YAML_BLOCK, budget):
-            error = ("frontmatter is too large to read", yaml_line)
+            block = Block({}, ("frontmatter is too large to read", yaml_line), {})
         else:
             yaml = m.group(1)
             block = parse_block(yaml, yaml_line)
-            error = block.error
     body = raw[rest:]
     content = body.strip(JS_SPACE)
     at = rest + len(body) - len(body.lstrip(JS_SPACE))
@@ -339,7 +294,7 @@ def _slide(text: str, no: int, start: int, end: int, offset: int, budget: int) -
         end=end,
         raw=raw,
         frontmatter=block.data,
-        frontmatter_error=error,
+        frontmatter_error=block.error,
         frontmatter_line=yaml_line,
         content=content,
         content_line=start + 1 + raw.count("\n", 0, at),
@@ -367,23 +322,19 @@ def _comments(text: str) -> list[tuple[int, int]]:
     """(start, end) of each HTML comment, in linear time."""
     out, at = [], 0
     while (a := text.find("<!--", at)) >= 0 and (b := text.find("-->", a + 4)) >= 0:
-        out.append((a, b + 3))
         at = b + 3
+        out.append((a, at))
     return out
 
-
-# --- what stands on a slide -----------------------------------------------------------------------
 
 _MD_IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\(([^)\n]{1,2000})\)")
 _SRC = re.compile(r"""\b(?:src|image)\s*=\s*(?:"([^"\n]{1,2000})"|'([^'\n]{1,2000})')""")
 _URL = re.compile(
     r"""\burl\(\s*(?:"([^"\n]{1,2000})"|'([^'\n]{1,2000})'|([^"')\n]{1,2000}))\s*\)"""
 )
-_IMAGE_FILE = re.compile(r"\.(png|jpe?g|gif|svg|webp|avif|ico|bmp|tiff?)$", re.I)
-
-
-def _looks_like_image(value: str) -> bool:
-    return bool(_IMAGE_FILE.search(value)) or value.startswith(("/", "http", "image-query:"))
+_IMAGE = re.compile(
+    r"^(?-i:/|http|image-query:)|\.(png|jpe?g|gif|svg|webp|avif|ico|bmp|tiff?)$", re.I
+)
 
 
 def _fences(content: str, first: int) -> list[Fence]:
@@ -407,29 +358,18 @@ def _fences(content: str, first: int) -> list[Fence]:
     return out
 
 
-def _blank_fences(content: str, fences: list[Fence], first: int) -> str:
-    lines = content.split("\n")
-    for f in fences:
-        for i in range(f.line - first, f.end - first + 1):
-            lines[i] = " " * len(lines[i])
-    return "\n".join(lines)
-
-
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
-
-
-def _blank_comments(text: str) -> str:
+def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """A text with blanks in place of some spans, line for line."""
     out, at = [], 0
-    for a, b in _comments(text):
-        out += [text[at:a], _blank(text[a:b])]
+    for a, b in spans:
+        out += [text[at:a], re.sub(r"[^\n]", " ", text[a:b])]
         at = b
     return "".join(out) + text[at:]
 
 
 def visible(prose: str) -> str:
     """The words a reader sees. Also drops style and script blocks, slot marks and table rules."""
-    text = re.sub(r"\$\$[^$]{0,5000}\$\$", " ", _drop_blocks(prose))
+    text = re.sub(r"\$\$[^$]{0,5000}\$\$", " ", _blanked(prose, _blocks(prose)))
     text = re.sub(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)", " ", text)
     text = re.sub(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)", r"\1", text)
     text = re.sub(r"</?[A-Za-z][^<>]{0,2000}>", " ", text)
@@ -446,20 +386,16 @@ _LEAD = re.compile(r"(?:#{1,6}\s|[-*+]\s|\d{1,9}[.)]\s|>\s?)+")
 _MARKS = re.compile(r"[*_`~|]+")
 
 
-def _drop_blocks(text: str) -> str:
-    """Blank <style> and <script> elements, line for line; an unclosed one swallows the rest, as in a browser."""
-    out, at = [], 0
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """The spans of <style> and <script> elements; an unclosed one swallows the rest, as in a browser."""
+    at = 0
     for m in re.finditer(r"<(style|script)\b[^<>\n]{0,300}>", text, re.I):
         if m.start() < at:
             continue
         close = re.compile(rf"</{m.group(1)}\s*>", re.I).search(text, m.end())
-        end = close.end() if close else len(text)
-        out += [text[at : m.start()], _blank(text[m.start() : end])]
-        at = end
-    return "".join(out) + text[at:]
+        at = close.end() if close else len(text)
+        yield m.start(), at
 
-
-# --- image queries --------------------------------------------------------------------------------
 
 _URI = re.compile(
     r"""(?<=")image-query://([^"\n]*) | (?<=')image-query://([^'\n]*) | (?<=<)image-query://([^<>\n]*)
@@ -468,17 +404,18 @@ _URI = re.compile(
 )
 
 
-def _queries(text: str, slide: Slide) -> Iterator[Query]:
+def _queries(text: str, slide: Slide) -> list[Query]:
     from urllib.parse import unquote_plus
 
     base, marks = slide.yaml_offset, slide.marks
     taken: list[tuple[int, int]] = []
+    found: list[Query] = []
 
-    def query(words: str, line: int, a: int, b: int, kind: str) -> Iterator[Query]:
+    def add(words: str, line: int, a: int, b: int, kind: str) -> None:
         words = " ".join(words.split())
         if words and not any(a < y and x < b for x, y in taken):
             taken.append((a, b))
-            yield Query(words, line, a, b, kind)
+            found.append(Query(words, line, a, b, kind))
 
     value = slide.frontmatter.get("image-query")
     named = isinstance(value, (str, int, float)) and not isinstance(value, bool)
@@ -486,21 +423,18 @@ def _queries(text: str, slide: Slide) -> Iterator[Query]:
         span = (base + entry.key, base + entry.value_end)
         if image := marks.get("image"):  # a second `image:` would be a key twice
             taken.append(span)
-            at = (base + image.value, base + image.value_end)
-            yield from query(str(value), image.line, *at, "value")
+            add(str(value), image.line, base + image.value, base + image.value_end, "value")
         else:
-            yield from query(str(value), entry.line, *span, "key")
+            add(str(value), entry.line, *span, "key")
     for key, mark in marks.items():
         value = slide.frontmatter.get(key)
         if isinstance(value, str) and value.startswith("image-query://"):
             at = (base + mark.value, base + mark.value_end)
-            yield from query(unquote_plus(value[14:]), mark.line, *at, "uri")
+            add(unquote_plus(value[14:]), mark.line, *at, "uri")
     bare = re.sub(r"(`+)[^`\n]{1,500}?\1", lambda m: " " * len(m.group()), slide.prose)
-    parts = [(slide.content_offset, bare)]
-    if marks:
-        parts.append((base, slide.yaml))
-    for offset, part in parts:
+    for offset, part in ((slide.content_offset, bare), (base, slide.yaml if marks else "")):
         for m in _URI.finditer(part):
             a = offset + part.index("image-query:", m.start())
             words = unquote_plus(next(g for g in m.groups() if g is not None))
-            yield from query(words, text.count("\n", 0, a) + 1, a, offset + m.end(), "uri")
+            add(words, text.count("\n", 0, a) + 1, a, offset + m.end(), "uri")
+    return found

@@ -12,13 +12,8 @@ class Deck(TypedDict, total=False):
     slides: Annotated[int, "how many it shows"]
     theme: Annotated[str | None, "as its first frontmatter names it"]
     sha256: Annotated[str, "of deck.md"]
-    template: Annotated[
-        Record, "`name` and `sha256` of the template that it is under (docs/templates.md)"
-    ]
-    error: Annotated[
-        Error,
-        "classes: `empty-reply`, `no-deck` (reasoning only, or nothing left after fences are removed)",
-    ]
+    template: Annotated[Record, "`name` and `sha256` of its template (docs/templates.md)"]
+    error: Annotated[Error, "classes: `empty-reply`, `no-deck` (nothing is left beside reasoning)"]
     by: Annotated[By, "who made it"]
 
 
@@ -44,17 +39,10 @@ class ImageItem(TypedDict):
 
 
 class Images(TypedDict, total=False):
-    path: Annotated[
-        str, "illustrated.md, with the lines of deck.md in their places; deck.md without queries"
-    ]
+    path: Annotated[str, "illustrated.md, line for line as deck.md; deck.md without queries"]
     items: Annotated[list[ImageItem], "one for each query, in their order"]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
-
-
-class Reach(TypedDict):
-    x: Annotated[float, "px"]
-    y: Annotated[float, "px"]
 
 
 class Font(TypedDict):
@@ -65,11 +53,10 @@ class Font(TypedDict):
 
 class Box(TypedDict):
     kind: Annotated[
-        str,
-        "title, text, item, quote, cell, code, formula, table, diagram, image or background",
+        str, "title, text, item, quote, cell, code, formula, table, diagram, image, background"
     ]
     tag: Annotated[str, "the HTML element"]
-    box: Annotated[list[int], "[x, y, width, height] of what can be seen of it (text by its lines)"]
+    box: Annotated[list[int], "[x, y, width, height] of what is seen of it (text by its lines)"]
     text: Annotated[NotRequired[str], "its first 80 characters"]
     size: Annotated[NotRequired[float], "px, the smallest type"]
     contrast: Annotated[NotRequired[float], "the smallest ratio against what is painted under it"]
@@ -80,14 +67,11 @@ class Box(TypedDict):
     covered: Annotated[NotRequired[bool], "something lies on it"]
     src: Annotated[NotRequired[str], "of a picture"]
     broken: Annotated[NotRequired[bool], "the picture did not load"]
-    line: Annotated[
-        NotRequired[list[float]], "[x, y, width, height] of its widest line's first letters"
-    ]
+    line: Annotated[NotRequired[list[float]], "[x, y, width, height] of its widest line's start"]
     ink: Annotated[
         NotRequired[str],
-        "how these letters look drawn plainly: two rows of hexadecimal digits, the share of ink in "
-        "cells of a sixteenth of the font's size, upper half of the line and lower; "
-        "lib/decksmith/measure/judging/legibility.py compares them with the picture",
+        "how these letters look drawn plainly: the share of ink, upper half of the line and lower, in "
+        "hexadecimal digits (lib/decksmith/measure/judging/legibility.py)",
     ]
 
 
@@ -107,16 +91,14 @@ class Page(TypedDict, total=False):
     formulas: Annotated[int, "KaTeX formulas"]
     quotes: Annotated[int, "block quotes"]
     columns: Annotated[int, "side by side"]
-    overflow: Annotated[Reach, "how far content reaches past the canvas or its own clipping box"]
+    overflow: Annotated[dict[str, float], "px `x`, `y` past the canvas or its own clipping box"]
     overlap: Annotated[float, "share of the canvas"]
     font: Annotated[Font, "sizes of type"]
     contrast: Annotated[float | None, "the smallest WCAG ratio of any text; null without text"]
     text_area: Annotated[float, "share of the canvas"]
     whitespace: Annotated[float, "share of the canvas"]
     blank: Annotated[bool, "nothing is on it"]
-    boxes: Annotated[
-        list[Box], "at most 60 elements in document order, those with a defect first to be kept"
-    ]
+    boxes: Annotated[list[Box], "at most 60 in document order; those with a defect stay"]
 
 
 class Engine(TypedDict):
@@ -132,20 +114,14 @@ class Engine(TypedDict):
 class Render(TypedDict, total=False):
     status: Annotated[
         Literal["ok", "partial", "failed"],
-        "every slide clean; at least one error, and the pictures that exist; none. It says what "
-        "happened, whatever a protocol tolerates",
+        "every slide clean; errors and pictures; no picture. Whatever a protocol tolerates",
     ]
     slides: Annotated[list[str], "the pictures, one for each slide"]
     expected: Annotated[int | None, "how many slides the deck has"]
-    errors: Annotated[
-        list[Error],
-        "at most 200, the first of each class among them; the last counts what is left out",
-    ]
+    errors: Annotated[list[Error], "at most 200, the first of each class among them"]
     xray: Annotated[list[Page], "the measures of each slide"]
     engine: Annotated[Engine, "what it was rendered with"]
-    error: Annotated[
-        Error, "the decisive one of `errors`: the deck does not count as rendered by this protocol"
-    ]
+    error: Annotated[Error, "the decisive one of `errors`, for which the deck does not count"]
     by: Annotated[By, "who made it"]
 
 
@@ -162,9 +138,7 @@ class Finding(TypedDict):
 
 
 class Xray(TypedDict, total=False):
-    findings: Annotated[
-        list[Finding], "a rule gives at most one a slide (overflow one for each edge)"
-    ]
+    findings: Annotated[list[Finding], "at most one a rule and slide (overflow: and edge)"]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
 
@@ -181,9 +155,7 @@ class BuiltFile(TypedDict):
 
 class Build(TypedDict, total=False):
     slides: Annotated[int, "how many"]
-    errors: Annotated[
-        list[Error], "as under `render`; slides that failed are error slides here too"
-    ]
+    errors: Annotated[list[Error], "as under `render`; such slides are error slides"]
     site: Annotated[Site, "where it was asked for"]
     pdf: Annotated[BuiltFile, "where it was asked for"]
     pptx: Annotated[BuiltFile, "where it was asked for: the file to edit"]

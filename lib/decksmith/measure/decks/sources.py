@@ -1,8 +1,7 @@
 """Documents that a request brings: read page by page, cut to a budget, and quoted as data in the user's message.
 
-A document may come from anybody. A PDF is read in a process of its own with little time and memory. What is quoted stands
-between two tags that name the sha256 of the whole file, which no text can hold of itself, so that no document can end its own
-quotation. `material` reads the quotations back out of a record's messages: a record says by itself what its model was given.
+A document may come from anybody. A PDF is read in a process of its own with little time and memory. A quotation
+stands between tags that name the file's sha256, which no text can hold of itself: no document can end its own.
 """
 
 import hashlib
@@ -52,8 +51,7 @@ class NotRead(ValueError):
 
 @dataclass(frozen=True)
 class Document:
-    """A document's name, the sha256 of its file, the text of each page, and how many pages the file has: of a PDF those
-    beyond the budget are counted and not read."""
+    """A document: its pages are those within the budget, `of` counts all that the file has."""
 
     name: str
     sha256: str
@@ -68,13 +66,18 @@ def read(name: str, data: bytes, budget: int = BUDGET) -> Document:
     if kind not in KINDS:
         raise NotRead(f"{name} is no document that is read here; give one of {', '.join(KINDS)}")
     if len(data) > LARGEST:
-        raise NotRead(
-            f"{name} has {len(data) / 1e6:.1f} MB; at most {LARGEST // 1_000_000} are read"
-        )
+        size = f"{name} has {len(data) / 1e6:.1f} MB"
+        raise NotRead(f"{size}; at most {LARGEST // 1_000_000} are read")
     if kind == ".pdf":
         pages, of = _pdf(name, data, budget)
+    elif b"\0" in data:
+        raise NotRead(f"{name} is no text")
     else:
-        text = _decoded(name, data)
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = data.decode("cp1252", "replace")
+        text = text.replace("\r\n", "\n").strip()
         pages = _paged(_html_text(name, text) if kind == ".html" else text)
         of = len(pages)
     if not any(page.strip() for page in pages):
@@ -83,8 +86,7 @@ def read(name: str, data: bytes, budget: int = BUDGET) -> Document:
 
 
 def find(path: str, budget: int = BUDGET) -> Document:
-    """The document that a prompt names by its path in data/sources. Raises NotRead, also for a path that leaves that folder:
-    prompts come from others too, and what they name is sent to a model."""
+    """The document at a path in data/sources. Raises NotRead, also for a path that leaves that folder."""
     whole = (FOLDER / path).resolve()
     if not whole.is_relative_to(FOLDER.resolve()) or not _NAME.fullmatch(whole.name):
         raise NotRead(f"{path} is no plain name of a file in data/sources")
@@ -104,27 +106,17 @@ def beginning(text: str, most: int) -> str:
     return head[: next((end for end in ends if end > most // 2), most)].rstrip()
 
 
-# --- in a message -----------------------------------------------------------------------------------------------------
-
-
 def quoted(documents: Iterable[Document], budget: int = BUDGET) -> tuple[str, list[Source]]:
-    """`(text, sources)`: the documents as they stand in a user's message, and what a record says of them (docs/records.md).
-
-    The budget, in characters, is shared: what a short document leaves goes to the longer ones.
-    """
+    """`(text, sources)`: documents as a user's message has them, and what a record says of them. The budget,
+    in characters, is shared: what a short document leaves goes to the longer ones."""
     found = list(documents)
-    sizes = [sum(map(len, document.pages)) for document in found]
-    shares = list(sizes)
-    left = budget
-    for n, k in enumerate(sorted(range(len(found)), key=lambda k: sizes[k])):
+    sizes = {k: sum(map(len, document.pages)) for k, document in enumerate(found)}
+    shares, left = dict(sizes), budget
+    for n, k in enumerate(sorted(sizes, key=lambda k: sizes[k])):
         shares[k] = min(sizes[k], left // (len(found) - n))
         left -= shares[k]
-    blocks, rows = [NOTICE], list[Source]()
-    for document, share in zip(found, shares, strict=True):
-        block, row = _quoted(document, share)
-        blocks.append(block)
-        rows.append(row)
-    return "\n\n".join(blocks), rows
+    made = [_quoted(document, shares[k]) for k, document in enumerate(found)]
+    return "\n\n".join([NOTICE, *(block for block, _ in made)]), [row for _, row in made]
 
 
 def _quoted(document: Document, share: int) -> tuple[str, Source]:
@@ -146,21 +138,17 @@ def _quoted(document: Document, share: int) -> tuple[str, Source]:
         "shown": len(shown) - cut,
         "cut": cut,
     }
-    body = "\n\n".join(shown)
-    return (
-        f'<document name="{document.name}" sha256="{document.sha256}">\n{body}\n'
-        f"</document {document.sha256}>"
-    ), row
+    opening = f'<document name="{document.name}" sha256="{document.sha256}">'
+    return "\n".join([opening, "\n\n".join(shown), f"</document {document.sha256}>"]), row
 
 
 def material(record: Mapping[str, object]) -> dict[str, str]:
     """`{name: text}` of the documents that a record's messages quote, without the headings of pages."""
     said = _said(record)
     found: dict[str, str] = {}
-    for source in _sources(record):
+    for source in cast(PromptRow, record).get("sources") or []:
         name = re.escape(source["name"])
-        inside = re.search(_block(source["sha256"]), said, re.DOTALL)
-        if inside:
+        if inside := re.search(_block(source["sha256"]), said, re.DOTALL):
             heading = rf"(?m)^\[{name}(?:, page \d+|: the rest is left out)\]$"
             found[source["name"]] = re.sub(heading, "", inside[1]).strip()
     return found
@@ -169,13 +157,9 @@ def material(record: Mapping[str, object]) -> dict[str, str]:
 def request(record: Mapping[str, object]) -> str:
     """What the user asked for in words, without the documents."""
     said = _said(record)
-    for source in _sources(record):
+    for source in cast(PromptRow, record).get("sources") or []:
         said = re.sub(r"\s*" + _block(source["sha256"]), "", said, flags=re.DOTALL)
     return said.replace(f"\n\n{NOTICE}", "")
-
-
-def _sources(record: Mapping[str, object]) -> list[Source]:
-    return cast(PromptRow, record).get("sources") or []
 
 
 def _said(record: Mapping[str, object]) -> str:
@@ -185,19 +169,6 @@ def _said(record: Mapping[str, object]) -> str:
 
 def _block(sha256: str) -> str:
     return rf'<document name="[^"\n]*" sha256="{sha256}">\n(.*?)\n</document {sha256}>'
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _decoded(name: str, data: bytes) -> str:
-    if b"\0" in data:
-        raise NotRead(f"{name} is no text")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", "replace")
-    return text.replace("\r\n", "\n").strip()
 
 
 def _paged(text: str) -> list[str]:
@@ -215,13 +186,12 @@ def _paged(text: str) -> list[str]:
     return pages
 
 
+_SPACE = re.compile(r"\s+")  # a browser shows a blank for it
 _SKIPPED = {"head", "script", "style", "noscript", "template", "svg", "iframe", "object"}
 _LEADS = {f"h{n}": f"\n\n{'#' * n} " for n in range(1, 7)}
 _LEADS |= {"li": "\n- ", "tr": "\n| ", "br": "\n"}
-_LEADS |= dict.fromkeys(
-    ("p", "div", "section", "article", "table", "ul", "ol", "blockquote", "pre", "figure", "dl"),
-    "\n\n",
-)
+_BLOCKS = "p div section article table ul ol blockquote pre figure dl"
+_LEADS |= dict.fromkeys(_BLOCKS.split(), "\n\n")
 _ENDS = dict.fromkeys(_LEADS, "\n") | {"li": "", "tr": "", "br": ""}
 _ENDS |= {"td": " | ", "th": " | ", "dt": ": ", "dd": "\n"}
 
@@ -241,32 +211,23 @@ def _html_text(name: str, text: str) -> str:
     walk = etree.iterwalk(tree, events=("start", "end"))
     for event, node in walk:
         if event == "end":
-            out += [_ENDS.get(node.tag, ""), _flat(node.tail)]
+            out += [_ENDS.get(node.tag, ""), _SPACE.sub(" ", node.tail or "")]
         elif node.tag in _SKIPPED:
             walk.skip_subtree()
         else:
-            out += [_LEADS.get(node.tag, ""), _flat(node.text)]
+            out += [_LEADS.get(node.tag, ""), _SPACE.sub(" ", node.text or "")]
     lines = [" ".join(line.split()) for line in "".join(out).split("\n")]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def _flat(text: str | None) -> str:
-    """Text between tags with its white space as a browser shows it."""
-    return re.sub(r"\s+", " ", text or "")
-
-
 def _pdf(name: str, data: bytes, budget: int) -> tuple[list[str], int]:
+    command, environment = [sys.executable, "-c", _READ_PDF, str(budget)], {"PYTHONNOUSERSITE": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _READ_PDF, str(budget)],
-            input=data,
-            capture_output=True,
-            timeout=3 * SECONDS,
-            env={"PYTHONNOUSERSITE": "1"},
+            command, input=data, capture_output=True, timeout=3 * SECONDS, env=environment
         )
         found = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError):
-        raise NotRead(
-            f"{name} cannot be read: it is no PDF, is locked, or is too complicated"
-        ) from None
+        why = "it is no PDF, is locked, or is too complicated"
+        raise NotRead(f"{name} cannot be read: {why}") from None
     return found["pages"], found["of"]

@@ -1,7 +1,7 @@
-"""Templates: a company's theme, layouts, fonts, colours and logo in one markdown file (docs/templates.md).
+"""What a model is told before a request: the system prompt, and a template of a company (docs/templates.md), which is
+one markdown file with its theme, layouts, fonts, colours and logo.
 
-The model is told its body, the renderer is given its theme and style, and a deck that departs from it has findings. Once read, a
-template is a plain record, which lies in a run as template.json; a deck under it names that file and its sha256 (`deck.template`).
+The renderer is given its theme and style, and a deck that departs from it has findings. A run keeps it as template.json.
 """
 
 import base64
@@ -9,14 +9,16 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, TypeGuard
+from typing import Annotated, Literal, TypedDict
 
-from decksmith.core import cli, stream
+from pydantic import AfterValidator, Field, NonNegativeInt
+
+from decksmith.core import cli, stream, validation
 from decksmith.core.records import Record
-from decksmith.measure.decks.frontmatter import Block, parse_block
+from decksmith.measure.decks.frontmatter import parse_block
 from decksmith.measure.decks.parser import LAYOUTS, THEMES, Deck, Slide
 from decksmith.measure.decks.records import Finding
 
@@ -28,11 +30,23 @@ LARGEST = 200_000  # bytes of a logo, and of the file
 CANVAS = (980, 552)  # px
 FAINT = 40  # of 255: a logo's place whose colours differ by less shows no logo
 RULES = ("template-theme", "template-layout", "template-font", "template-colour", "template-logo")
-_KEYS = ("theme", "fonts", "colours", "logo")
-_ROLES = {"text": "sans-serif", "code": "monospace"}
+_ROLES = {  # of fonts: what they are the font of, and what stands in for them
+    "text": (".slidev-layout", "sans-serif"),
+    "code": (".slidev-layout :is(code, pre)", "monospace"),
+}
 _LAYOUT = re.compile(r"[-*] `([a-z0-9-]+)`: \S")
 _CSS = re.compile(r"^```css\n(.*?)^```[ \t]*$", re.M | re.S)
-_HEX = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+@functools.cache
+def prompt_text(name: str) -> str:
+    """The text of assets/prompts/<name>, as a model gets it."""
+    return (cli.ROOT / "assets" / "prompts" / name).read_text(encoding="utf-8").strip()
+
+
+def system_prompt() -> str:
+    """The system message of every request for a deck: in data/prompts.jsonl, in chat rows, in the demo."""
+    return prompt_text("deck-system.txt")
 
 
 def folder() -> Path:
@@ -49,8 +63,8 @@ class Style(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Template:
-    """A template as it was read. fonts: {"text", "code"}: families. colours: {name: "#rrggbb"}. logo: a data URI, "" without;
-    place: its x, y, width, height in px of the slide. told: the body, for the model. css: behind the theme's style."""
+    """A template as it was read. fonts: {"text", "code"}. colours: {name: "#rrggbb"}. logo: a data URI or "";
+    place: its x, y, width, height in px. told: the body, for the model. css: behind the theme's style."""
 
     name: str
     theme: str
@@ -71,7 +85,8 @@ class Template:
         said = [
             f"Follow the template {self.name}.",
             self.told,
-            f"Write `theme: {self.theme}` in the first frontmatter. Of the layouts use these alone: {', '.join(self.layouts)}.",
+            f"Write `theme: {self.theme}` in the first frontmatter. "
+            f"Of the layouts use these alone: {', '.join(self.layouts)}.",
         ]
         if self.colours:
             named = ", ".join(f"{name} {colour}" for name, colour in self.colours.items())
@@ -91,29 +106,52 @@ class Template:
         rules = []
         if primary := self.colours.get("primary"):
             rules.append(f":root {{ --slidev-theme-primary: {primary}; }}")
-        for role, selector in (
-            ("text", ".slidev-layout"),
-            ("code", ".slidev-layout :is(code, pre)"),
-        ):
+        for role, (selector, generic) in _ROLES.items():
             if family := self.fonts.get(role):
-                rules.append(f"{selector} {{ font-family: '{family}', {_ROLES[role]}; }}")
+                rules.append(f"{selector} {{ font-family: '{family}', {generic}; }}")
         if self.logo:
-            rules.append(_logo_rule(self.logo, self.place))
+            # In its place whatever the slide's zoom is.
+            sides = zip(("left", "top", "width", "height"), self.place, strict=True)
+            zoom = "var(--slidev-slide-zoom-scale, 1)"
+            box = " ".join(f"{side}: calc({px}px / {zoom});" for side, px in sides)
+            above = "content: ''; position: absolute; z-index: 50; pointer-events: none;"
+            picture = f'background: url("{self.logo}") center / contain no-repeat;'
+            rules.append(f".slidev-page::after {{ {above} {box} {picture} }}")
         return {"theme": self.theme, "css": "\n".join([*rules, self.css])}
 
 
-def _logo_rule(logo: str, place: list[int]) -> str:
-    """The logo over each slide, in its place whatever the slide's zoom is."""
-    sides = zip(("left", "top", "width", "height"), place, strict=True)
-    zoom = "var(--slidev-slide-zoom-scale, 1)"
-    box = " ".join(f"{side}: calc({px}px / {zoom});" for side, px in sides)
-    return (
-        ".slidev-page::after { content: ''; position: absolute; z-index: 50; pointer-events: none; "
-        f'{box} background: url("{logo}") center / contain no-repeat; }}'
-    )
+def _on_slide(place: list[int]) -> list[int]:
+    if len(place) == 4:
+        x, y, wide, high = place
+        if wide and high and x + wide <= CANVAS[0] and y + high <= CANVAS[1]:
+            return place
+    raise ValueError("write [x, y, width, height] in px of 980 x 552")
 
 
-# --- reading --------------------------------------------------------------------------------------
+def _family(name: str) -> str:
+    if name not in FONTS:
+        raise ValueError(f"{name} is not one of {', '.join(FONTS)}")
+    return name
+
+
+def _colour(text: str) -> str:
+    if not re.fullmatch("#[0-9a-fA-F]{6}", text):
+        raise ValueError('write it as "#rrggbb", in quotes')
+    return text.lower()
+
+
+class _Logo(validation.Body):
+    file: str = Field(description="the name of a file")
+    place: Annotated[list[NonNegativeInt], AfterValidator(_on_slide)]
+
+
+class _Head(validation.Body):
+    """The frontmatter of a template. A field's description is what belongs there."""
+
+    theme: Literal[tuple(THEMES)] = Field(description=f"one of {', '.join(THEMES)}")  # type: ignore[valid-type]
+    fonts: dict[Literal["text", "code"], Annotated[str, AfterValidator(_family)]] = {}
+    colours: dict[str, Annotated[str, AfterValidator(_colour)]] = {}
+    logo: _Logo | None = Field(None, description="a `file:` and a `place:` below the key")
 
 
 def read(path: Path) -> Template:
@@ -123,28 +161,29 @@ def read(path: Path) -> Template:
     except (OSError, UnicodeDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     if not (found := re.match(r"---\n(.*?)^---\n", text, re.M | re.S)):
-        raise _bad(path, 1, f"a template begins with a frontmatter that has {', '.join(_KEYS)}")
+        known = ", ".join(_Head.model_fields)
+        raise _bad(path, 1, f"a template begins with a frontmatter that has {known}")
     block = parse_block(found[1], 2)
     if block.error:
         raise _bad(path, block.error[1], block.error[0])
-    if unknown := [key for key in block.data if key not in _KEYS]:
-        said = f"unknown key {unknown[0]!r}; there are {', '.join(_KEYS)}"
-        raise _bad(path, block.marks[unknown[0]].line, said)
-    theme = block.data.get("theme")
-    if not isinstance(theme, str) or theme not in THEMES:
-        raise _wrong(path, block, "theme", f"name one of {', '.join(THEMES)}")
-    body = text[found.end() :]
-    logo, place = _logo(path, block)
+    given = {key: value for key, value in block.data.items() if value is not None}
+    lines = {key: mark.line for key, mark in block.marks.items()}
+    # What stands there comes first: an unknown key is often the one that is missing.
+    wrong = [(lines.get(str(place[0])), said) for place, said in validation.problems(_Head, given)]
+    for line, said in sorted(wrong, key=lambda one: one[0] is None):
+        raise _bad(path, line or 1, said)
+    head = _Head.model_validate(given)
+    body, above = text[found.end() :], text.count("\n", 0, found.end())
     return Template(
         name=path.stem,
-        theme=theme,
-        fonts=_fonts(path, block),
-        colours=_colours(path, block),
-        logo=logo,
-        place=place,
-        layouts=_layouts(path, body, theme, text.count("\n", 0, found.end())),
+        theme=head.theme,
+        fonts={str(role): family for role, family in head.fonts.items()},
+        colours=head.colours,
+        logo=_data_uri(path, lines["logo"], head.logo.file) if head.logo else "",
+        place=head.logo.place if head.logo else [],
+        layouts=_layouts(path, body, head.theme, above),
         told=_CSS.sub("", body).strip(),
-        css=_css(path, body, text.count("\n", 0, found.end())),
+        css=_css(path, body, above),
     )
 
 
@@ -152,68 +191,19 @@ def _bad(path: Path, line: int, why: str) -> cli.BadConfig:
     return cli.BadConfig(f"{path}:{line}: {why}")
 
 
-def _wrong(path: Path, block: Block, key: str, why: str) -> cli.BadConfig:
-    line = block.marks[key].line if key in block.marks else 1
-    return _bad(path, line, f"{key}: {why}")
-
-
-def _texts(path: Path, block: Block, key: str) -> dict[str, str]:
-    """A key whose value is a table of texts."""
-    value = block.data.get(key) or {}
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise _wrong(path, block, key, "write it as `name: text` lines below the key")
-    return value
-
-
-def _fonts(path: Path, block: Block) -> dict[str, str]:
-    fonts = _texts(path, block, "fonts")
-    for role, family in fonts.items():
-        if role not in _ROLES:
-            raise _wrong(path, block, "fonts", f"{role} is neither {' nor '.join(_ROLES)}")
-        if family not in FONTS:
-            raise _wrong(path, block, "fonts", f"{family} is not one of {', '.join(FONTS)}")
-    return fonts
-
-
-def _colours(path: Path, block: Block) -> dict[str, str]:
-    colours = _texts(path, block, "colours")
-    for name, colour in colours.items():
-        if not _HEX.fullmatch(colour):
-            raise _wrong(path, block, "colours", f'{name}: write it as "#rrggbb", in quotes')
-    return {name: colour.lower() for name, colour in colours.items()}
-
-
-def _logo(path: Path, block: Block) -> tuple[str, list[int]]:
-    """(the logo's file as a data URI, its place), ("", []) without one."""
-    value = block.data.get("logo")
-    if value is None:
-        return "", []
-    table = value if isinstance(value, dict) else {}
-    name, place = table.get("file"), table.get("place")
-    if not isinstance(name, str) or not _is_place(place):
-        how = "write `file: logo.svg` and `place: [x, y, width, height]` in px of 980 x 552"
-        raise _wrong(path, block, "logo", how)
+def _data_uri(path: Path, line: int, name: str) -> str:
+    """The logo's file, beside the template, as a data URI."""
     file = path.parent / name
     kind = KINDS.get(file.suffix)
     if kind is None:
-        raise _wrong(path, block, "logo", f"{name} is none of {', '.join(KINDS)}")
+        raise _bad(path, line, f"logo: {name} is none of {', '.join(KINDS)}")
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise _wrong(path, block, "logo", f"{file}: {error.strerror}") from None
+        raise _bad(path, line, f"logo: {file}: {error.strerror}") from None
     if len(data) > LARGEST:
-        raise _wrong(path, block, "logo", f"{file} has more than {LARGEST // 1000} kB")
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}", place
-
-
-def _is_place(place: Any) -> TypeGuard[list[int]]:
-    """Whether this is a box that lies on the slide."""
-    if not isinstance(place, list) or len(place) != 4:
-        return False
-    if not all(isinstance(number, int) and number >= 0 for number in place):
-        return False
-    x, y, wide, high = place
-    return wide > 0 and high > 0 and x + wide <= CANVAS[0] and y + high <= CANVAS[1]
+        raise _bad(path, line, f"logo: {file} has more than {LARGEST // 1000} kB")
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _layouts(path: Path, body: str, theme: str, above: int) -> list[str]:
@@ -234,17 +224,12 @@ def _layouts(path: Path, body: str, theme: str, above: int) -> list[str]:
 
 def _css(path: Path, body: str, above: int) -> str:
     """The style of the body's css fences. It loads nothing: no import, no address but data."""
-    parts = []
-    for fence in _CSS.finditer(body):
-        line = above + body.count("\n", 0, fence.start(1)) + 1
-        for match in re.finditer(r"@import|url\(\s*['\"]?(?!data:)", fence[1]):
-            at = line + fence[1].count("\n", 0, match.start())
+    fences = [*_CSS.finditer(body)]
+    for fence in fences:
+        if match := re.search(r"@import|url\(\s*['\"]?(?!data:)", fence[1]):
+            at = above + 1 + body.count("\n", 0, fence.start(1) + match.start())
             raise _bad(path, at, "the style loads a file; a picture stands in it as url(data:..)")
-        parts.append(fence[1])
-    return "\n".join(parts)
-
-
-# --- of a run -------------------------------------------------------------------------------------
+    return "\n".join(fence[1] for fence in fences)
 
 
 def put(run: Path | str, template: Template) -> Record:
@@ -267,16 +252,15 @@ def of(run: Path | str, record: Record) -> Template | None:
 
 
 def held(run: Path | str, wanted: Record, ident: str) -> Template:
-    """The template of a folder's template.json. Raises cli.BadData where it is not the one `wanted`, as `tag` has it, by the deck `ident`."""
+    """The template in a folder's template.json. Raises cli.BadData where `wanted` (`tag`) is another."""
     path = Path(run) / FILE
     try:
         found = _read(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError) as error:
         raise cli.BadData(f"{ident}: {path}: {error}; run again what made its deck") from None
     if found.sha256 != wanted["sha256"]:
-        raise cli.BadData(
-            f"{ident}: {path} is another template than the deck's; run again what made it"
-        )
+        why = "is another template than the deck's; run again what made it"
+        raise cli.BadData(f"{ident}: {path} {why}")
     return found
 
 
@@ -285,16 +269,14 @@ def _read(text: str) -> Template:
     return Template(**json.loads(text))
 
 
-# --- findings -------------------------------------------------------------------------------------
-
-
 def findings(template: Template, text: str) -> list[Finding]:
-    """Where a deck departs from its template, by its text: [{line, slide, rule, message, box}], a rule once for each line."""
+    """Where a deck departs from its template, by its text, a rule once for each line."""
     deck = Deck.parse(text)
     found: dict[tuple[int, str], Finding] = {}
     for number, slide in enumerate(deck.shown, 1):
-        for line, rule, message in _departures(template, deck, slide):
-            found.setdefault((line, rule), _finding(line, number, rule, message))
+        for line, rule, said in _departures(template, deck, slide):
+            one = Finding(line=line, slide=number, rule=rule, message=said, box=None)
+            found.setdefault((line, rule), one)
     return sorted(found.values(), key=lambda one: (one["slide"] or 0, one["line"] or 0))
 
 
@@ -311,29 +293,20 @@ def _departures(template: Template, deck: Deck, slide: Slide) -> Iterator[tuple[
         yield slide.key_line("fonts"), "template-font", "the deck sets fonts; the template does"
     for line, style in _styles(slide):
         if template.fonts:
-            yield from _other_fonts(template, line, style)
+            yield from _other_fonts({*template.fonts.values()}, line, style)
         if template.colours:
-            yield from _other_colours(template, line, style)
-
-
-def _finding(
-    line: int | None, slide: int, rule: str, message: str, box: list[int] | None = None
-) -> Finding:
-    return {"line": line, "slide": slide, "rule": rule, "message": message, "box": box}
+            yield from _other_colours({*template.colours.values()}, line, style)
 
 
 _STYLED = re.compile(r"<style\b[^>]{0,200}>.*?</style>|<[A-Za-z][^<>]{0,4000}>", re.S)
 _FAMILY = re.compile(r"font-family\s*:\s*([^;}\"<>]{1,200})")
 _FONT_CLASS = re.compile(r"(?<![\w-])font-(?:serif|mono|sans)(?![\w-])")
 _COLOUR = re.compile(r"(?<![\w&])#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl)a?\([^()]{1,60}\)")
-_PALETTE = (
-    "slate gray zinc neutral stone red orange amber yellow lime green emerald teal cyan sky blue indigo "
-    "violet purple fuchsia pink rose"
-)
 _COLOUR_CLASS = re.compile(
-    rf"(?<![\w-])(?:text|bg|border|from|via|to|fill|stroke)-(?:{_PALETTE.replace(' ', '|')})(?:-\d{{2,3}})?(?![\w-])"
+    r"(?<![\w-])(?:text|bg|border|from|via|to|fill|stroke)-(?:slate|gray|zinc|neutral|stone|red|orange|amber"
+    r"|yellow|lime|green|emerald|teal|cyan|sky|blue|indigo|violet|purple|fuchsia|pink|rose)(?:-\d{2,3})?(?![\w-])"
 )
-_GENERIC = {"serif", "sans-serif", "monospace", "inherit", "initial", "unset", "system-ui"}
+_GENERIC = {"", "serif", "sans-serif", "monospace", "inherit", "initial", "unset", "system-ui"}
 
 
 def _styles(slide: Slide) -> Iterator[tuple[int, str]]:
@@ -353,19 +326,16 @@ def _matches(pattern: re.Pattern[str], line: int, style: str) -> Iterator[tuple[
         yield line + style.count("\n", 0, match.start()), match[match.lastindex or 0]
 
 
-def _other_fonts(template: Template, line: int, style: str) -> Iterator[tuple[int, str, str]]:
-    own = {*template.fonts.values(), *_GENERIC, ""}
+def _other_fonts(own: set[str], line: int, style: str) -> Iterator[tuple[int, str, str]]:
     for at, families in _matches(_FAMILY, line, style):
         for name in (family.strip().strip("'\"") for family in families.split(",")):
-            if name not in own and not name.startswith("var("):
+            if name not in own | _GENERIC and not name.startswith("var("):
                 yield at, "template-font", f"the font {name[:60]} is not the template's"
     for at, name in _matches(_FONT_CLASS, line, style):
-        message = f"the class {name} sets another font than the template's"
-        yield at, "template-font", message
+        yield at, "template-font", f"the class {name} sets another font than the template's"
 
 
-def _other_colours(template: Template, line: int, style: str) -> Iterator[tuple[int, str, str]]:
-    own = set(template.colours.values())
+def _other_colours(own: set[str], line: int, style: str) -> Iterator[tuple[int, str, str]]:
     for at, colour in _matches(_COLOUR, line, style):
         if _rgb(colour) not in own:
             yield at, "template-colour", f"the colour {colour} is not the template's"
@@ -385,7 +355,7 @@ def _rgb(colour: str) -> str:
 
 
 def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Finding]:
-    """A finding for each slide of a rendered deck on whose picture the logo cannot be seen, or with something in its place."""
+    """A finding for each slide of a rendered deck on whose picture the logo cannot be seen, or has company."""
     if not template.logo:
         return []
     out: list[Finding] = []
@@ -393,13 +363,16 @@ def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Fin
     for name in record["render"].get("slides") or []:
         slide = int(Path(name).stem)
         page = pages.get(slide) or {}
+        shown = [box for box in page.get("boxes") or [] if box["kind"] != "background"]
+        boxes = [box["box"] for box in shown if min(box["box"][2:]) > 0]
         if not _shows(Path(run) / name, template.place):
-            message = "the logo cannot be seen"
-        elif any(_meet(box, template.place) for box in page.get("boxes") or []):
-            message = "the logo lies on something of the slide"
+            said = "the logo cannot be seen"
+        elif any(meet(box, template.place) for box in boxes):
+            said = "the logo lies on something of the slide"
         else:
             continue
-        out.append(_finding(page.get("line"), slide, "template-logo", message, template.place))
+        line, box = page.get("line"), template.place
+        out.append(Finding(line=line, slide=slide, rule=RULES[-1], message=said, box=box))
     return out
 
 
@@ -417,10 +390,7 @@ def _shows(picture: Path, place: list[int]) -> bool:
     return max(high - low for low, high in bands) >= FAINT  # type: ignore[misc]
 
 
-def _meet(box: Record, place: list[int]) -> bool:
-    """Whether something of a slide, other than its background, reaches into a place."""
-    x, y, wide, high = box["box"]
-    if box["kind"] == "background" or wide <= 0 or high <= 0:
-        return False
-    left, top, width, height = place
-    return x < left + width and left < x + wide and y < top + height and top < y + high
+def meet(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two rectangles [x, y, width, height] overlap."""
+    across = one[0] < other[0] + other[2] and other[0] < one[0] + one[2]
+    return across and one[1] < other[1] + other[3] and other[1] < one[1] + one[3]

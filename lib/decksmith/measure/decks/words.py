@@ -1,13 +1,11 @@
-"""How much a text says, in any script: words where blanks part them, letters by their share of a word where none do;
-and which language it is in."""
+"""How much a text says, in any script, and which language it is in."""
 
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-# Letters of scripts without blanks between words, and what share of a word one is: about two make a Chinese or Japanese word
-# (and Korean syllables are counted like them), four a Thai, Lao, Khmer or Burmese one.
+# Letters of scripts without blanks: about two make a Chinese or Japanese word (Korean is counted so), four a Thai one.
 SHORT = "\u2e80-\u2fff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 LONG = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 DENSE = re.compile(f"[{SHORT}{LONG}]")
@@ -15,12 +13,15 @@ _SHORT, _LONG = re.compile(f"[{SHORT}]"), re.compile(f"[{LONG}]")
 _WORD = re.compile(r"[^\W_]+")
 LONGEST = 20_000  # characters of a slide's text that are read
 
+
+def by_language(table: str) -> dict[str, set[str]]:
+    """The words of each line, by the code of a language before a colon."""
+    rows = (line.split(":") for line in table.strip().splitlines())
+    return {code: set(words.split()) for code, words in rows}
+
+
 # The commonest function words, enough to tell these languages apart in a few dozen words of slide text.
-STOPWORDS = {
-    name: set(row.split())
-    for name, row in (
-        line.split(":")
-        for line in """
+STOPWORDS = by_language("""
 en: the of and to in is for that with on as are by this from or an be at it not how what why your we you our can
 de: der die das und ist nicht mit für von auf ein eine den dem des zu im werden wie sich auch durch bei oder als nach
 fr: le la les des et est une dans pour que qui sur avec par plus sont aux du ce cette nous vous pas comment ou au en un
@@ -35,18 +36,13 @@ da: og at det en som er for på med af ikke den til et om har kan vi hvordan fra
 tr: ve bir bu için ile olarak daha en çok gibi olan ne nasıl değil da de her veya sonra kadar
 id: yang dan di untuk dengan dari ini pada adalah tidak dalam itu atau ke oleh sebagai akan bisa kita
 vi: và của là các cho không có được trong một với những để người này khi từ như đã
-""".strip().splitlines()
-    )
-}
+""")
 
 
 def count(text: str) -> float:
     """The number of words of a text, a float."""
-    return (
-        len(_SHORT.findall(text)) / 2
-        + len(_LONG.findall(text)) / 4
-        + len(_WORD.findall(DENSE.sub(" ", text)))
-    )
+    letters = len(_SHORT.findall(text)) / 2 + len(_LONG.findall(text)) / 4
+    return letters + len(_WORD.findall(DENSE.sub(" ", text)))
 
 
 def different(text: str) -> float:
@@ -85,16 +81,15 @@ def head(text: str, most: float) -> str:
 
 
 def content_words(text: str) -> set[str]:
-    """What a text is about: words of 4 letters or more (3 in scripts that write no vowels or join them) without function
-    words; pairs of letters in scripts without blanks."""
+    """What a text is about: words of 4 letters or more (3 in scripts that write no vowels or join them) without
+    function words; pairs of letters in scripts without blanks."""
     found: set[str] = set()
     for word in "".join(c if inside(c) else " " for c in text).split():
         if any(map(dense, word)):
             found.update(word[i : i + 2] for i in range(len(word) - 1))
-        elif len(word) >= (3 if "\u0590" <= word[0] <= "\u0dff" else 4) and not any(
-            word in stop for stop in STOPWORDS.values()
-        ):
-            found.add(word[:6])  # a crude stem: plural and verb endings go
+        elif len(word) >= (3 if "\u0590" <= word[0] <= "\u0dff" else 4):
+            if not any(word in stop for stop in STOPWORDS.values()):
+                found.add(word[:6])  # a crude stem: plural and verb endings go
     return found
 
 
@@ -103,18 +98,13 @@ def inside(letter: str) -> bool:
     return letter.isalnum() or unicodedata.category(letter)[0] == "M"
 
 
-# --- languages ------------------------------------------------------------------------------------
-
 # How the names of a script's letters begin in Unicode.
 SCRIPTS = {
     "zh": ("CJK",),
     "ja": ("HIRAGANA", "KATAKANA", "CJK"),
     "ko": ("HANGUL",),
-    "ru": ("CYRILLIC",),
-    "uk": ("CYRILLIC",),
-    "bg": ("CYRILLIC",),
-    "ar": ("ARABIC",),
-    "fa": ("ARABIC",),
+    **dict.fromkeys(("ru", "uk", "bg"), ("CYRILLIC",)),
+    **dict.fromkeys(("ar", "fa"), ("ARABIC",)),
     "he": ("HEBREW",),
     "el": ("GREEK",),
     "hi": ("DEVANAGARI",),
@@ -124,7 +114,7 @@ FOREIGN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC")
 
 
 def language_share(texts: Iterable[str], asked: str | None) -> float | None:
-    """The share of folded texts that is in a language by its code (`pt-BR` counts as `pt`); None for an unknown code or too few words."""
+    """The share of folded texts in a language by its code; None where too little tells."""
     asked, text = (asked or "").split("-")[0], " ".join(texts)
     if asked in SCRIPTS:
         names = [unicodedata.name(c, "") for c in text if c.isalpha()]
@@ -152,10 +142,7 @@ def likeliest_language(text: str) -> str | None:
     text = fold(text)
     letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
     if letters and sum(name.startswith("LATIN") for name in letters) * 2 < len(letters):
-        shares = {
-            code: sum(name.startswith(scripts) for name in letters)
-            for code, scripts in SCRIPTS.items()
-        }
+        shares = {c: sum(name.startswith(s) for name in letters) for c, s in SCRIPTS.items()}
         best = [code for code, share in shares.items() if share == max(shares.values())]
         if best == ["zh", "ja"]:  # Japanese is hardly written without kana
             return "zh"

@@ -1,22 +1,23 @@
-"""What of a deck stands in the documents that its request brought, read offline: figures, names, and the documents' outline.
-
-None of it is part of a score. `measured` is written under `features.grounding` by deck-scan; the rules are the docstrings below,
-and docs/prompts.md says what they cannot see.
-"""
+"""What of a deck stands in the documents that its request brought: figures, names and outline, read offline (deck-scan),
+and the claims that a model reads (deck-judge --claims). None of it is part of a score (docs/prompts.md)."""
 
 import bisect
+import itertools
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
+from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.measure.decks import features, sources
+from decksmith.measure.decks import features, sources, templates
 from decksmith.measure.decks.parser import Deck, Slide, visible
 from decksmith.measure.decks.words import STOPWORDS, content_words, fold, likeliest_language
-from decksmith.measure.judging.records import Grounding
+from decksmith.measure.judging import vision
+from decksmith.measure.judging.records import DeckRecord, Grounding
 from decksmith.models import turns
 
 RULES = "grounding-1"  # raise it when a value changes: it is part of a run's identity
@@ -25,11 +26,11 @@ CELLS = 60  # figures of one row, column or sentence that are combined
 
 
 def measured(record: Record, text: str) -> Grounding:
-    """The value of `features.grounding` (docs/records.md) for a deck's text; `record` has `sources` and the messages that
-    quote them."""
+    """The value of `features.grounding` for a deck's text; `record` quotes its `sources`."""
     material = sources.material(record)
     deck = Deck.parse(text)
     known = Known(material, sources.request(record))
+    comparable = known.same_language(record)
     figures = list(_figures(deck))
     unsupported: list[Record] = []
     derived: list[Record] = []
@@ -39,11 +40,10 @@ def measured(record: Record, text: str) -> Grounding:
             unsupported.append({"kind": "figure", **figure.place})
         elif how:
             derived.append({**figure.place, "how": how})
-    names = list(_names(deck)) if known.same_language(record) else []
-    lost = [name for name in names if not known.has(name["text"])]
-    unsupported += [{"kind": "name", **name} for name in lost]
+    names = list(_names(deck)) if comparable else []
+    unsupported += [{"kind": "name", **name} for name in names if not known.has(name["text"])]
     said = len(figures) + len(names)
-    covered, headings = _coverage(deck, material, known.same_language(record))
+    covered, headings = _coverage(deck, material) if comparable else ([], [])
     return {
         "rules": RULES,
         "figures": len(figures),
@@ -86,8 +86,8 @@ class Place(TypedDict):
 
 @dataclass(frozen=True)
 class FigureFound:
-    """A number of a text. meanings: `(value, step)` of each number that it may be (1.234 is 1234 or 1.234); step is the worth
-    of the last digit that counts. percent: it stands before a sign for it."""
+    """A number of a text. meanings: `(value, step)` of each number that it may be (1.234 is 1234 or 1.234); step is the
+    worth of the last digit that counts. percent: it stands before a sign for it."""
 
     text: str
     meanings: tuple[tuple[float, float], ...]
@@ -97,17 +97,15 @@ class FigureFound:
 
     @property
     def place(self) -> Place:
-        """The slide, the line of deck.md, and the figure as it stands there."""
         return {"slide": self.slide, "line": self.line, "text": self.text}
 
 
 def figures_in(text: str, slide: int = 0, line: int = 0) -> list[FigureFound]:
-    """The figures of a text that count: of two digits or more, or with a sign of percent or scale. Of a date these are the day
-    and the year, since a month may be a word. Numbers that are part of a word (CO2, A4) are none."""
+    """The figures of a text that count: of two digits or more, or with a sign of percent or scale. Of a date these are
+    the day and the year, since a month may be a word. Numbers that are part of a word (CO2, A4) are none."""
     found = []
     for match in _DATE.finditer(text):
-        day, _, year = match.groups()[:3] if match[1] else match.groups()[5:2:-1]
-        for part in (day, year):
+        for part in (match[1] or match[6], match[3] or match[4]):  # the day, the year
             if int(part) > 9:
                 found.append(FigureFound(part, ((float(part), 0.0),), False, slide, line))
     for match in _NUMBER.finditer(_DATE.sub(" ", text)):
@@ -124,8 +122,8 @@ def figures_in(text: str, slide: int = 0, line: int = 0) -> list[FigureFound]:
 
 
 def _meanings(digits: str) -> tuple[tuple[float, float], ...]:
-    """`(value, step)` of what the digits of a figure may mean. A whole number of five digits or more that ends in zeros is a
-    rounded one: its step is that of its last other digit, of the third at most."""
+    """`(value, step)` of what the digits of a figure may mean. A whole number of five digits or more that ends in zeros
+    is a rounded one: its step is that of its last other digit, of the third at most."""
     plain = re.sub(r"[ \u00a0\u202f'’]", "", digits)
     marks = [c for c in plain if c in ".,"]
     last = plain.rfind(marks[-1]) if marks else len(plain)
@@ -147,9 +145,9 @@ def _figures(deck: Deck) -> Iterator[FigureFound]:
         for line, text in _lines(slide):
             yield from figures_in(re.sub(r"^\s*\d{1,3}[.)]\s", "", text), slide.no, line)
         for fence in slide.fences:
-            for k, text in enumerate(fence.text.split("\n"), 1):
-                if fence.lang == "mermaid":
-                    yield from figures_in(text, slide.no, fence.line + k)
+            if fence.lang == "mermaid":
+                for k, text in enumerate(fence.text.split("\n"), fence.line + 1):
+                    yield from figures_in(text, slide.no, k)
 
 
 def _lines(slide: Slide) -> Iterator[tuple[int, str]]:
@@ -167,9 +165,8 @@ class Known:
     def __init__(self, material: dict[str, str], request: str) -> None:
         self.text = "\n\n".join(material.values())
         self.request = request
-        self.given = sorted(
-            {value for f in figures_in(f"{self.text}\n\n{request}") for value, _ in f.meanings}
-        )
+        told = figures_in(f"{self.text}\n\n{request}")
+        self.given = sorted({value for figure in told for value, _ in figure.meanings})
         self.sums: dict[float, str] = {}
         self.percentages: dict[float, str] = {}
         for text in material.values():
@@ -179,24 +176,16 @@ class Known:
         self.words = set(re.findall(r"\w+", fold(f"{self.text} {request}")))
 
     def says(self, figure: FigureFound) -> str | None:
-        """How a figure is known: "" where it stands there, maybe with more digits; else how it follows; None where it does not.
+        """How a figure is known: "" where it stands there, maybe with more digits; else how it follows, or None.
 
-        It follows from two figures of one row, column or sentence, or from all of a column or row: their sum, difference or
-        (with a sign of percent) share and change. Only exact sums and differences count, percentages to the digits shown.
-        """
-        if any(self._nearest(self.given, value, step) for value, step in figure.meanings):
+        It follows from two figures of one row, column or sentence, or all of them: exact sums and
+        differences, and (with a sign of percent) share and change to the digits shown."""
+        if any(_nearest(self.given, value, step) is not None for value, step in figure.meanings):
             return ""
         own, step = figure.meanings[0]
-        if figure.percent and (found := self._nearest(self.changes, own, step)):
-            return self.percentages[found[0]]
+        if figure.percent and (found := _nearest(self.changes, own, step)) is not None:
+            return self.percentages[found]
         return self.sums.get(round(own, 6))
-
-    @staticmethod
-    def _nearest(known: list[float], value: float, step: float) -> list[float]:
-        """Those of the sorted numbers that are `value` when they are rounded to `step`, the first of them alone."""
-        room = step / 2 + 1e-9 * value
-        at = bisect.bisect_left(known, value - room)
-        return [one for one in known[at : at + 1] if one <= value + room]
 
     def _combine(self, group: list[float]) -> None:
         """Adds what follows from the figures of a row, column or sentence."""
@@ -216,24 +205,30 @@ class Known:
         return self.words.issuperset(re.findall(r"\w+", fold(name)))
 
     def same_language(self, record: Record) -> bool:
-        """Whether the deck is asked for in the language of the documents: in another, names and headings are translated."""
+        """Whether the deck is asked for in the documents' language: in another, names and headings are translated."""
         asked = ((record.get("asks") or {}).get("language") or "").split("-")[0]
         spoken = likeliest_language(self.text)
         return not asked or not spoken or asked == spoken
+
+
+def _nearest(known: list[float], value: float, step: float) -> float | None:
+    """The first of the sorted numbers that is `value` when it is rounded to `step`."""
+    room = step / 2 + 1e-9 * value
+    at = bisect.bisect_left(known, value - room)
+    return known[at] if at < len(known) and known[at] <= value + room else None
 
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 def _groups(text: str) -> Iterator[list[float]]:
-    """The figures of each sentence, and of each row and column of a table, that are worth combining: two or more, no years."""
+    """The figures of each sentence, row and column that are worth combining: two or more, no years."""
     table: list[list[str]] = []
     for line in [*text.split("\n"), ""]:
         if line.lstrip().startswith("|"):
             table.append([cell.strip() for cell in line.strip().strip("|").split("|")])
             continue
-        width = max(map(len, table), default=0)
-        columns = [[row[k] for row in table if k < len(row)] for k in range(width)]
+        columns = [list(filter(None, column)) for column in itertools.zip_longest(*table)]
         sentences = [[part] for part in re.split(r"(?<=[.;!?])\s", line)]
         for cells in [*table, *columns, *sentences]:
             found = [f for cell in cells for f in figures_in(cell) if not _YEAR.fullmatch(f.text)]
@@ -243,62 +238,43 @@ def _groups(text: str) -> Iterator[list[float]]:
         table = []
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 
 
 def _names(deck: Deck) -> Iterator[Place]:
-    """What is surely a name in a deck's running text, as `{"slide", "line", "text"}`: two words or more in a row with a capital,
-    and words of three capitals or more. The first word of a line or sentence has a capital anyway and counts for none; headings
-    and the heads of tables, where every word may have one, are left out."""
+    """What is surely a name in a deck's running text: two words or more in a row with a capital, and words of three
+    capitals or more. The first word of a line or sentence has a capital anyway and counts for none; headings and the
+    heads of tables, where every word may have one, are left out."""
     for slide in deck.shown:
-        lines = slide.prose.split("\n")
-        for k, line in enumerate(lines):
-            under = lines[k + 1] if k + 1 < len(lines) else ""
+        lines = [*slide.prose.split("\n"), ""]
+        for k, line in enumerate(lines[:-1]):
+            under = lines[k + 1]
             if line.lstrip().startswith("#") or re.fullmatch(r"\s*\|[\s|:-]+\s*", under):
                 continue
-            for part in re.split(r"[.:;!?|•–—(]\s*|\*\*", _cells(line)):
+            shown = " | ".join(visible(cell) for cell in line.split("|"))
+            for part in re.split(r"[.:;!?|•–—(]\s*|\*\*", shown):
                 for name in _named(part):
                     yield {"slide": slide.no, "line": slide.content_line + k, "text": name}
 
 
-def _cells(line: str) -> str:
-    """What can be read on a line, with the marks that part the cells of a table."""
-    return " | ".join(visible(cell) for cell in line.split("|"))
-
-
 def _named(part: str) -> Iterator[str]:
     run: list[str] = []
-    words = [*_WORD.findall(part), ""]
-    for n, word in enumerate(words):
-        if (
-            n
-            and word[:1].isupper()
-            and not any(word.lower() in stop for stop in STOPWORDS.values())
-        ):
+    for n, word in enumerate([*_WORD.findall(part), ""]):
+        is_stop = any(word.lower() in stop for stop in STOPWORDS.values())
+        if n and word[:1].isupper() and not is_stop:
             run.append(word)
             continue
-        if len(run) > 1:
+        if len(run) > 1 or any(len(one) > 2 and one.isupper() for one in run):
             yield " ".join(run)
-        elif run and _capitals(run[0]):
-            yield run[0]
-        run = [word] if _capitals(word) else []
+        run = [word] if len(word) > 2 and word.isupper() else []
 
-
-def _capitals(word: str) -> bool:
-    return len(word) > 2 and word.isupper()
-
-
-# --- coverage ---------------------------------------------------------------------------------------------------------
 
 _HEADING = re.compile(r"(?m)^(#{1,2}) +(.+?)\s*#*$")
 _NUMBERED = re.compile(r"(?m)^ *\d{1,2}\.? +([^\W\d_][^\n.!?]{2,70})$")
 
 
 def headings(text: str) -> list[str]:
-    """The headings of a document below its title: of two levels in markdown and HTML; where there are none, the lines that begin
-    with a number and end without a stop, as in a PDF."""
+    """The headings below a document's title; where it has none, its numbered lines, as in a PDF."""
     found = [(len(marks), title) for marks, title in _HEADING.findall(text)]
     titles = [title for level, title in found if level == 2]
     if not titles:
@@ -306,46 +282,29 @@ def headings(text: str) -> list[str]:
     return list(dict.fromkeys(" ".join(title.split()) for title in titles))
 
 
-def _coverage(
-    deck: Deck, material: dict[str, str], comparable: bool
-) -> tuple[list[str], list[str]]:
+def _coverage(deck: Deck, material: dict[str, str]) -> tuple[list[str], list[str]]:
     """`(headings that the deck takes up, headings)`: a slide has at least half of the heading's content words."""
-    if not comparable:
-        return [], []
     found = list(dict.fromkeys(h for text in material.values() for h in headings(text)))
     wanted: dict[str, set[str]] = {h: words for h in found if (words := content_words(fold(h)))}
     slides = [content_words(fold(f"{slide.title or ''} {slide.text}")) for slide in deck.shown]
-    covered = [
-        heading
-        for heading, words in wanted.items()
-        if any(2 * len(words & said) >= len(words) for said in slides)
-    ]
-    return covered, list(wanted)
-
-
-# --- turns ------------------------------------------------------------------------------------------------------------
+    most = {
+        h: max((len(words & said) for said in slides), default=0) for h, words in wanted.items()
+    }
+    return [h for h, words in wanted.items() if 2 * most[h] >= len(words)], list(wanted)
 
 
 def kept(keeps: Record, before: str, after: str) -> float | None:
-    """The share of the slides that should not change and did not, 0 to 1: of the deck before, those that `keeps` names
-    (`slides`, or all `except` some), whose content stands on some slide of the deck after, blanks apart. Notes and settings
-    may change. None where the deck before has none of them."""
+    """The share of the slides that `keeps` names (`slides`, or all `except` some) whose content stands on
+    some slide of the deck after, blanks apart, 0 to 1; None where the deck before has none of them."""
     old = Deck.parse(before).shown
     named = keeps.get("slides") or [n for n in range(1, len(old) + 1) if n not in keeps["except"]]
-    wanted = [_content(old[n - 1]) for n in named if n <= len(old)]
-    if not wanted:
-        return None
-    there = Counter(_content(slide) for slide in Deck.parse(after).shown)
-    return round((Counter(wanted) & there).total() / len(wanted), 4)
-
-
-def _content(slide: Slide) -> str:
-    return " ".join(slide.content.split())
+    wanted = Counter(" ".join(old[n - 1].content.split()) for n in named if n <= len(old))
+    there = Counter(" ".join(slide.content.split()) for slide in Deck.parse(after).shown)
+    return round((wanted & there).total() / wanted.total(), 4) if wanted else None
 
 
 def scan(run: Path, record: Record) -> Record:
-    """The value of `features` for a record: both scans of what a deck uses, `grounding` where the record has sources, and
-    `kept` where its turn names slides to keep."""
+    """The value of `features`: the scans, and `grounding` and `kept` where the record asks for them."""
     value = features.scan(run, record)
     path = (record.get("deck") or {}).get("path")
     if not path:
@@ -358,3 +317,82 @@ def scan(run: Path, record: Record) -> Record:
         if before.is_file():
             value["kept"] = kept(keeps, before.read_bytes().decode("utf-8", "replace"), text)
     return value
+
+
+# --- what a model reads -----------------------------------------------------------------------------------------------
+
+CLAIMS, TRIES = 40, 3  # claims of a deck; requests
+LONGEST = 60_000  # characters of a deck that are read
+SAMPLING = {"temperature": 0, "max_tokens": 8192}
+
+
+class ClaimReader:
+    """A model that reads claims, with what stream.stage needs. A claim counts as supported only with a
+    quotation that stands in a document. Raises cli.BadConfig for an unknown model or a missing key."""
+
+    def __init__(self, run: Path, model: str, **access: Unpack[vision.Access]) -> None:
+        from decksmith.models import client
+
+        self.run = run
+        self.client = client.Client.open(model, blame="judge", **access)
+        self.jobs, self.close = self.client.jobs, self.client.close
+        self.system = templates.prompt_text("judge-claims.txt").replace("{most}", str(CLAIMS))
+        self.schema = json.loads((cli.ROOT / "assets/schemas/claims.json").read_text())
+        told = stream.fingerprint([self.system, self.schema, SAMPLING])
+        self.reader = f"{self.client.model.slug} {told[:12]}"
+
+    def inputs(self, record: DeckRecord) -> list[object]:
+        return [self.reader, self._deck(record), record.get("sources")]
+
+    def valid(self, record: DeckRecord, value: Record) -> bool:
+        return "unread" not in value
+
+    async def work(self, record: DeckRecord) -> Record:
+        """The value of `claims`; empty where the record has no documents or no deck."""
+        deck = self._deck(record)
+        if not record.get("sources") or not deck:
+            return {"share": None, "claims": []}
+        slides = [f"[slide {slide.no}]\n{slide.content}" for slide in Deck.parse(deck).shown]
+        documents = sources.material(record)
+        quoted = [f"[{name}]\n{text}" for name, text in documents.items()]
+        shown = "\n\n".join(slides)[:LONGEST]
+        question = "\n\n".join(["The documents:", *quoted, "The deck:", shown])
+        asked: list[Record] = [{"role": "system", "content": self.system}]
+        asked.append({"role": "user", "content": question})
+        messages, problem, usage = asked, "", vision.added()
+        for attempt in range(TRIES):
+            try:
+                reply = await self.client.ask(messages, SAMPLING, schema=self.schema, seed=attempt)
+                usage = vision.added(usage, reply.usage)
+                claims = usable(reply.text, self.schema, len(slides), documents.values())
+            except stream.Fault as fault:
+                problem = fault.error["message"]
+                break
+            except ValueError as error:
+                problem = str(error)
+                messages = asked + vision.again(reply.text, problem)
+                continue
+            supported = sum(claim["supported"] for claim in claims)
+            share = round(supported / len(claims), 4) if claims else None
+            return {"share": share, "claims": claims, "reader": self.reader, "usage": usage}
+        stream.warn(record["id"], f"its claims were not read: {problem}")
+        return {"share": None, "claims": [], "unread": problem, "usage": usage}
+
+    def _deck(self, record: DeckRecord) -> str:
+        path = (record.get("deck") or {}).get("path")
+        return (self.run / path).read_text("utf-8", "replace") if path else ""
+
+
+def usable(text: str, schema: Record, slides: int, documents: Iterable[str]) -> list[Record]:
+    """The claims of a reply, checked against the documents. Raises ValueError with what was wrong."""
+    claims: list[Record] = vision.one_object(text, schema)["claims"]
+    if len(claims) > CLAIMS:
+        raise ValueError(f"it has {len(claims)} claims; give at most {CLAIMS}")
+    known = [fold(document) for document in documents]
+    for claim in claims:
+        if claim["slide"] > slides:
+            raise ValueError(f"there is no slide {claim['slide']}")
+        quote = fold(claim["quote"] or "")
+        stands = bool(quote) and any(quote in text for text in known)
+        claim["supported"] = claim["supported"] and stands
+    return claims

@@ -15,12 +15,8 @@ T = TypeVar("T")
 
 
 def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
-    """What a run held fixed, JSON-able: two runs may stand in one table when nothing of it differs (`differences`).
-
-    records: the finished records of the run. The model (gen.model) is no part of it. A run none of whose decks
-    reached the renderer has a null `renderer`, which agrees with any. Raises cli.BadData when the run contradicts
-    itself: two renderers, two judges, other sampling in some records.
-    """
+    """What a run with these finished records held fixed, JSON-able; the model is no part of it. A run none of whose decks
+    reached the renderer has a null `renderer`, which agrees with any. Raises cli.BadData when it contradicts itself."""
     records = list(records)
     agreed(records, "judge.rubric", _rubric, stream.fingerprint(judging(protocol)))
     same = {**fixed(protocol), **observed(protocol, records)}
@@ -29,19 +25,15 @@ def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
 
 
 def judging(protocol: Protocol) -> Record:
-    """Everything that decides what a judge says about the same deck, JSON-able; half of the identity, and the journal's key."""
+    """Everything that decides what a judge says about the same deck, JSON-able; the journal's key."""
     if protocol.judge["kind"] == "offline":
         return {**protocol.judge, "measures": protocol.measures}
     slug = " + ".join(registry.model(name).slug for name in protocol.judges)
     if how := protocol.judge.get("combine"):
         slug += f" ({how})"
     prompt = hashlib.sha256(protocol.prompt.encode()).hexdigest()
-    return {
-        **protocol.judge,
-        "slug": slug,
-        "prompt": prompt,
-        "schema": stream.fingerprint(protocol.schema),
-    }
+    schema = stream.fingerprint(protocol.schema)
+    return {**protocol.judge, "slug": slug, "prompt": prompt, "schema": schema}
 
 
 def fixed(protocol: Protocol) -> Record:
@@ -59,22 +51,24 @@ def fixed(protocol: Protocol) -> Record:
 
 
 def observed(protocol: Protocol, records: list[Record]) -> Record:
-    """The part of an identity that the finished records decide, JSON-able; None where no record says. Raises
-    cli.BadData when they contradict each other or the protocol."""
+    """The part that the finished records decide. Raises cli.BadData when they contradict each other."""
     asked = prompts(records)
     said = [message for record in records for message in record.get("messages") or []]
     systems = {message["content"] for message in said if message.get("role") == "system"}
     scanner = agreed(records, "features.scanner", lambda r: _of(r, "features", "scanner"))
     agreed(records, "judge.rubric", _rubric)
     renderer = agreed(records, "render.engine", lambda r: _of(r, "render", "engine"))
-    if renderer and renderer.get("scale", protocol.render["scale"]) != protocol.render["scale"]:
-        scales = (
-            f"{renderer['scale']}, and the protocol {protocol.name} says {protocol.render['scale']}"
-        )
-        raise cli.BadData(f"the decks were rendered at scale {scales}")
+    scale = protocol.render["scale"]
+    if renderer and renderer.get("scale", scale) != scale:
+        two = f"{renderer['scale']}, and the protocol {protocol.name} says {scale}"
+        raise cli.BadData(f"the decks were rendered at scale {two}")
     sampling = agreed(records, "gen.sampling", lambda r: _sampling(protocol, r))
     beside = {
-        "grounding": agreed(records, "features.grounding.rules", _grounded),
+        "grounding": agreed(
+            records,
+            "features.grounding.rules",
+            lambda r: (_of(r, "features", "grounding") or {}).get("rules"),
+        ),
         "claims": agreed(records, "claims.reader", lambda r: _of(r, "claims", "reader")),
     }
     return {
@@ -88,8 +82,7 @@ def observed(protocol: Protocol, records: list[Record]) -> Record:
 
 
 def prompts(records: Iterable[Record]) -> dict[str, str]:
-    """`{prompt's id: fingerprint of what was asked}`, the system message apart. Raises cli.BadData for two prompts
-    under one id."""
+    """The fingerprint of each prompt by its id. Raises cli.BadData for two prompts under one id."""
     found: dict[str, str] = {}
     for record in records:
         ident = prompt_of(record)
@@ -102,8 +95,7 @@ def prompts(records: Iterable[Record]) -> dict[str, str]:
 
 
 def unshipped(held: Record, records: list[Record]) -> list[str]:
-    """In what the identity `held` of these records differs from the protocol of its name in assets/protocols, one line
-    each. Empty: it is that one."""
+    """In what an identity differs from the protocol of its name in assets/protocols, a line each."""
     known = {path.stem for path in (cli.ROOT / "assets/protocols").glob("*.toml")}
     if held.get("protocol") not in known:
         return [f"there is no {short(held.get('protocol'))} in assets/protocols"]
@@ -119,20 +111,15 @@ def _of(record: Record, stage: str, key: str) -> Any:
     return (record.get(stage) or {}).get(key)
 
 
-def _grounded(record: Record) -> str | None:
-    rules: str | None = (_of(record, "features", "grounding") or {}).get("rules")
-    return rules
-
-
 def _rubric(record: Record) -> str | None:
     rubric: str | None = _of(record, "judge", "rubric")
     return rubric
 
 
 def _sampling(protocol: Protocol, record: Record) -> Record | None:
-    """The protocol's sampling as this record was asked. The model's own parameters (gen.model.params, from
-    assets/models.toml) are part of the model; a value that neither the protocol nor these explain was set by a flag,
-    and counts. Sample k of a prompt was asked with the seed plus k."""
+    """The protocol's sampling as this record was asked. The model's own parameters (gen.model.params) are part of the
+    model; a value that neither the protocol nor these explain was set by a flag, and counts. Sample k of a prompt was
+    asked with the seed plus k."""
     gen = record.get("gen") or {}
     if not gen.get("sampling"):
         return None
@@ -151,8 +138,7 @@ def agreed(
     get: Callable[[Record], T | None],
     expected: T | None = None,
 ) -> T | None:
-    """The one value that all records with a value share, or None; raises cli.BadData naming the two records that
-    differ."""
+    """The one value that all records with a value share, or None; raises cli.BadData naming two that differ."""
     first, holder = expected, "the protocol"
     for record in records:
         value = get(record)
@@ -161,16 +147,13 @@ def agreed(
         if first is None:
             first, holder = value, record["id"]
         elif value != first:
-            differing = "; ".join(lines({what: first}, {what: value}))
-            raise cli.BadData(
-                f"two settings in one run, {holder} and {record['id']} differ: {differing}"
-            )
+            how = "; ".join(lines({what: first}, {what: value}))
+            raise cli.BadData(f"two settings in one run, {holder} and {record['id']} differ: {how}")
     return first
 
 
 def differences(a: Mapping[str, object], b: Mapping[str, object]) -> list[str]:
-    """The fields in which two identities differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`. Empty: they may be
-    compared."""
+    """The fields in which two identities differ (`lines`). Empty: they may be compared."""
     skip = {"hash"}
     if a.get("renderer") is None or b.get("renderer") is None:
         skip.add("renderer")

@@ -6,7 +6,7 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Unpack, cast
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
@@ -15,7 +15,7 @@ from decksmith.measure.decks import words
 from decksmith.measure.judging import identity, offline, vision
 from decksmith.measure.judging.records import Answer, Cap, DeckRecord, Judge, Observation
 from decksmith.measure.judging.scoring import JUDGED
-from decksmith.measure.judging.vision import Vision
+from decksmith.measure.judging.vision import Access, Vision
 
 
 class Offline:
@@ -23,7 +23,7 @@ class Offline:
 
     valid = close = None
 
-    def __init__(self, protocol: Protocol, run: Path, jobs: int | None) -> None:
+    def __init__(self, protocol: Protocol, run: Path, jobs: int) -> None:
         self.run, self.jobs, self.protocol = run, jobs, protocol
         self.judging = identity.judging(protocol)
         self.rubric = stream.fingerprint(self.judging)
@@ -34,18 +34,12 @@ class Offline:
         self.code = hashlib.sha256(code).hexdigest()
 
     def inputs(self, record: DeckRecord) -> list[object]:
+        asked = [vision.request_of(record), record.get("asks"), record.get("checklist")]
+        sha256 = record.get("deck", {}).get("sha256")
         seen = ("slides", "expected", "errors", "xray")
         render = {key: record["render"].get(key) for key in seen}
-        return [
-            self.judging,
-            self.code,
-            vision.request_of(record),
-            record.get("asks"),
-            record.get("checklist"),
-            record.get("deck", {}).get("sha256"),
-            render,
-            vision.digests(self.run, record),
-        ]
+        digests = vision.digests(self.run, record)
+        return [self.judging, self.code, *asked, sha256, render, digests]
 
     def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         needed = self.protocol.judge["needed"]
@@ -54,25 +48,17 @@ class Offline:
 
 
 class Panel:
-    """The models of a protocol's judge, each as vision.Vision. What one of them has said is kept in a journal of its own
-    (`run/journal/judge-NAME.jsonl`), so that a panel that was cut off asks only those who had not answered."""
+    """The models of a protocol's judge, each as vision.Vision. What one of them has said is kept in a journal of its
+    own (`run/journal/judge-NAME.jsonl`): a panel that was cut off asks only those who had not answered."""
 
     valid = None
 
-    def __init__(
-        self,
-        protocol: Protocol,
-        run: Path,
-        jobs: int | None,
-        base_url: str | None,
-        key_env: str | None,
-        budget: float | None = None,
-    ) -> None:
-        share = None if budget is None else budget / len(protocol.judges)
+    def __init__(self, protocol: Protocol, run: Path, **access: Unpack[Access]) -> None:
+        if (budget := access.get("budget")) is not None:
+            access["budget"] = budget / len(protocol.judges)
         self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
         self.members = {
-            name: Vision(protocol.alone(name), run, jobs, base_url, key_env, share, folder=name)
-            for name in protocol.judges
+            name: Vision(protocol.alone(name), run, name, **access) for name in protocol.judges
         }
         self.jobs = max(member.jobs for member in self.members.values())
         self.journals: dict[str, stream.Journal] = {}
@@ -83,25 +69,23 @@ class Panel:
     async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         """What the panel says of a record. Raises stream.Fault where a member could not be asked; a member without a
         usable reply is a fault of the judge, for the verdicts of one run are all of the same panel."""
-        found = await asyncio.gather(
-            *(self._said(name, record, seed) for name in self.members), return_exceptions=True
-        )
-        verdicts = []
-        for one in found:
+        asked = [self._said(name, record, seed) for name in self.members]
+        said: dict[str, Judge] = {}
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        for name, one in zip(self.members, found, strict=True):
             if isinstance(one, BaseException):
                 raise one
-            verdicts.append(one)
-        said = dict(zip(self.members, verdicts, strict=True))
+            said[name] = one
         attempts = sum(len(one["replies"]) for one in said.values())
         return {**joined(self.protocol, said), "by": cast(By, {"attempts": attempts})}
 
     async def _said(self, name: str, record: DeckRecord, seed: int) -> Judge:
         """What one member says, from its journal where it said it before."""
         member = self.members[name]
-        journal = self.journals.get(name)
-        if journal is None:
+        if name not in self.journals:
             path = self.run / "journal" / f"judge-{name}.jsonl"
-            journal = self.journals[name] = stream.Journal(path, "judge")
+            self.journals[name] = stream.Journal(path, "judge")
+        journal = self.journals[name]
         key = stream.fingerprint([member.inputs(record), seed])
         kept = cast(Judge | None, journal.get(record["id"], key))
         if kept is not None and member.valid(record, kept):
@@ -119,35 +103,14 @@ class Panel:
 
 
 def open_judge(
-    protocol: Protocol,
-    run: str | Path,
-    *,
-    jobs: int | None = None,
-    base_url: str | None = None,
-    key_env: str | None = None,
-    budget: float | None = None,
+    protocol: Protocol, run: str | Path, **access: Unpack[Access]
 ) -> Offline | Vision | Panel:
-    """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`.
-
-    budget: USD that it may spend; the offline judge spends nothing.
-
-    Raises cli.BadConfig for an unknown model or a missing key.
-    """
+    """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`. The offline judge
+    has no use for `access`, but for its jobs. Raises cli.BadConfig for an unknown model or a missing key."""
     if protocol.judge["kind"] == "offline":
-        return Offline(protocol, Path(run), jobs or 1)
-    if len(protocol.judges) > 1:
-        return Panel(protocol, Path(run), jobs, base_url, key_env, budget)
-    return Vision(protocol, Path(run), jobs, base_url, key_env, budget)
-
-
-def inputs(protocol: Protocol, run: Path, record: DeckRecord) -> list[object]:
-    """What the verdict of the protocol's judge on a record depends on; `run` the folder. Asks nobody and needs no key."""
-    if protocol.judge["kind"] == "offline":
-        return Offline(protocol, run, 1).inputs(record)
-    return vision.vision_inputs(identity.judging(protocol), run, record)
-
-
-# --- what a panel says together ---------------------------------------------------------------------------------------
+        return Offline(protocol, Path(run), access.get("jobs") or 1)
+    kind = Panel if len(protocol.judges) > 1 else Vision
+    return kind(protocol, Path(run), **access)
 
 
 def joined(protocol: Protocol, said: Mapping[str, Judge]) -> Judge:
@@ -166,12 +129,8 @@ def joined(protocol: Protocol, said: Mapping[str, Judge]) -> Judge:
 
 
 def combined(rule: str, said: Mapping[str, Judge]) -> Judge:
-    """One verdict of those of several models, `{name: what vision.Vision says}`, in the same form.
-
-    rule: "mean"; "median"; "majority": the score that most gave, of several such the middle one. A checklist item counts
-    where more than half say yes. `members` holds what each said, `disagreement` how far two of them are apart on
-    average: in points for a dimension, for the checklist the share of the items.
-    """
+    """One verdict of those of several models, in the same form. rule: "mean", "median" or "majority" (the
+    score that most gave). A checklist item counts where more than half say yes."""
     every = list(said.values())
     return {
         "scores": {name: _joined(rule, _scores(every, name)) for name in JUDGED},
@@ -188,10 +147,7 @@ def combined(rule: str, said: Mapping[str, Judge]) -> Judge:
             list[Observation], _named({name: one["observations"] for name, one in said.items()})
         ),
         "caps": cast(list[Cap], _named({name: one["caps"] for name, one in said.items()})),
-        "checklist": [
-            _answer([one["checklist"][place] for one in every])
-            for place in range(len(every[0]["checklist"]))
-        ],
+        "checklist": [*map(_answer, zip(*(one["checklist"] for one in every), strict=True))],
         "disagreement": disagreement(every),
         "members": {
             name: {key: one[key] for key in ("judge", "scores", "usage")}
@@ -213,12 +169,10 @@ def _named(lists: Mapping[str, Sequence[Mapping[str, object]]]) -> list[Record]:
 def _joined(rule: str, scores: list[float]) -> float:
     if rule == "mean":
         return round(statistics.fmean(scores), 4)
-    if rule == "median":
-        return statistics.median(scores)
-    return statistics.median(statistics.multimode(scores))
+    return statistics.median(scores if rule == "median" else statistics.multimode(scores))
 
 
-def _answer(answers: list[Answer]) -> Answer:
+def _answer(answers: tuple[Answer, ...]) -> Answer:
     """What a panel says of one checklist item; the slide is that of the first who says yes."""
     slides = [answer["slide"] for answer in answers if answer["yes"]]
     yes = len(slides) * 2 > len(answers)
@@ -227,18 +181,14 @@ def _answer(answers: list[Answer]) -> Answer:
 
 def disagreement(said: list[Judge]) -> dict[str, float]:
     """How far two models are apart, averaged over all twos: `{dimension: points, "checklist": share of the items}`."""
-    twos = list(itertools.combinations(said, 2))
-    apart = {
-        name: statistics.fmean(
-            abs(a - b) for a, b in itertools.combinations(_scores(said, name), 2)
-        )
-        for name in JUDGED
-    }
-    items = len(said[0]["checklist"])
-    if items:
-        apart["checklist"] = statistics.fmean(
-            sum(x["yes"] != y["yes"] for x, y in zip(a["checklist"], b["checklist"], strict=True))
-            / items
-            for a, b in twos
-        )
+    apart = {}
+    for name in JUDGED:
+        twos = itertools.combinations(_scores(said, name), 2)
+        apart[name] = statistics.fmean(abs(a - b) for a, b in twos)
+    if items := len(said[0]["checklist"]):
+        shares = []
+        for a, b in itertools.combinations(said, 2):
+            both = zip(a["checklist"], b["checklist"], strict=True)
+            shares.append(sum(x["yes"] != y["yes"] for x, y in both) / items)
+        apart["checklist"] = statistics.fmean(shares)
     return {name: round(value, 4) for name, value in apart.items()}

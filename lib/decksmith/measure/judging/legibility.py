@@ -1,9 +1,8 @@
 """Whether the text of a slide can be made out in its picture: the picture's pixels against what the page says is there.
 
-For the widest line of each block the X-ray keeps how its first letters look, drawn plainly in their own font (`ink`), and
-where they stand (`line`). Here the same cells are read from the picture and compared. Nothing about the page is believed:
-blurred, mirrored, turned, covered, masked or overprinted text fails whatever brought it about, in the deck or in the file.
-"""
+For the widest line of each block the X-ray keeps how its first letters look, drawn plainly in their own font (`ink`),
+and where they stand (`line`). Here the same cells are read from the picture and compared. Nothing about the page is
+believed: blurred, mirrored, turned, covered, masked or overprinted text fails whatever brought it about."""
 
 import numpy as np
 from PIL import Image
@@ -11,41 +10,29 @@ from PIL import Image
 from decksmith.measure.decks.records import Box
 
 CANVAS = 980  # CSS px across
-CELLS = 16  # cells of `ink` to the font's size
-WINDOW = 3 * CELLS + 1  # cells: what changes more slowly is background
+WINDOW = (
+    49  # cells, of which `ink` has 16 to the font's size: what changes more slowly is background
+)
 SHIFT = 4  # cells that the line may stand beside its place
 LEVELS = 3.0  # grey values of 255; what varies less is one colour
 
 
-def cells(ink: str) -> np.ndarray:
-    """The reference of a box, a float array (2 bands, cells): the share of ink, 0 to 1."""
-    return np.array([int(digit, 16) for digit in ink], dtype=float).reshape(2, -1) / 15
-
-
-def seen(picture: Image.Image, box: Box, pad: int = 0) -> np.ndarray:
-    """The same cells as the picture has them: (2, cells + 2 * pad) grey values 0 to 255. `picture`: PIL, mode L."""
+def _seen(picture: Image.Image, box: Box) -> np.ndarray:
+    """The cells of a box as the picture has them: (2, cells + 2 * SHIFT) grey values 0 to 255."""
     scale = picture.width / CANVAS
     left, top, width, height = (value * scale for value in box["line"])
     across = len(box["ink"]) // 2
-    step = width / across
-    area = (left - pad * step, top, left + width + pad * step, top + height)
+    step, wanted = width / across, across + 2 * SHIFT
+    begin, end = left - SHIFT * step, left + width + SHIFT * step
     # What stands off the canvas has no pixels; the edge's colour goes on there.
-    inside = (
-        max(0, area[0]),
-        max(0, area[1]),
-        min(picture.width, area[2]),
-        min(picture.height, area[3]),
-    )
-    first = round((inside[0] - area[0]) / step)
-    columns = round((inside[2] - inside[0]) / step)
-    if inside[2] - inside[0] < 1 or inside[3] - inside[1] < 2 or columns < 1:
-        return np.zeros((2, across + 2 * pad))
-    part = picture.resize((columns, 2), Image.Resampling.BOX, box=inside)
-    found = np.asarray(part, dtype=float)
-    after = across + 2 * pad - first - columns
-    return np.pad(found, ((0, 0), (max(0, first), max(0, after))), mode="edge")[
-        :, : across + 2 * pad
-    ]
+    x0, x1 = max(0, begin), min(picture.width, end)
+    y0, y1 = max(0, top), min(picture.height, top + height)
+    first, columns = round((x0 - begin) / step), round((x1 - x0) / step)
+    if x1 - x0 < 1 or y1 - y0 < 2 or columns < 1:
+        return np.zeros((2, wanted))
+    part = picture.resize((columns, 2), Image.Resampling.BOX, box=(x0, y0, x1, y1))
+    sides = max(0, first), max(0, wanted - first - columns)
+    return np.pad(np.asarray(part, dtype=float), ((0, 0), sides), mode="edge")[:, :wanted]
 
 
 def _less(rows: np.ndarray, window: int) -> np.ndarray:
@@ -57,15 +44,12 @@ def _less(rows: np.ndarray, window: int) -> np.ndarray:
     return rows - (sums[:, high] - sums[:, low]) / (high - low)
 
 
-def compare(reference: np.ndarray, found: np.ndarray, pad: int = SHIFT) -> float:
-    """How like the reference's the strokes of a line are, at the best of a few places: a correlation, 0 to 1.
-
-    reference: (2, n). found: (2, n + 2 * pad). Light on dark is as good as dark on light.
-    """
+def _likeness(reference: np.ndarray, found: np.ndarray) -> float:
+    """How like the reference (2, n) the strokes of a line (2, n + 2 * SHIFT) are at best: 0 to 1."""
     if found.max() - found.min() < LEVELS:
         return 0.0
     across, want, best = reference.shape[1], _less(reference, WINDOW), 0.0
-    for shift in range(2 * pad + 1):
+    for shift in range(2 * SHIFT + 1):
         have = _less(found[:, shift : shift + across], WINDOW)
         size = np.sqrt((have**2).sum() * (want**2).sum())
         best = max(best, abs(float((have * want).sum())) / size if size else 0.0)
@@ -73,24 +57,18 @@ def compare(reference: np.ndarray, found: np.ndarray, pad: int = SHIFT) -> float
 
 
 def look(picture: Image.Image, box: Box) -> tuple[float, float]:
-    """(likeness 0 to 1, contrast ratio from 1) of a line in the pixels of its slide.
-
-    picture: PIL, mode L. box: one of `render.xray` that has `ink`. The contrast is that of the lightest and the darkest
-    pixel where the line stands: an upper bound for that of its letters.
-    """
+    """(likeness 0 to 1, contrast ratio from 1) of a line in the pixels (PIL, mode L) of its slide. box: of
+    `render.xray`, with `ink`. The contrast of the lightest and darkest pixel bounds that of the letters."""
     scale = picture.width / CANVAS
     left, top, width, height = (value * scale for value in box["line"])
-    area = (
-        max(0, int(left)),
-        max(0, int(top)),
-        min(picture.width, int(left + width) + 1),
-        min(picture.height, int(top + height) + 1),
-    )
-    if area[2] - area[0] < 2 or area[3] - area[1] < 2:
+    x0, x1 = max(0, int(left)), min(picture.width, int(left + width) + 1)
+    y0, y1 = max(0, int(top)), min(picture.height, int(top + height) + 1)
+    if x1 - x0 < 2 or y1 - y0 < 2:
         return 0.0, 1.0
-    grey = np.asarray(picture.crop(area))
+    grey = np.asarray(picture.crop((x0, y0, x1, y1)))
     ratio = (_luminance(int(grey.max())) + 0.05) / (_luminance(int(grey.min())) + 0.05)
-    return compare(cells(box["ink"]), seen(picture, box, SHIFT)), ratio
+    ink = np.array([int(digit, 16) for digit in box["ink"]], dtype=float).reshape(2, -1) / 15
+    return _likeness(ink, _seen(picture, box)), ratio
 
 
 def _luminance(grey: float) -> float:

@@ -1,11 +1,10 @@
 """The offline measures, `offline-v3`: what a program can say about a rendered deck without seeing it as a person would.
 
-Each function in MEASURES takes a Pages and returns its value: a number for the deck, `{slide number: number}` for a
-measure of single slides, or None where the measure does not apply. The protocol's [measures] table turns values into
-qualities, and those into the three dimensions (`judge`). The docstrings are the documentation: docs/measures.md
-prints them.
-"""
+Each function in MEASURES takes a Pages and returns its value: a number for the deck, `{slide number: number}` for
+a measure of single slides, or None where the measure does not apply. The protocol's [measures] table turns values
+into qualities, and those into the three dimensions (`judge`). docs/measures.md prints the docstrings."""
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -16,31 +15,16 @@ from typing import cast
 from decksmith.core.records import Record
 from decksmith.measure.decks import sources
 from decksmith.measure.decks import words as deck_words
-from decksmith.measure.decks.records import Font, Page
-from decksmith.measure.decks.words import (
-    STOPWORDS,
-    content_words,
-    fold,
-    language_share,
-    length,
-    likeliest_language,
-)
+from decksmith.measure.decks.words import STOPWORDS, content_words, fold, length
 from decksmith.measure.judging.records import Judge, Measure
-from decksmith.measure.judging.rendered import (
-    ELEMENTS,
-    MeasureSetting,
-    MeasureSettings,
-    Pages,
-    readable,
-)
+from decksmith.measure.judging.rendered import ELEMENTS, MeasureSetting, MeasureSettings, Pages
 from decksmith.models.records import Usage
 
 NAME = "offline-v3"
 CODE_CONTRAST = 1.5  # the shipped themes colour code down to 1.75
 RUN = 3  # words in a row that make a quotation
 LARGE = 40  # px: the few words of a slide set so large are what the slide shows
-CLOSING = "".join(
-    """
+CLOSING = """
 summary|conclusion|takeaway|thank|question|next step|recap|wrap|outlook|in short|q&a|to remember|the end|
 zusammenfassung|fazit|danke|fragen|ausblick|nächste schritte|résumé|merci|prochaines étapes|à retenir|
 conclusión|conclusiones|resumen|gracias|preguntas|próximos pasos|conclusione|conclusioni|riepilogo|grazie|domande|
@@ -48,14 +32,9 @@ prossimi passi|conclusão|resumo|obrigad|perguntas|próximos passos|samenvatting
 dziękuj|pytania|sammanfattning|tack|frågor|opsummering|konklusion|özet|sonuç|teşekkür|kesimpulan|terima kasih|
 kết luận|cảm ơn|まとめ|結論|ありがとう|質問|总结|結語|结论|谢谢|感谢|요약|결론|감사|итог|вывод|заключение|спасибо|
 вопрос|підсумок|дякую|συμπέρασμα|ευχαριστ|निष्कर्ष|धन्यवाद|الخلاصة|شكرا
-""".splitlines()
-).split("|")
+""".replace("\n", "").split("|")
 # Words that a noun follows, sooner or later, but never at once a function word or the end of a line.
-ARTICLES = {
-    name: set(words.split())
-    for name, words in (
-        row.split(":")
-        for row in """
+ARTICLES = deck_words.by_language("""
 en: the a an my your our their its
 fr: le la les un une des du ce cette
 es: el la los las un una del
@@ -63,38 +42,26 @@ it: il la le gli un una del della dei nel
 pt: o os as um uma do da dos das
 nl: de het een
 de: der den dem des ein eine im zum zur
-""".strip().splitlines()
-    )
-}
+""")
 STATEMENTS = ("center", "fact", "quote", "section", "statement", "cover")
 # Marks that a renderer should have consumed, and text that an author should have replaced.
 LEFTOVERS = (
-    "```",
-    "{{",
-    "}}",
-    "](",
-    "image-query:",
-    "\nlayout: ",
-    "v-click",
-    "::right::",
-    "**",
-    "<br",
-    "</",
-    "\n## ",
-    "\n# ",
-    "\n- [",
-    "[object Object]",
-    "Lorem ipsum",
-    "lorem ipsum",
-    "[Insert",
-    "[insert",
-    "Your text here",
-    "Slide title here",
-)
-
+    "```|{{|}}|](|image-query:|\nlayout: |v-click|::right::|**|<br|</|\n## |\n# |\n- [|[object Object]|"
+    "Lorem ipsum|lorem ipsum|[Insert|[insert|Your text here|Slide title here"
+).split("|")
 
 # What a measure finds: one number, one for each slide, or None where it does not apply.
 Value = float | Mapping[int, float] | None
+
+
+def _among_slides(pages: Pages, count: int) -> float:
+    """So many slides as a share of all."""
+    return count / len(pages.numbers) if pages.numbers else 0
+
+
+def _language(pages: Pages) -> str:
+    """The language that was asked for, by its code without a region; "" for none."""
+    return (pages.asks.get("language") or "").split("-")[0]
 
 
 # --- design ----------------------------------------------------------------------------------------------------------
@@ -117,24 +84,17 @@ def contrast(pages: Pages) -> Value:
     """The smallest WCAG contrast ratio of any text of the slide; code, which themes colour, counts below 1.5."""
     found = {}
     for n, p in pages.whole.items():
-        boxes = [box for box in p.get("boxes") or [] if box.get("contrast") is not None]
-        ratios = [
-            box["contrast"]
-            for box in boxes
-            if box["kind"] != "code" or box["contrast"] < CODE_CONTRAST
-        ]
+        boxes = [(box["kind"], box.get("contrast")) for box in p.get("boxes") or []]
+        ratios = [x for kind, x in boxes if x is not None and (kind != "code" or x < CODE_CONTRAST)]
         if p.get("contrast") is not None:
-            found[n] = p["contrast"] if not p.get("boxes") else min(ratios, default=21)
+            found[n] = min(ratios, default=21) if boxes else p["contrast"]
     return found
 
 
 def smallest(pages: Pages) -> Value:
     """The smallest font size on the slide, in px of a canvas 980 px wide."""
-    return {
-        n: p["font"]["min"]
-        for n, p in pages.whole.items()
-        if (p.get("font") or {}).get("min") is not None
-    }
+    sizes = {n: (p.get("font") or {}).get("min") for n, p in pages.whole.items()}
+    return {n: size for n, size in sizes.items() if size is not None}
 
 
 def pictures(pages: Pages) -> Value:
@@ -149,11 +109,8 @@ def density(pages: Pages) -> Value:
 
 def whitespace(pages: Pages) -> Value:
     """Share of the canvas without content; slides without pictures, because a picture may fill a slide."""
-    return {
-        n: p["whitespace"]
-        for n, p in pages.whole.items()
-        if p.get("whitespace") is not None and not p.get("images")
-    } or None
+    shares = {n: p.get("whitespace") for n, p in pages.whole.items() if not p.get("images")}
+    return {n: share for n, share in shares.items() if share is not None} or None
 
 
 def hierarchy(pages: Pages) -> Value:
@@ -166,13 +123,11 @@ def hierarchy(pages: Pages) -> Value:
 def variety(pages: Pages) -> Value:
     """Kinds of slide: the effective number (the exponential of the entropy) of combinations of layout and elements
     shown, over the square root of the number of slides, so that length by itself gains little."""
-    import math
-
     elements = ("code", "mermaid", "katex", "table", "image", "quote", "two-cols")
     kinds = Counter(
         (p.get("layout"), *(pages.has(n, e) for e in elements)) for n, p in pages.whole.items()
     )
-    total = sum(kinds.values())
+    total = kinds.total()
     entropy = -sum(c / total * math.log(c / total) for c in kinds.values())
     return math.exp(entropy) / math.sqrt(total) if total else 0
 
@@ -180,16 +135,15 @@ def variety(pages: Pages) -> Value:
 def visuals(pages: Pages) -> Value:
     """Share of the slides that show something besides running text: picture, diagram, table, quotation, code, formula, or
     a few words set large (40 px)."""
-    shown = sum(
-        any(pages.has(n, e) for e in ELEMENTS) or _displays(pages.whole[n]) for n in pages.whole
-    )
-    return shown / len(pages.numbers) if pages.numbers else 0
+    shown = [any(pages.has(n, e) for e in ELEMENTS) or _displays(pages, n) for n in pages.whole]
+    return _among_slides(pages, sum(shown))
 
 
-def _displays(page: Page) -> bool:
-    font: Font | None = page.get("font")
+def _displays(pages: Pages, n: int) -> bool:
+    """Whether a slide shows a few words set large."""
+    font = pages.whole[n].get("font")
     size = max(font.get("title") or 0, font.get("dominant") or 0) if font else 0
-    return size >= LARGE and page.get("layout") not in ("cover", "intro")
+    return size >= LARGE and not pages.has(n, "cover")
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
@@ -227,7 +181,7 @@ def theme(pages: Pages) -> Value:
 def language(pages: Pages) -> Value:
     """Share of the text in the asked language: by script, or by its function words against the likeliest other
     language's."""
-    return language_share(pages.texts.values(), pages.asks.get("language"))
+    return deck_words.language_share(pages.texts.values(), pages.asks.get("language"))
 
 
 def outline(pages: Pages) -> Value:
@@ -252,10 +206,7 @@ def topic(pages: Pages) -> Value:
     another topic or none, all of it is the request itself. Null where the deck is asked for in another language."""
     headings = content_words(fold(" ".join(pages.asks.get("outline") or [])))
     asked = content_words(fold(pages.request)) - headings
-    spoken, wanted = (
-        likeliest_language(pages.request),
-        (pages.asks.get("language") or "").split("-")[0],
-    )
+    spoken, wanted = deck_words.likeliest_language(pages.request), _language(pages)
     if len(asked) < 3 or (spoken and wanted and spoken != wanted):
         return None
     return len(asked & set().union(*pages.own.values())) / len(asked)
@@ -266,22 +217,15 @@ def aside(pages: Pages) -> Value:
     if not pages.asks.get("features"):
         return None
     unasked = [e for e in ("code", "katex") if e not in pages.asks["features"]]
-    return (
-        sum(any(pages.has(n, e) for e in unasked) for n in pages.whole) / len(pages.numbers)
-        if pages.numbers
-        else 0
-    )
+    return _among_slides(pages, sum(any(pages.has(n, e) for e in unasked) for n in pages.whole))
 
 
 def leftovers(pages: Pages) -> Value:
     """Share of the slides that show raw markup, template syntax or filler text where they show no code."""
-    bad = [
-        n
-        for n, p in pages.whole.items()
-        if not pages.has(n, "code")
-        and any(mark in "\n" + (p.get("text") or "") for mark in LEFTOVERS)
+    said = [
+        "\n" + (p.get("text") or "") for n, p in pages.whole.items() if not pages.has(n, "code")
     ]
-    return len(bad) / len(pages.numbers) if pages.numbers else 0
+    return _among_slides(pages, sum(any(mark in text for mark in LEFTOVERS) for text in said))
 
 
 def figures(pages: Pages) -> Value:
@@ -293,27 +237,20 @@ def figures(pages: Pages) -> Value:
 
 
 def figures_in(text: str) -> set[str]:
-    """The numbers of a text without the signs that group their digits: 10,000 and 10.000 are one, and so is 10 000, which
-    is also two."""
+    """The numbers of a text without the signs that group digits; 10 000 is one and also two."""
     text = unicodedata.normalize("NFKC", text)
-    found = re.findall(r"(?<!\w)\d+(?:[.,:']\d+)*", text) + re.findall(
-        r"(?<!\w)\d{1,3}(?: \d{3})+(?!\d)", text
-    )
-    return {
-        digits for number in found if len(digits := "".join(c for c in number if c.isdigit())) > 1
-    }
+    found = re.findall(r"(?<!\w)\d+(?:[.,:']\d+)*", text)
+    found += re.findall(r"(?<!\w)\d{1,3}(?: \d{3})+(?!\d)", text)
+    digits = {"".join(c for c in number if c.isdigit()) for number in found}
+    return {number for number in digits if len(number) > 1}
 
 
 def _asked_figures(record: Record) -> set[str]:
     """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
     request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", sources.request(record))
-    slides = {
-        digits
-        for pair in _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold())
-        for digits in pair
-        if digits
-    }
-    return figures_in(request) - slides - {str((record.get("asks") or {}).get("slides"))}
+    pairs = _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold())
+    slides = {str((record.get("asks") or {}).get("slides")), *(d for pair in pairs for d in pair)}
+    return figures_in(request) - slides
 
 
 # 12 slides, a 12-slide deck, 10-12 pages, slides: 12, 12枚のスライド, 12张幻灯片 ..
@@ -331,31 +268,24 @@ def echo(pages: Pages) -> Value:
 
 
 def repeated(pages: Pages, sources: Iterable[str]) -> float | None:
-    """Share of the deck's words that stand in one of the sources in the same order, RUN or more in a row; None where
-    neither has so many."""
-    runs: set[tuple[str, ...]] = set()
-    for source in sources:
-        asked = units(source)
-        runs |= {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}
+    """Share of the deck's words in runs of RUN or more that a source has too; None without runs."""
+    runs = {run for source in sources for run in _runs(units(source))}
     words = said = 0
     for text in pages.texts.values():
         spoken = units(text)
-        at = {
-            i + k
-            for i in range(len(spoken) - RUN + 1)
-            if tuple(spoken[i : i + RUN]) in runs
-            for k in range(RUN)
-        }
+        at = {i + k for i, run in enumerate(_runs(spoken)) if run in runs for k in range(RUN)}
         words, said = words + len(spoken), said + len(at)
     return said / words if runs and words else None
 
 
+def _runs(words: list[str]) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + RUN]) for i in range(len(words) - RUN + 1)]
+
+
 def units(text: str) -> list[str]:
     """Words without their punctuation; single letters in scripts without blanks."""
-    spaced = "".join(
-        f" {c} " if deck_words.dense(c) else c if deck_words.inside(c) else " " for c in fold(text)
-    )
-    return spaced.split()
+    whole = (c if deck_words.inside(c) else " " for c in fold(text))
+    return "".join(f" {c} " if deck_words.dense(c) else c for c in whole).split()
 
 
 # --- coherence -------------------------------------------------------------------------------------------------------
@@ -363,8 +293,7 @@ def units(text: str) -> list[str]:
 
 def opening(pages: Pages) -> Value:
     """The first slide: 0.5 for a title, 0.25 for a cover layout, 0.25 for at most 40 words beside it."""
-    first = pages.whole.get(1)
-    if not first or not first.get("title"):
+    if not pages.whole.get(1, {}).get("title"):
         return 0.0
     return 0.5 + 0.25 * pages.has(1, "cover") + 0.25 * (pages.words[1] <= 40)
 
@@ -377,10 +306,8 @@ def close(pages: Pages) -> Value:
     last, titles = pages.numbers[-1], pages.titles()
     if pages.has(last, "end") or any(word in titles[last] for word in CLOSING):
         return 1.0
-    if (
-        any(word in pages.texts[last] for word in CLOSING)
-        or pages.whole[last].get("layout") in STATEMENTS
-    ):
+    says_so = any(word in pages.texts[last] for word in CLOSING)
+    if says_so or pages.whole[last].get("layout") in STATEMENTS:
         return 0.7
     return 0.4 if content_words(titles.get(1, "")) & pages.tokens[last] else 0.0
 
@@ -388,15 +315,11 @@ def close(pages: Pages) -> Value:
 def titles(pages: Pages) -> Value:
     """Share of the slides with a title that no other slide has; a picture or a few large words need none."""
     titles = pages.titles()
-    seen = Counter(titles.values())
-    free = [
-        n
-        for n, title in titles.items()
-        if not title
-        and (_displays(pages.whole[n]) or pages.words[n] <= 5 and pages.has(n, "image"))
-    ]
-    good = sum(1 for title, times in seen.items() if title and times == 1)
-    return (good + len(free)) / len(pages.numbers) if pages.numbers else 0
+    good = sum(1 for title, times in Counter(titles.values()).items() if title and times == 1)
+    untitled = [n for n, title in titles.items() if not title]
+    for n in untitled:
+        good += _displays(pages, n) or (pages.words[n] <= 5 and pages.has(n, "image"))
+    return _among_slides(pages, good)
 
 
 def thread(pages: Pages) -> Value:
@@ -411,9 +334,8 @@ def thread(pages: Pages) -> Value:
 
 def order(pages: Pages) -> Value:
     """The longest run of the outline's headings that stand in the asked order, as a share of those found."""
-    places = [
-        place for place in _places(pages, pages.asks.get("outline") or []) if place is not None
-    ]
+    found = _places(pages, pages.asks.get("outline") or [])
+    places = [place for place in found if place is not None]
     best: list[int] = []
     for i, place in enumerate(places):
         best.append(1 + max((best[j] for j in range(i) if places[j] < place), default=0))
@@ -423,10 +345,10 @@ def order(pages: Pages) -> Value:
 def grammar(pages: Pages) -> Value:
     """Share of function words in the text beside the titles, on slides without code, diagram and formula: words without
     any are a list that says nothing. From 60 words on, in the languages that the measure `language` tells by them."""
-    asked, words = (pages.asks.get("language") or "").split("-")[0], []
+    asked, words, titles = _language(pages), [], pages.titles()
     for n in pages.whole:
         if not any(pages.has(n, e) for e in ("code", "mermaid", "katex")):
-            text = pages.texts[n].replace(pages.titles()[n], " ", 1)
+            text = pages.texts[n].replace(titles[n], " ", 1)
             words += "".join(c if c.isalpha() else " " for c in text).split()
     if asked not in STOPWORDS or len(words) < 60:
         return None
@@ -436,22 +358,18 @@ def grammar(pages: Pages) -> Value:
 def articles(pages: Pages) -> Value:
     """Share of the articles with a function word, a mark or nothing behind them: words in no order. From 8 articles on, in
     seven languages, on slides without code and formula."""
-    language, found, bad = (pages.asks.get("language") or "").split("-")[0], 0, 0
+    language, found, bad = _language(pages), 0, 0
     if language not in ARTICLES:
         return None
-    for n, page in pages.whole.items():
-        if pages.has(n, "code") or pages.has(n, "katex"):
-            continue
-        for line in readable(page, pages.settings["checklist"], pages.lost(n)).split("\n"):
+    plain = [n for n in pages.whole if not pages.has(n, "code") and not pages.has(n, "katex")]
+    for n in plain:
+        for line in pages.readable[n].split("\n"):
             words = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*|[.,;:!?()—–\"]", fold(line))
             for word, behind in zip(words, [*words[1:], "."], strict=False):
                 if word in ARTICLES[language]:
                     found += 1
                     bad += behind in STOPWORDS[language] or not behind[0].isalnum()
     return bad / found if found >= 8 else None
-
-
-# --- several dimensions ----------------------------------------------------------------------------------------------
 
 
 def repeats(pages: Pages) -> Value:
@@ -469,14 +387,14 @@ def repeats(pages: Pages) -> Value:
                 again += 1
                 break
         bags[n] = bag
-    return again / len(pages.numbers) if pages.numbers else 0
+    return _among_slides(pages, again)
 
 
 def _alike(pages: Pages, m: int, n: int) -> bool:
     """Whether the pictures of two slides are the same."""
     if m not in pages.pictures or n not in pages.pictures:
         return False
-    return abs(pages.thumbs[m] - pages.thumbs[n]).max() < 6
+    return bool(abs(pages.looked[m].thumb - pages.looked[n].thumb).max() < 6)
 
 
 def empty(pages: Pages) -> Value:
@@ -492,10 +410,8 @@ def hollow(pages: Pages) -> Value:
     bad = 0
     for n in inner:
         title, said = set(units(pages.titles()[n])), set(units(pages.texts[n]))
-        asked = (
-            any(len(title & heading) * 2 >= len(heading) for heading in headings)
-            or length(" ".join(title)) < 3
-        )
+        asked = any(len(title & heading) * 2 >= len(heading) for heading in headings)
+        asked = asked or length(" ".join(title)) < 3
         few = length(" ".join(said - title)) <= 2 and not any(c.isdigit() for c in pages.texts[n])
         bad += asked and few and not any(pages.has(n, e) for e in ELEMENTS)
     return bad / len(inner) if inner else None
@@ -504,77 +420,34 @@ def hollow(pages: Pages) -> Value:
 def unread(pages: Pages) -> Value:
     """Share of the slide's lines of text that cannot be made out in its picture: the pixels where a line stands are not
     like its letters, or hardly differ from what is around them."""
-    lines = {
-        n: sum(1 for box in page.get("boxes") or [] if box.get("ink"))
-        for n, page in pages.whole.items()
-    }
-    return {n: len(pages.lost(n)) / count for n, count in lines.items() if count} or None
+    found = {}
+    for n, page in pages.whole.items():
+        if lines := sum(1 for box in page.get("boxes") or [] if box.get("ink")):
+            found[n] = len(pages.lost(n)) / lines
+    return found or None
 
 
 def errors(pages: Pages) -> Value:
     """Share of the slides with an error of the model's in them (accepted by the protocol, or the deck would not be
     here)."""
-    bad = {
-        error.get("slide")
-        for error in pages.record["render"].get("errors") or []
-        if error.get("kind") == "model"
-    }
-    return len(bad & {*pages.numbers}) / len(pages.numbers) if pages.numbers else 0
+    found = pages.record["render"].get("errors") or []
+    bad = {error.get("slide") for error in found if error.get("kind") == "model"}
+    return _among_slides(pages, len(bad & {*pages.numbers}))
 
 
-MEASURES = {
-    f.__name__: f
-    for f in (
-        overflow,
-        overlap,
-        contrast,
-        smallest,
-        pictures,
-        density,
-        whitespace,
-        hierarchy,
-        variety,
-        visuals,
-        checklist,
-        slides,
-        features,
-        theme,
-        outline,
-        figures,
-        language,
-        topic,
-        aside,
-        leftovers,
-        echo,
-        opening,
-        close,
-        titles,
-        thread,
-        order,
-        grammar,
-        articles,
-        unread,
-        repeats,
-        empty,
-        hollow,
-        errors,
-    )
-}
+MEASURES = {measure.__name__: measure for measure in (
+    overflow, overlap, contrast, smallest, pictures, density, whitespace, hierarchy, variety, visuals,
+    checklist, slides, features, theme, outline, figures, language, topic, aside, leftovers, echo,
+    opening, close, titles, thread, order, grammar, articles, unread, repeats, empty, hollow, errors,
+)}  # fmt: skip
 DIMENSIONS = ("content", "design", "coherence")
 # What a merit of the content needs in a prompt, by the names of docs/records.md.
-NEEDS = {
-    "checklist": "checklist",
-    "slides": "asks.slides",
-    "features": "asks.features",
-    "theme": "asks.theme",
-    "outline": "asks.outline",
-    "figures": "figures in the request",
-}
+NEEDS = {name: f"asks.{name}" for name in ("slides", "features", "theme", "outline")}
+NEEDS = {"checklist": "checklist", **NEEDS, "figures": "figures in the request"}
 
 
 def quality(value: float, ramp: Sequence[float]) -> float:
-    """A value's place on a ramp, 0..1. Two numbers: where it is 0 and where it is 1 (either way round). Four: 0, 1,
-    1, 0."""
+    """A value's place on a ramp, 0..1. Two numbers: where it is 0 and where it is 1 (either way round). Four: 0, 1, 1, 0."""
     if len(ramp) == 4:
         return min(quality(value, ramp[:2]), quality(value, [ramp[3], ramp[2]]))
     low, high = ramp
@@ -582,27 +455,17 @@ def quality(value: float, ramp: Sequence[float]) -> float:
 
 
 def lacking(record: Record, needed: int) -> list[str]:
-    """What a prompt lacks for its decks' content to be measured, by the names of docs/records.md; [] where enough is there.
-
-    record: anything with `messages`, `asks` and `checklist`; a deck is not needed, so all decks of a prompt agree.
-    needed: how many of the content's merits must apply; a checklist counts for two.
-    """
-    asks = record.get("asks") or {}
-    has = {
-        "checklist": record.get("checklist"),
-        "figures": _asked_figures(record),
-        **{k: asks.get(k) for k in ("slides", "features", "theme", "outline")},
-    }
-    there = sum(bool(has[name]) for name in NEEDS) + bool(has["checklist"])
-    return [] if there >= needed else [NEEDS[name] for name in NEEDS if not has[name]]
+    """What a prompt lacks for its decks' content to be measured, by the names of docs/records.md; [] where
+    `needed` of the content's merits apply; a checklist counts for two. No deck is needed."""
+    has = {**(record.get("asks") or {}), "checklist": record.get("checklist")}
+    has["figures"] = _asked_figures(record)
+    there = sum(bool(has.get(name)) for name in NEEDS) + bool(has["checklist"])
+    return [] if there >= needed else [NEEDS[name] for name in NEEDS if not has.get(name)]
 
 
 def judge(record: Record, run: str | Path, settings: MeasureSettings, needed: int) -> Judge:
-    """The value of `judge` (docs/records.md) for a rendered record: deterministic, from render.xray, the pictures,
-    the deck and the asks. `scores.content` is null where the prompt says too little of what it wants (`lacking`).
-
-    run: the run folder. settings: a protocol's [measures]. Raises cli.BadData when a picture cannot be read.
-    """
+    """The value of `judge` for a rendered record; `scores.content` is null where its prompt lacks too much
+    (`lacking`). Raises cli.BadData for a picture that cannot be read."""
     pages = Pages(record, run, settings)
     found = measured(pages, settings, MEASURES)
     scores: dict[str, float | None] = {}
@@ -655,33 +518,25 @@ def qualities(found: Mapping[str, Measure]) -> dict[str, float]:
 
 
 def _measure(value: Value, setting: MeasureSetting) -> Measure:
-    """{"value", "quality", "slide"}: over the slides, a merit is averaged; a fault is half the average and half the
-    worst slide, so that one bad slide among many shows. `value` and `slide` name the worst slide."""
-    if isinstance(value, Mapping):
-        if not value:
-            return {"value": None, "quality": None, "slide": None}
-        each = {n: quality(v, setting["ramp"]) for n, v in value.items()}
-        worst = min(each, key=lambda n: (each[n], n))
-        mean = sum(each.values()) / len(each)
-        return {
-            "value": round(float(value[worst]), 3),
-            "slide": worst,
-            "quality": round((mean + each[worst]) / 2 if setting["role"] == "fault" else mean, 4),
-        }
-    if value is None:
+    """Over the slides, a merit is averaged; a fault is half the average and half the worst slide, so that one bad
+    slide among many shows. `value` and `slide` name the worst slide."""
+    if value is None or value == {}:
         return {"value": None, "quality": None, "slide": None}
-    return {
-        "value": round(float(value), 3),
-        "quality": round(quality(value, setting["ramp"]), 4),
-        "slide": None,
-    }
+    if not isinstance(value, Mapping):
+        good = round(quality(value, setting["ramp"]), 4)
+        return {"value": round(float(value), 3), "quality": good, "slide": None}
+    each = {n: quality(v, setting["ramp"]) for n, v in value.items()}
+    worst = min(each, key=lambda n: (each[n], n))
+    mean = sum(each.values()) / len(each)
+    good = round((mean + each[worst]) / 2 if setting["role"] == "fault" else mean, 4)
+    return {"value": round(float(value[worst]), 3), "quality": good, "slide": worst}
 
 
 def _why(here: dict[str, Measure], losses: dict[str, float]) -> str:
     """One sentence: the measures that cost most."""
     worst = sorted((n for n in losses if losses[n] > 0.005), key=lambda n: (-losses[n], n))[:3]
-    said = [
-        f"{n} {here[n]['value']:g}" + (f" on slide {here[n]['slide']}" if here[n]["slide"] else "")
-        for n in worst
-    ]
+    said = []
+    for n in worst:
+        where = f" on slide {here[n]['slide']}" if here[n]["slide"] else ""
+        said.append(f"{n} {here[n]['value']:g}{where}")
     return "lost most by " + ", ".join(said) if said else "no measure lost anything"

@@ -43,9 +43,7 @@ class Seen(TypedDict):
 
 class Judge(TypedDict, total=False):
     judge: Annotated[str, "its name; offline measures never stand in a column with vision scores"]
-    scores: Annotated[
-        Optionals, "content, design, coherence: 1 to 5; null where it was not measured"
-    ]
+    scores: Annotated[Optionals, "content, design, coherence: 1 to 5; null: not measured"]
     why: Annotated[dict[str, str], "a sentence for each dimension"]
     caps: Annotated[list[Cap], "what lowered a score"]
     checklist: Annotated[list[Answer], "one for each item of the prompt"]
@@ -53,9 +51,7 @@ class Judge(TypedDict, total=False):
     rubric: Annotated[str, "hash of what it judged by"]
     measures: Annotated[dict[str, Measure], "of the offline judge, by name"]
     given: Annotated[Numbers, "a vision judge's scores before our caps"]
-    disagreement: Annotated[
-        Numbers, "how far two judges of a panel are apart: points by dimension, share of the items"
-    ]
+    disagreement: Annotated[Numbers, "of a panel: points by dimension, share of the items"]
     members: Annotated[dict[str, Record], "what each judge of a panel said"]
     evidence: Annotated[dict[str, list[Record]], "a vision judge's, for each dimension"]
     observations: Annotated[list[Observation], "what a vision judge saw, of a closed list"]
@@ -69,26 +65,17 @@ class Grounding(TypedDict):
     rules: Annotated[str, "the version of the rules (lib/decksmith/measure/judging/grounding.py)"]
     figures: Annotated[int, "figures that the deck shows"]
     names: Annotated[int, "names in its running text; 0 where it is in another language"]
-    grounding: Annotated[
-        float | None, "share of both that the documents or the request have; null without any"
-    ]
+    grounding: Annotated[float | None, "share of both that stands in documents or request"]
     coverage: Annotated[float | None, "share of the documents' headings that a slide takes up"]
     missed: Annotated[list[str], "the other headings"]
-    derived: Annotated[
-        list[Record], "figures that follow from others: {slide, line, text, how}, at most 60"
-    ]
-    unsupported: Annotated[
-        list[Record],
-        "figures and names that are nowhere: {kind, slide, line, text}, at most 60",
-    ]
+    derived: Annotated[list[Record], "figures that follow: {slide, line, text, how}, at most 60"]
+    unsupported: Annotated[list[Record], "others: {kind, slide, line, text}, at most 60"]
 
 
 class Claims(TypedDict, total=False):
     share: Annotated[float | None, "of the claims that a source supports; null without claims"]
     claims: Annotated[
-        list[Record],
-        "{slide, claim, supported, quote}; a quote stands in a document, or its claim counts as "
-        "unsupported",
+        list[Record], "{slide, claim, supported, quote}; supported only by a quote of a document"
     ]
     reader: Annotated[str, "who read, and the hash of what it was told"]
     usage: Annotated[Usage, "tokens and cost"]
@@ -98,20 +85,14 @@ class Claims(TypedDict, total=False):
 
 class Features(TypedDict, total=False):
     scanner: Annotated[str, "the versions of both scans"]
-    craft_v5: Annotated[
-        float | None, "1 to 5, the published scan, bit for bit; null without a deck"
-    ]
+    craft_v5: Annotated[float | None, "1 to 5, the published scan; null without a deck"]
     craft: Annotated[float | None, "1 to 5, ours, by the real parser; null without a deck"]
     counts: Annotated[Record, "what they counted"]
     grounding: Annotated[Grounding, "of prompts with `sources`"]
     kept: Annotated[
-        float | None,
-        "of turns with `keeps`: share of the slides that should not change and did not",
+        float | None, "of turns with `keeps`: share of their slides that did not change"
     ]
-    template: Annotated[
-        Record,
-        "of a deck under a template: `name`, `sha256`, and `findings`, how many of each rule it breaks",
-    ]
+    template: Annotated[Record, "of a deck under one: `name`, `sha256`, `findings` by rule"]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
 
@@ -124,13 +105,11 @@ class Score(TypedDict, total=False):
     rendered: Annotated[bool, "the pictures are there and the protocol accepts them"]
     floored: Annotated[bool, "a model fault set every dimension to the floor"]
     fault: Annotated[
-        Record | None,
-        "the decisive error, with `stage`; judge, renderer and infra faults leave `overall` null",
+        Record | None, "the decisive error, with `stage`; null `overall` unless the model's"
     ]
     lacks: Annotated[
         list[str],
-        "what the prompt lacks for its content to be measured offline; then `overall`, `judge_only` "
-        "and `dimensions.content` are null",
+        "what the prompt lacks for its content to be measured offline: there is no `overall` then",
     ]
     by: Annotated[By, "who made it"]
 
@@ -138,7 +117,7 @@ class Score(TypedDict, total=False):
 class Reward(TypedDict, total=False):
     reward: Annotated[float | None, "0 to 1; null where `masked`"]
     components: Annotated[
-        Numbers, "each that applies to the deck, 0 to 1 (docs/rewards.md); none where `masked`"
+        Numbers, "each that applies, 0 to 1 (docs/rewards.md); none where `masked`"
     ]
     masked: Annotated[bool, "a fault that is not the model's: no measurement, never a 0"]
     why: Annotated[str, "what cost most, or what failed"]
@@ -185,24 +164,16 @@ class Revise(TypedDict, total=False):
 class DeckRecord(PromptRow, total=False):
     gen: Annotated[Gen, "chat-generate: the model's reply"]
     deck: Annotated[Deck, "deck-parse: the clean deck"]
-    images: Annotated[Images, "deck-illustrate: the deck with pictures in place of image queries"]
-    render: Annotated[
-        Render, "deck-render: one picture per slide, errors by line, measures of the page"
-    ]
-    xray: Annotated[
-        Xray, "deck-xray --json: findings by line; lint for authors, no part of the score"
-    ]
-    build: Annotated[
-        Build, "deck-build: where the interactive site, the PDF and the PowerPoint file are"
-    ]
-    choose: Annotated[Choose, "deck-choose: which sample was kept, and what all of them took"]
+    images: Annotated[Images, "deck-illustrate: the deck with pictures for image queries"]
+    render: Annotated[Render, "deck-render: a picture per slide, errors, measures"]
+    xray: Annotated[Xray, "deck-xray --json: findings by line, no part of the score"]
+    build: Annotated[Build, "deck-build: where site, PDF and PowerPoint file are"]
+    choose: Annotated[Choose, "deck-choose: which sample was kept, and what all took"]
     revise: Annotated[Revise, "deck-revise: what the model was told, replied, and what was kept"]
     judge: Annotated[Judge, "deck-judge: scores 1 to 5 with evidence, and the checklist"]
     features: Annotated[Features, "deck-scan: `craft_v5`, `craft`, and what they counted"]
     claims: Annotated[Claims, "deck-judge --claims: what a model says of the deck's claims"]
-    score: Annotated[
-        Score, "deck-score: dimensions, composites, and whether the floor rule applied"
-    ]
+    score: Annotated[Score, "deck-score: dimensions, composites, the floor rule"]
     reward: Annotated[Reward, "deck-reward: what the deck is worth to a training loop"]
 
 

@@ -20,42 +20,26 @@ def capped(
     asked: int | None,
     made: int,
 ) -> tuple[dict[str, float], list[Cap]]:
-    """Apply the protocol's caps to a judge's scores: `(scores, caps)`.
-
-    scores: {content, design, coherence} in 1..5. observations: [{"seen", "slide"}] as the judge reported them.
-    asked, made: slides in the request (None when it names no number) and in the deck.
-    """
+    """`(scores, caps)`: the protocol's caps on a judge's scores; asked (or None), made: slides."""
     caps: list[Cap] = []
-    kept = dict(scores)
     for cap in protocol.judge.get("caps", []):
         if cap.get("counted"):
             why = f"{made} of {asked} slides" if asked and made * 2 < asked else None
         else:
-            why = _observed(cap, observations)
-        if why and kept[cap["dimension"]] > cap["max"]:
-            caps.append(
-                {"dimension": cap["dimension"], "max": cap["max"], "seen": cap["seen"], "why": why}
-            )
-    for cap in caps:
-        kept[cap["dimension"]] = min(kept[cap["dimension"]], cap["max"])
+            slides = {seen["slide"] for seen in observations if seen["seen"] == cap["seen"]}
+            named = ", ".join(str(slide) for slide in sorted(filter(None, slides)))
+            said = f"{cap['means']} (slide {named})" if named else str(cap["means"])
+            why = said if slides else None  # nobody saw it
+        if why and scores[cap["dimension"]] > cap["max"]:
+            caps.append(Cap(dimension=cap["dimension"], max=cap["max"], seen=cap["seen"], why=why))
+    kept = dict(scores)
+    for one in caps:
+        kept[one["dimension"]] = min(kept[one["dimension"]], one["max"])
     return kept, caps
 
 
-def _observed(cap: Record, observations: Sequence[Observation]) -> str | None:
-    """Why a cap applies, with the slides where it was seen; None where nobody saw it."""
-    slides = [seen["slide"] for seen in observations if seen["seen"] == cap["seen"]]
-    if not slides:
-        return None
-    named = ", ".join(str(slide) for slide in sorted({slide for slide in slides if slide}))
-    return f"{cap['means']} (slide {named})" if named else str(cap["means"])
-
-
 def fault(protocol: Protocol, record: Record) -> Record | None:
-    """What keeps a record from being scored, as `{"stage", "kind", "class", "message", ..}`, or None.
-
-    It is the first of the record's errors (`stream.fault`); about the render the protocol decides
-    (`refused`).
-    """
+    """What keeps a record from being scored: the first of its errors, as {stage, kind, class, ..}."""
     for stage, value in record.items():
         if not isinstance(value, dict):
             continue
@@ -69,15 +53,15 @@ def fault(protocol: Protocol, record: Record) -> Record | None:
 
 
 def score(protocol: Protocol, record: Record) -> Score:
-    """The value of `score` (docs/records.md) for one record that the other stages are done with.
-
-    A model fault sets every dimension to the floor; any other fault leaves `overall` null. Raises cli.BadData when a
-    stage is missing.
-    """
+    """The value of `score` for a record that the other stages are done with: a model fault sets every
+    dimension to the floor; others leave `overall` null. Raises cli.BadData for a missing stage."""
     weights, floor = protocol.score["weights"], protocol.score["floor"]
     error = fault(protocol, record)
     items = len(record.get("checklist") or [])
-    lacks = unmeasured(protocol, record)
+    # A deck that failed has no content score either where its prompt says too little to measure one, or failing would
+    # be the only way to have one.
+    is_offline = protocol.judge["kind"] == "offline"
+    lacks = offline.lacking(record, protocol.judge["needed"]) if is_offline else []
     dimensions: dict[str, float | None] = dict.fromkeys(DIMENSIONS)
     checklist: float | None = None
     if error and error["kind"] == "model":
@@ -87,8 +71,8 @@ def score(protocol: Protocol, record: Record) -> Score:
         dimensions["viscraft"] = (record.get("features") or {}).get(protocol.score["viscraft"])
     else:
         judged = _get(record, "judge", "scores")
-        dimensions = {"viscraft": _get(record, "features", protocol.score["viscraft"])}
-        dimensions |= {name: judged[name] for name in ("design", "content", "coherence")}
+        dimensions["viscraft"] = _get(record, "features", protocol.score["viscraft"])
+        dimensions |= {name: judged[name] for name in JUDGED}
         yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
         checklist = round(yes / items, 4) if items else None
     value: Score = {
@@ -108,17 +92,8 @@ def score(protocol: Protocol, record: Record) -> Score:
     return value
 
 
-def unmeasured(protocol: Protocol, record: Record) -> list[str]:
-    """What the prompt of a record lacks for its content to be measured offline (`offline.lacking`), or []. It is a property
-    of the prompt: a deck that failed has no content score there either, or failing would be the only way to have one."""
-    if protocol.judge["kind"] != "offline":
-        return []
-    return offline.lacking(record, protocol.judge["needed"])
-
-
 def mean(dimensions: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
-    """The weighted mean over the dimensions that have a weight, rounded to 4 digits; None when the weights sum to 0 or a
-    dimension with a weight is None."""
+    """The weighted mean to 4 digits; None when weights sum to 0 or one's dimension is None."""
     total, summed = sum(weights.values()), 0.0
     for name, weight in weights.items():
         value = dimensions[name]
@@ -138,7 +113,6 @@ def _rendered(protocol: Protocol, record: Record) -> bool:
 def _get(record: Record, stage: str, key: str) -> Any:
     value = record.get(stage)
     if not isinstance(value, dict) or value.get(key) is None:
-        raise cli.BadData(
-            f"{record['id']}: no {stage}.{key} in this record; deck-{'judge' if stage == 'judge' else 'scan'} writes it"
-        )
+        writer = "deck-judge" if stage == "judge" else "deck-scan"
+        raise cli.BadData(f"{record['id']}: no {stage}.{key} in this record; {writer} writes it")
     return value[key]

@@ -1,9 +1,9 @@
 """A vision model as the judge: it sees the request and the pictures and nothing else.
 
-A reply is data: it is parsed, checked against the schema and against the deck, and asked for again in other words when it
-cannot be used. A judge that never gives a usable reply is a judge fault, never a score.
-"""
+A reply is data, checked against schema and deck, and asked for again when it cannot be used. A judge that never gives
+a usable reply is a judge fault, never a score."""
 
+import asyncio
 import base64
 import hashlib
 import io
@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
@@ -34,57 +34,41 @@ def digests(run: Path, record: DeckRecord) -> list[str]:
 
 def vision_inputs(judging: Record, run: Path, record: DeckRecord) -> list[object]:
     """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
-    render = record["render"]
-    return [
-        judging,
-        request_of(record),
-        items(record),
-        (record.get("asks") or {}).get("slides"),
-        render.get("expected"),
-        render.get("slides"),
-        digests(run, record),
-    ]
+    render, asked = record["render"], (record.get("asks") or {}).get("slides")
+    made = [render.get("expected"), render.get("slides"), digests(run, record)]
+    return [judging, request_of(record), items(record), asked, *made]
 
 
 def again(reply: str, problem: str) -> list[Record]:
     """What follows a reply of the judge that cannot be used."""
-    asked = (
-        f"This reply cannot be used: {problem}. Judge the same slides again, and answer with one "
-        "JSON object of the required form and nothing else."
-    )
+    asked = "Judge the same slides again, and answer with one JSON object of the required form"
+    said = f"This reply cannot be used: {problem}. {asked} and nothing else."
     return [
         {"role": "assistant", "content": reply[:4000] or "(empty)"},
-        {"role": "user", "content": asked},
+        {"role": "user", "content": said},
     ]
 
 
+class Access(TypedDict, total=False):
+    """How a model that reads decks is asked: at another endpoint, so many at once, for so many USD at most."""
+
+    base_url: str | None
+    key_env: str | None
+    jobs: int | None
+    budget: float | None
+
+
 class Vision:
-    """A vision model behind any OpenAI-compatible endpoint; it sees the request and the pictures and nothing else."""
+    """A vision model behind any endpoint. Raises cli.BadConfig for an unknown one or a missing key."""
 
     def __init__(
-        self,
-        protocol: Protocol,
-        run: Path,
-        jobs: int | None,
-        base_url: str | None,
-        key_env: str | None,
-        budget: float | None = None,
-        folder: str = "",
+        self, protocol: Protocol, run: Path, folder: str = "", **access: Unpack[Access]
     ) -> None:
         from decksmith.models import client
 
-        # The deck's folder in which its replies stand; a panel has one for each model.
         self.folder = Path("judge", folder)
-
         self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
-        self.client = client.Client.open(
-            protocol.judge["model"],
-            base_url=base_url,
-            key_env=key_env,
-            jobs=jobs,
-            budget=budget,
-            blame="judge",
-        )
+        self.client = client.Client.open(protocol.judge["model"], blame="judge", **access)
         self.jobs, self.close = self.client.jobs, self.client.close
         self.rubric = stream.fingerprint(self.judging)
         self.system, self.schema = protocol.prompt, protocol.schema
@@ -97,29 +81,20 @@ class Vision:
 
     async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         """The judge's value for a record. `seed`: which of several independent judgings this is (tests/exam)."""
-        import asyncio
-
         if not record["render"].get("slides"):
-            raise stream.Fault(
-                "renderer", "no-pictures", "there is no picture of any slide to judge"
-            )
+            why = "there is no picture of any slide to judge"
+            raise stream.Fault("renderer", "no-pictures", why)
         for old in (self.run / record["id"] / self.folder).glob("*.txt"):
             old.unlink()
         shown, seen = await asyncio.to_thread(self._pictures, record)
-        first: list[Record] = [
-            {"role": "system", "content": self.system},
-            {"role": "user", "content": self._question(record, shown, seen)},
-        ]
+        first: list[Record] = [{"role": "system", "content": self.system}]
+        first.append({"role": "user", "content": self._question(record, shown, seen)})
         messages, replies, problem = first, list[str](), ""
         usage = added()
         tries = self.protocol.judge["retries"] + 1
         for attempt in range(tries):
-            reply = await self.client.ask(
-                messages,
-                self.protocol.judge["sampling"],
-                schema=self.schema,
-                seed=seed * tries + attempt,
-            )
+            sampling, number = self.protocol.judge["sampling"], seed * tries + attempt
+            reply = await self.client.ask(messages, sampling, schema=self.schema, seed=number)
             usage = added(usage, reply.usage)
             replies.append(f"{record['id']}/{self.folder}/{attempt + 1}.txt")
             stream.write(self.run / replies[-1], reply.text)
@@ -142,17 +117,13 @@ class Vision:
 
     def _value(self, record: DeckRecord, said: Record) -> Judge:
         given = {name: said[name]["score"] for name in scoring.JUDGED}
+        asked = (record.get("asks") or {}).get("slides")
         made = len(record["render"].get("slides") or [])
-        scores, caps = scoring.capped(
-            self.protocol,
-            given,
-            said["observations"],
-            (record.get("asks") or {}).get("slides"),
-            made,
-        )
-        answers = {item["id"]: item for item in said["checklist"]}
-        for answer in answers.values():
-            answer["slide"] = answer["slide"] if answer["yes"] else None
+        scores, caps = scoring.capped(self.protocol, given, said["observations"], asked, made)
+        answers = {}
+        for one in said["checklist"]:
+            slide = one["slide"] if one["yes"] else None
+            answers[one["id"]] = Answer(id=one["id"], yes=one["yes"], slide=slide)
         return {
             "judge": self.judging["slug"],
             "scores": {**scores},
@@ -161,11 +132,7 @@ class Vision:
             "evidence": {name: said[name]["evidence"] for name in scoring.JUDGED},
             "observations": said["observations"],
             "caps": caps,
-            "checklist": [
-                Answer(id=item["id"], yes=answer["yes"], slide=answer["slide"])
-                for item in items(record)
-                for answer in [answers[item["id"]]]
-            ],
+            "checklist": [answers[item["id"]] for item in items(record)],
         }
 
     def _pictures(self, record: DeckRecord) -> tuple[dict[int, bytes], Seen]:
@@ -180,22 +147,16 @@ class Vision:
             shown = {n: png(record["id"], paths[n], width) for n in numbers}
             size = sum(map(len, shown.values()))
             if size <= settings["max_bytes"] or width < 240:
-                return shown, {
-                    "slides": numbers,
-                    "of": max([*paths, record["render"].get("expected") or 0]),
-                    "width": width,
-                    "bytes": size,
-                }
+                of = max([*paths, record["render"].get("expected") or 0])
+                return shown, {"slides": numbers, "of": of, "width": width, "bytes": size}
             width = width * 4 // 5
 
     def _question(
         self, record: DeckRecord, shown: dict[int, bytes], seen: Seen
     ) -> list[dict[str, object]]:
         parts = [f"The request that the deck answers:\n<request>\n{request_of(record)}\n</request>"]
-        if asked := items(record):
-            parts.append(
-                "The checklist:\n" + "\n".join(f"{item['id']}: {item['ask']}" for item in asked)
-            )
+        if asked := [f"{item['id']}: {item['ask']}" for item in items(record)]:
+            parts.append("\n".join(["The checklist:", *asked]))
         count = f"The deck has {seen['of']} slides."
         if len(shown) < seen["of"]:
             lost = [n for n in range(1, seen["of"] + 1) if n not in shown]
@@ -203,10 +164,8 @@ class Vision:
         content: list[dict[str, object]] = [{"type": "text", "text": "\n\n".join([*parts, count])}]
         for n, data in shown.items():
             url = "data:image/png;base64," + base64.b64encode(data).decode()
-            content += [
-                {"type": "text", "text": f"Slide {n}:"},
-                {"type": "image_url", "image_url": {"url": url}},
-            ]
+            content.append({"type": "text", "text": f"Slide {n}:"})
+            content.append({"type": "image_url", "image_url": {"url": url}})
         return [*content, {"type": "text", "text": "That was the last slide. Judge the deck."}]
 
 
@@ -221,18 +180,16 @@ def spread(count: int, most: int) -> list[int]:
 def added(*usages: Mapping[str, Any]) -> Usage:
     """The usage of several requests together; what one of them does not say is None."""
     sums: dict[str, float | None] = {}
-    for usage in usages:
-        for key, value in usage.items():
-            before = sums.get(key, 0)
-            sums[key] = None if value is None or before is None else before + value
+    for key, value in (pair for usage in usages for pair in usage.items()):
+        before = sums.get(key, 0)
+        sums[key] = None if value is None or before is None else before + value
     return cast(Usage, sums)
 
 
 def request_of(record: DeckRecord) -> str:
     """What the user asked for, all of it."""
-    return "\n\n".join(
-        m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
-    )
+    messages = record.get("messages") or []
+    return "\n\n".join(m["content"] for m in messages if m.get("role") == "user")
 
 
 def items(record: DeckRecord) -> list[dict[str, str]]:
@@ -258,32 +215,26 @@ def png(ident: str, path: Path, width: int) -> bytes:
 
 
 def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[int]) -> Record:
-    """The judge's answer in a reply, checked; raises ValueError with a sentence that tells the judge what was wrong.
-
-    text: the reply, perhaps fenced or with words around the JSON. items: the checklist. slides: the numbers it was
-    shown.
-    """
+    """The judge's answer in a reply, checked against checklist and slides shown; raises ValueError."""
     said = one_object(text, schema)
     for name in scoring.JUDGED:
         if not said[name]["why"].strip():
             raise ValueError(f"{name}.why is empty")
     answered = [item["id"] for item in said["checklist"]]
-    for item in items:
-        if (times := answered.count(item["id"])) != 1:
+    for ident in (item["id"] for item in items):
+        if (times := answered.count(ident)) != 1:
             raise ValueError(
-                f"the checklist item {item['id']} is answered {times} times instead of once"
+                f"the checklist item {ident} is answered {times} times instead of once"
             )
     if extra := set(answered) - {item["id"] for item in items}:
         raise ValueError(f"there is no checklist item {sorted(extra)[0]}")
     cited = [("evidence", e["slide"]) for name in scoring.JUDGED for e in said[name]["evidence"]]
     cited += [("observations", o["slide"]) for o in said["observations"] if o["slide"] is not None]
-    for item in said["checklist"]:
-        if item["yes"]:
-            if item["slide"] is None:
-                raise ValueError(
-                    f"the checklist item {item['id']} is answered yes without the slide that shows it"
-                )
-            cited.append(("checklist", item["slide"]))
+    for item in (item for item in said["checklist"] if item["yes"]):
+        if item["slide"] is None:
+            start = f"the checklist item {item['id']} is answered yes"
+            raise ValueError(f"{start} without the slide that shows it")
+        cited.append(("checklist", item["slide"]))
     for where, slide in cited:
         if slide not in slides:
             raise ValueError(f"{where} names slide {str(slide)[:20]}, which was not shown")
@@ -291,16 +242,13 @@ def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[
 
 
 def one_object(text: str, schema: Record) -> Record:
-    """The one JSON object in a reply that fits the schema; raises ValueError with a sentence for who wrote the reply.
-
-    text: perhaps fenced or with words around the JSON.
-    """
+    """The one JSON object in a reply that fits the schema; raises ValueError with what is wrong."""
     from jsonschema import Draft202012Validator
 
     check = Draft202012Validator(schema)
     found: list[Record] = []
     errors = []
-    for candidate in objects(text[:LONGEST]):
+    for candidate in _objects(text[:LONGEST]):
         wrong = sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))
         if wrong:
             errors.append((len(candidate), wrong[0]))
@@ -317,9 +265,8 @@ def one_object(text: str, schema: Record) -> Record:
     return found[0]
 
 
-def objects(text: str) -> list[Any]:
-    """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
-    trailing comma, single quotes and bare keys."""
+def _objects(text: str) -> list[Any]:
+    """Every top-level JSON object; else the outermost braces as YAML, which forgives bare keys."""
     decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
     objects: list[Any] = []
     first = place = text.find("{")

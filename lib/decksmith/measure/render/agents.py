@@ -1,11 +1,9 @@
-"""What an agent is shown of its own deck: pictures, findings by line, what it uses of Slidev; and the same as an MCP server.
+"""What an agent is shown of its own deck, as an MCP server: pictures, findings by line, what it uses of Slidev.
 
-Every call is a deck as text. It is rendered in the cell by warm workers, in a folder that goes with the call; nothing of the agent's
-machine is read. What a deck does wrong is the answer, and costs the next caller nothing.
-"""
+Every call is a deck as text, rendered in the cell by warm workers, in a folder that goes with the call; nothing of the
+agent's machine is read. What a deck does wrong is the answer, and costs the next caller nothing."""
 
 import asyncio
-import base64
 import io
 import json
 import re
@@ -23,7 +21,7 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import features, lint, pictures, templates
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.templates import Template
-from decksmith.measure.render import cache, pool
+from decksmith.measure.render import pool
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
@@ -34,6 +32,8 @@ SHOWN = 12  # pictures that one call gives
 WIDTH, WIDEST = 490, 980  # px of a picture
 WAITING = 16  # calls in work or in line
 FINDINGS = 100  # lines that one call gives
+_ABOUT = f"the whole Slidev deck, markdown, at most {LONGEST} characters"
+Text = Annotated[str, Field(description=_ABOUT)]
 
 
 class Refused(Exception):
@@ -46,13 +46,10 @@ class Tools:
     def __init__(self, *, jobs: int = 1, template: Template | None = None) -> None:
         protocol = Protocol.load("offline")
         protocol.render.update(min_slides=1, scale=1)
-        self.pool = pool.Pool(protocol, jobs=jobs, kept=cache.folder())
+        self.pool = pool.Pool(protocol, jobs=jobs, kept=pool.kept_folder())
         self.provider = pictures.providers("drawn")
         self.template = template
         self.at_work = 0
-
-    async def close(self) -> None:
-        await self.pool.close()
 
     async def render(
         self, deck: str, slides: Iterable[int] = (), width: int = WIDTH
@@ -74,16 +71,19 @@ class Tools:
                 said += f" {left} more: ask for them by number, at most {SHOWN} a call."
             return said, shots
 
-    async def xray(self, deck: str) -> str:
-        """What can be seen to be wrong with a deck, a finding a line with the deck's line. Raises Refused."""
+    # What an agent is told of these two is their docstring.
+
+    async def xray(self, deck: Text) -> str:
+        """Draw a Slidev deck and list what can be seen to be wrong, by line: overflow, overlap, small or faint text,
+        missing pictures, errors, departures from the template."""
         async with self._drawn(deck) as (run, record):
             value = await asyncio.to_thread(lint.examine, run, record)
             lines = [line.removeprefix("deck/") for line in lint.lint(record, value)]
             more = [f"and {len(lines) - FINDINGS} more"] if len(lines) > FINDINGS else []
             return "\n".join([_standing(record), *(lines[:FINDINGS] or ["No findings."]), *more])
 
-    async def scan(self, deck: str) -> str:
-        """What a deck uses of Slidev, as JSON. Raises Refused."""
+    async def scan(self, deck: Text) -> str:
+        """Count what a Slidev deck uses: layouts, code, diagrams, formulas, tables, pictures, notes; nothing is drawn."""
         _check(deck)
         with tempfile.TemporaryDirectory(prefix="deck-serve-") as folder:
             record = self._record(Path(folder), deck)
@@ -150,57 +150,27 @@ def _small(path: Path, width: int) -> bytes:
     return out.getvalue()
 
 
-# --- as an MCP server -----------------------------------------------------------------------------
-
-
 def server(tools: Tools) -> "FastMCP":
     """The three tools behind MCP. Raises cli.Missing where its package is not installed."""
     try:
-        from mcp.server.fastmcp import FastMCP
-        from mcp.server.fastmcp.exceptions import ToolError
-        from mcp.types import ImageContent, TextContent
+        from mcp.server.fastmcp import FastMCP, Image
     except ImportError:
-        raise cli.Missing(
-            "the package mcp is not installed; run: make .venv/.mcp (and set IMAGES=off where there are images)"
-        ) from None
+        mend = "make .venv/.mcp (and set IMAGES=off where there are images)"
+        raise cli.Missing(f"the package mcp is not installed; run: {mend}") from None
     made = FastMCP("decksmith", log_level="WARNING")
-    about = f"the whole Slidev deck, markdown, at most {LONGEST} characters"
-    text = Annotated[str, Field(description=about)]
 
     @made.tool(structured_output=False)
     async def render(
-        deck: text,  # type: ignore[valid-type]
+        deck: Text,
         slides: Annotated[list[int] | None, Field(description=f"from 1, at most {SHOWN}")] = None,
         width: Annotated[int, Field(description=f"px of a picture, 100 to {WIDEST}")] = WIDTH,
     ) -> list[Any]:
         """Draw a Slidev deck and look at its slides: one picture each, in order."""
-        try:
-            said, shots = await tools.render(deck, slides or (), width)
-        except Refused as error:
-            raise ToolError(str(error)) from None
-        seen = [
-            ImageContent(type="image", data=base64.b64encode(shot).decode(), mimeType="image/png")
-            for shot in shots
-        ]
-        return [TextContent(type="text", text=said), *seen]
+        said, shots = await tools.render(deck, slides or (), width)
+        return [said, *(Image(data=shot, format="png") for shot in shots)]
 
-    @made.tool(structured_output=False)
-    async def xray(deck: text) -> str:  # type: ignore[valid-type]
-        """Draw a Slidev deck and list what can be seen to be wrong, by line: overflow, overlap, small or faint text, missing pictures,
-        errors, departures from the template."""
-        try:
-            return await tools.xray(deck)
-        except Refused as error:
-            raise ToolError(str(error)) from None
-
-    @made.tool(structured_output=False)
-    async def scan(deck: text) -> str:  # type: ignore[valid-type]
-        """Count what a Slidev deck uses: layouts, code, diagrams, formulas, tables, pictures, notes; nothing is drawn."""
-        try:
-            return await tools.scan(deck)
-        except Refused as error:
-            raise ToolError(str(error)) from None
-
+    made.add_tool(tools.xray, structured_output=False)
+    made.add_tool(tools.scan, structured_output=False)
     return made
 
 
@@ -210,4 +180,4 @@ async def speak(*, jobs: int = 1, template: Template | None = None) -> None:
     try:
         await server(tools).run_stdio_async()
     finally:
-        await tools.close()
+        await tools.pool.close()

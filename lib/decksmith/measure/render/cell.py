@@ -90,7 +90,7 @@ def build() -> None:
 
 async def bundle(theme: str | None = None) -> None:
     """Unpack the browser and bundle the runtimes that are not there yet; or the runtime of one theme. Raises cli.Missing."""
-    toolchain.versions()
+    toolchain.engine(1)
     folder, lock = private_folder()
     command = (
         [toolchain.node(), toolchain.RENDERER.resolve() / "site.mjs", theme]

@@ -1,13 +1,14 @@
-"""Rendering: a pool of long-lived workers under the render settings of a protocol, and the deck of a record going in and out."""
+"""Rendering: a pool of long-lived workers under a protocol's render settings; the deck of a record in, pictures out."""
 
 import asyncio
 import base64
-import functools
 import hashlib
+import json
 import os
 import re
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import cast
 
@@ -15,11 +16,12 @@ from decksmith.core import cli, stream
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
-from decksmith.measure.decks import templates
+from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.parser import THEMES
-from decksmith.measure.decks.records import Engine, Render
+from decksmith.measure.decks.pictures import cache_folder
+from decksmith.measure.decks.records import Render
 from decksmith.measure.decks.templates import Style
-from decksmith.measure.render import cache, cell, toolchain
+from decksmith.measure.render import cell, toolchain
 from decksmith.measure.render.worker import (
     DeckError,
     Drawn,
@@ -31,31 +33,15 @@ from decksmith.measure.render.worker import (
 
 # What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
 KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
+KEPT_MOST = 2 << 30  # bytes of finished renders, some 6000 decks; then the longest unused goes
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
-
-
-def engine(scale: int = 1) -> Engine:
-    """What decides the pixels, as the record keeps it: versions and hashes. Raises cli.Missing."""
-    return {**toolchain.versions(), "scale": scale, "mode": "page"}
-
-
-def themes() -> list[str]:
-    """The names a deck may give its theme, sorted; the table is assets/renderer/themes.json."""
-    return sorted(THEMES)
 
 
 def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
     """The deck of a record as `(text, {name: bytes})`: pictures are regular files of `images/` that it names."""
-    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise cli.BadData(
-            f"{record['id']}: the deck of this record cannot be read: {error}"
-        ) from None
-    text = data.decode("utf-8", "replace")
+    path, text = clean.illustrated(run, record)
     pictures: dict[str, bytes] = {}
-    total = 0
+    left = MAX_PICTURES
     for name in sorted(set(re.findall(r"images/[A-Za-z0-9][\w.-]*", text))):
         place = path.parent / name
         try:
@@ -65,9 +51,9 @@ def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
         with open(descriptor, "rb") as file:
             info = os.fstat(descriptor)
             is_plain = stat.S_ISREG(info.st_mode) and not place.parent.is_symlink()
-            if is_plain and info.st_size <= min(MAX_PICTURE, MAX_PICTURES - total):
+            if is_plain and info.st_size <= min(MAX_PICTURE, left):
                 pictures[name] = file.read()
-                total += info.st_size
+                left -= info.st_size
     return text, pictures
 
 
@@ -83,7 +69,7 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
     return [
         hashlib.sha256(text.encode()).hexdigest(),
         hashes(pictures),
-        engine(protocol.render["scale"]),
+        toolchain.engine(protocol.render["scale"]),
         protocol.render,
         *dress(run, record),
     ]
@@ -97,11 +83,11 @@ def intact(run: str | Path, value: Render) -> bool:
 class Pool:
     """`jobs` workers under the render settings of a protocol: `scale` (device pixels per CSS pixel), `deadline` (CPU
     seconds a deck may use, and ten times as many on the clock), `memory` (MB it may add to a worker), `min_slides`.
-    `kept` is a folder of finished renders (cache.py): what it holds needs no worker."""
+    `kept`: a folder of finished renders (`keep`); what it holds needs no worker."""
 
     def __init__(self, protocol: Protocol, *, jobs: int = 1, kept: Path | None = None) -> None:
         self.protocol, self.settings = protocol, protocol.render
-        self.engine = engine(self.settings["scale"])
+        self.engine = toolchain.engine(self.settings["scale"])
         self.home, self._lock = cell.private_folder()
         self.kept = kept
         self.ready: asyncio.Future[Walls] | None = None  # the walls of every worker
@@ -123,9 +109,8 @@ class Pool:
 
     async def render(self, run: str | Path, record: Record) -> Render:
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
-        result, cached = await self._kept_result(
-            record["id"], *source(run, record), dress(run, record)
-        )
+        deck = *source(run, record), dress(run, record)
+        result, cached = await self._kept_result(record["id"], *deck)
         value = await self._value(run, record, result)
         if cached:
             value["by"] = cast(By, {"cached": True})
@@ -135,9 +120,8 @@ class Pool:
 
     async def _value(self, run: str | Path, record: Record, result: Drawn) -> Render:
         """The `render` value of a result whose pictures are bytes; they are published."""
-        names = await asyncio.to_thread(
-            _publish, Path(run) / record["id"] / "slides", result["pictures"]
-        )
+        folder = Path(run) / record["id"] / "slides"
+        names = await asyncio.to_thread(_publish, folder, result["pictures"])
         errors = result["errors"]  # in the order of the slides
         few = next((error for error in errors if error["class"] == "too-few-slides"), None)
         value: Render = {
@@ -164,11 +148,11 @@ class Pool:
         key = stream.fingerprint(
             ["render 2", text, hashes(pictures), self.engine, settings, *dressed]
         )
-        if self.kept and (known := await asyncio.to_thread(cache.load, self.kept, key)):
+        if self.kept and (known := await asyncio.to_thread(load_kept, self.kept, key)):
             return known, True
         result = drawn(await self._result(self.request(ident, text, pictures, dressed)))
         if self.kept:
-            await asyncio.to_thread(cache.keep, self.kept, key, result)
+            await asyncio.to_thread(keep, self.kept, key, result)
         return result, False
 
     def request(
@@ -205,18 +189,16 @@ class Pool:
             else:
                 if error["class"] == "deadline":
                     error["class"] = "internal"
-                said = error["message"].splitlines()[0]
-                stream.warn(
-                    request["id"], f"renderer fault, of a deck known to be good too: {said}"
-                )
+                said = f"renderer fault, of a deck known to be good too: {error['message']}"
+                stream.warn(request["id"], said.splitlines()[0])
             return result
         finally:
             self.idle.put_nowait(worker)
 
     async def _known_good(self, worker: Worker, request: RenderRequest, walls: Walls) -> bool:
-        """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a fresh one."""
+        """Whether a deck that should work does, in the same theme; at last on a fresh worker."""
         named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
-        theme = named[1] if named and named[1] in themes() else "default"
+        theme = named[1] if named and named[1] in THEMES else "default"
         text, ident = KNOWN_GOOD.format(theme=theme), f"{request['id']} (known good)"
         good: RenderRequest = {**request, "id": ident, "text": text, "images": {}, "least": 1}
         if (await self._ask(worker, good, walls))["pictures"]:
@@ -226,19 +208,17 @@ class Pool:
 
     async def _ask(self, worker: Worker, request: RenderRequest, walls: Walls) -> RenderResult:
         """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
-        ask = functools.partial(
-            worker.ask, request, self.settings["deadline"], self.settings["memory"], walls
-        )
-        result = await ask()
+        limits = self.settings["deadline"], self.settings["memory"], walls
+        result = await worker.ask(request, *limits)
         theme = cast(DeckError, result["errors"][0]).get("unbundled") if result["errors"] else None
-        if theme and theme in themes():
+        if theme and theme in THEMES:
             if theme not in self.bundles:
                 self.bundles[theme] = asyncio.ensure_future(cell.bundle(theme))
             try:
                 await asyncio.shield(self.bundles[theme])
             except cli.Missing as error:
                 return failure("internal", f"the theme {theme}: {error}", kind="renderer")
-            result = await ask()
+            result = await worker.ask(request, *limits)
         return result
 
 
@@ -278,21 +258,79 @@ def _broken(result: RenderResult) -> Error | None:
 
 def _publish(folder: Path, pictures: list[bytes]) -> list[str]:
     """Put the pictures (bytes) in place all at once; whatever lay there before is gone. Returns their names."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
     for rest in folder.parent.glob("slides.*.tmp"):
         shutil.rmtree(rest, ignore_errors=True)
     fresh, old = (folder.with_name(f"slides.{os.getpid()}-{word}.tmp") for word in ("new", "old"))
     names = [f"{number:02d}.png" for number in range(1, len(pictures) + 1)]
-    if names:
-        fresh.mkdir()
-        for name, data in zip(names, pictures, strict=True):
-            with open(fresh / name, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+    for name, data in zip(names, pictures, strict=True):
+        stream.write(fresh / name, data)
     if folder.exists():
         os.rename(folder, old)
     if names:
         os.rename(fresh, folder)
     shutil.rmtree(old, ignore_errors=True)
     return names
+
+
+# --- finished renders, shared by all runs: the same deck is not rendered twice --------------------
+# One file each: the sha256 of the rest, a line of JSON, the pictures. It appears by a rename: any number of processes may
+# read, write and be killed; a damaged one counts as none.
+
+
+def kept_folder() -> Path | None:
+    """Where they are kept: DECKSMITH_RENDERS (None when it says `off`), else beside the cache of pictures."""
+    place = os.environ.get("DECKSMITH_RENDERS")
+    return None if place == "off" else Path(place or cache_folder("renders"))
+
+
+def load_kept(place: Path, key: str) -> Drawn | None:
+    """What was kept under `key` (see `keep`), or None."""
+    try:
+        data = (place / key).read_bytes()
+        digest, rest = data[:64], memoryview(data)[65:]
+        if hashlib.sha256(rest).hexdigest().encode() != digest:
+            return None
+        os.utime(place / key)
+    except OSError:
+        return None
+    at = data.index(b"\n", 65)
+    result = json.loads(data[65:at])
+    pictures = []
+    for size in result["pictures"]:
+        pictures.append(data[at + 1 : at + 1 + size])
+        at += size
+    return cast(Drawn, result | {"pictures": pictures})
+
+
+def keep(place: Path, key: str, result: Drawn) -> None:
+    """Keep `result`, unless another machine or day could say otherwise. No failure to write matters."""
+    for error in result["errors"]:
+        if error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash"):
+            return
+    sizes = [len(data) for data in result["pictures"]]
+    rest = b"".join([stream.dumps({**result, "pictures": sizes}), b"\n", *result["pictures"]])
+    try:
+        stream.write(place / key, hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+        _shrink(place)
+    except OSError:
+        pass
+
+
+def _shrink(place: Path) -> None:
+    """Delete the least recently used beyond KEPT_MOST bytes, and what a killed process left half written."""
+    entries, now = [], time.time()
+    for entry in os.scandir(place):
+        try:
+            info = entry.stat(follow_symlinks=False)
+            if entry.name.endswith(".tmp") and now - info.st_mtime > 3600:
+                os.unlink(entry)
+            elif entry.is_file(follow_symlinks=False):
+                entries.append((info.st_mtime, info.st_size, entry.path))
+        except FileNotFoundError:  # another process was first
+            continue
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= KEPT_MOST:
+            break
+        Path(path).unlink(missing_ok=True)
+        total -= size

@@ -1,8 +1,5 @@
-"""PowerPoint files of what the renderer made of a deck: one to edit, and one of pictures.
-
-In the first, text is text, a table a table, a box a shape; the rest (diagrams, formulas, icons, photographs) are pictures
-cut from the slide as it was drawn. Equal slides give equal bytes: no date, no identifier.
-"""
+"""PowerPoint files of what the renderer made of a deck: text is text, a table a table, a box a shape, the rest pictures
+cut from the slide as it was drawn. Equal slides give equal bytes: no date, no identifier."""
 
 import io
 import zipfile
@@ -22,27 +19,14 @@ from pptx.util import Emu
 
 from decksmith.measure.render import shapes
 from decksmith.measure.render.shapes import Node, Part, StyledRun
+from decksmith.measure.render.worker import words
 
 SIZE = Emu(12192000), shapes.emu(shapes.HEIGHT)
 TITLE_ONLY, BLANK = 5, 6  # layouts of the library's template
 FRAMES = [(scale * shapes.WIDTH, scale * shapes.HEIGHT) for scale in (1, 2)]  # in pixels
 
 
-def pictured(
-    pictures: Sequence[bytes], titles: Sequence[str], alts: Sequence[str], notes: Sequence[str]
-) -> bytes:
-    """A file (bytes) of one picture (PNG bytes) per slide, its text as the picture's description."""
-    show = _empty()
-    for number, (picture, title, alt, note) in enumerate(
-        zip(pictures, titles, alts, notes, strict=True), 1
-    ):
-        slide = show.slides.add_slide(show.slide_layouts[BLANK])
-        _whole(slide, picture, title or f"Slide {number}", alt)
-        _note(slide, note)
-    return _saved(show, titles)
-
-
-def editable(
+def powerpoint(
     parts: Sequence[Part | None],
     shots: Sequence[Sequence[bytes]],
     pictures: Sequence[bytes],
@@ -50,14 +34,11 @@ def editable(
     alts: Sequence[str],
     notes: Sequence[str],
 ) -> bytes:
-    """A file (bytes) to edit.
-
-    parts: what each slide was taken apart into (editable.mjs); None for one of too many parts, which is a picture
-    (`pictures`, `alts`). shots: the frames (PNG bytes) that its pictures are cut from. Raises ValueError for parts that
-    no worker of ours makes.
-    """
+    """A file (bytes). parts: of editable.mjs; None for a slide that shall be a picture (`pictures`: PNG
+    bytes, `alts`). shots: frames (PNG bytes) to cut pictures from. Raises ValueError for strange parts."""
     show = _empty()
-    painter = shapes.Painter(*_theme(show, [part for part in parts if part]))
+    drawn = [part for part in parts if part]
+    painter = shapes.Painter(*(_theme(show, drawn) if drawn else ({}, {})))
     for number, part in enumerate(parts):
         headed = part and any(node.get("heading") for node in part["nodes"])
         slide = show.slides.add_slide(show.slide_layouts[TITLE_ONLY if headed else BLANK])
@@ -91,14 +72,13 @@ def _whole(slide: Slide, picture: bytes, title: str, alt: str) -> None:
     """A slide that is one picture."""
     shape = slide.shapes.add_picture(io.BytesIO(picture), Emu(0), Emu(0), *SIZE)
     facts: Element = shape._element.find(f".//{qn('p:cNvPr')}")
-    facts.set("name", shapes.words(title))
-    facts.set("descr", shapes.words(alt))
+    facts.set("name", words(title))
+    facts.set("descr", words(alt))
 
 
 def _note(slide: Slide, note: str) -> None:
-    if note:
-        if frame := slide.notes_slide.notes_text_frame:
-            frame.text = shapes.words(note)
+    if note and (frame := slide.notes_slide.notes_text_frame):
+        frame.text = words(note)
 
 
 def _frame(data: bytes) -> Image.Image:
@@ -111,50 +91,38 @@ def _frame(data: bytes) -> Image.Image:
 
 def _runs(node: Node) -> Iterator[StyledRun]:
     """The styled runs of a text or a table."""
-    holders = node["cells"] if node["kind"] == "table" else [node]
-    for holder in holders:
-        for paragraph in holder["paragraphs"]:
+    inside = [cell["paragraphs"] for cell in node.get("cells", [])]
+    for paragraphs in [node.get("paragraphs", []), *inside]:
+        for paragraph in paragraphs:
             yield from (run for run in paragraph["runs"] if "size" in run)
 
 
 def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str, str]]:
-    """Gives the file's theme the deck's colours and fonts; (scheme names by RRGGBB, theme fonts by family).
-
-    The background of most slides is bg1, the ink of most text tx1, and the most used of the others are the accents: who
-    changes a colour of the theme changes it on every slide.
-    """
+    """Gives the file's theme the deck's colours and fonts; (scheme names by RRGGBB, theme fonts by family):
+    the commonest background is bg1, ink tx1, the others accents."""
     grounds, inks, fonts, headings = (Counter[str]() for _ in range(4))
     for part in parts:
         grounds[shapes.ink(part["background"])] += 1
         for node in part["nodes"]:
             if node["kind"] == "box" and isinstance(node["fill"], list):
                 inks[shapes.ink(node["fill"])] += 5
-            if node["kind"] not in ("text", "table"):
-                continue
             for run in _runs(node):
                 inks[shapes.ink(run["ink"])] += len(run["text"])
                 kind = headings if node.get("heading") else fonts
-                kind[shapes.words(run["font"])[:80]] += len(run["text"])
-    ground = _first(grounds, "FFFFFF")
-    body = _first(Counter({one: n for one, n in inks.items() if one != ground}), "000000")
-    accents = [one for one, _ in inks.most_common() if one not in (ground, body)][:6]
-    colours = {"lt1": ground, "dk1": body} | {
-        f"accent{number}": one for number, one in enumerate(accents, 1)
-    }
-    minor = _first(fonts, "Arial")
-    major = _first(headings, minor)
+                kind[words(run["font"])[:80]] += len(run["text"])
+    ground = max(grounds, key=lambda one: grounds[one])  # of equally frequent ones the first met
+    used = [one for one, _ in inks.most_common() if one != ground] or ["000000"]
+    names = ["lt1", "dk1", *(f"accent{number}" for number in range(1, 7))]
+    colours = dict(zip(names, [ground, *used], strict=False))
+    minor = max(fonts, key=lambda one: fonts[one], default="Arial")
+    major = max(headings, key=lambda one: headings[one], default=minor)
     [part] = [
         one.target_part for one in show.slide_master.part.rels.values() if one.reltype == KIND.THEME
     ]
     part.blob = _themed(part.blob, colours, major, minor)
-    names = {"lt1": "bg1", "dk1": "tx1"}
-    by_ink = {one: names.get(name, name) for name, one in reversed(colours.items())}
+    scheme = {"lt1": "bg1", "dk1": "tx1"}
+    by_ink = {one: scheme.get(name, name) for name, one in reversed(colours.items())}
     return by_ink, {major: "+mj-lt", minor: "+mn-lt"}
-
-
-def _first(counts: Counter[str], otherwise: str) -> str:
-    """The most frequent; of equally frequent ones the first met."""
-    return next((one for one, _ in counts.most_common(1)), otherwise)
 
 
 def _themed(blob: bytes, colours: dict[str, str], major: str, minor: str) -> bytes:
@@ -162,9 +130,7 @@ def _themed(blob: bytes, colours: dict[str, str], major: str, minor: str) -> byt
     theme = etree.fromstring(blob)
     for name, colour in colours.items():
         slot = theme.find(f".//{qn('a:clrScheme')}/{qn(f'a:{name}')}")
-        for child in list(slot):
-            slot.remove(child)
-        etree.SubElement(slot, qn("a:srgbClr"), {"val": colour})
+        slot[:] = [etree.Element(qn("a:srgbClr"), {"val": colour})]
     for kind, family in (("a:majorFont", major), ("a:minorFont", minor)):
         theme.find(f".//{qn(kind)}/{qn('a:latin')}").set("typeface", family)
     out: bytes = etree.tostring(theme, xml_declaration=True, encoding="UTF-8", standalone=True)
@@ -175,7 +141,7 @@ def _saved(show: Show, titles: Sequence[str]) -> bytes:
     """The bytes of a presentation: one date for all."""
     facts = show.core_properties
     facts.author = facts.last_modified_by = facts.keywords = facts.comments = ""
-    facts.title = shapes.words(next(filter(None, titles), ""))[:255]
+    facts.title = words(next(filter(None, titles), ""))[:255]
     facts.revision = 1
     facts.created = facts.modified = datetime(2024, 1, 1)
     loose = io.BytesIO()

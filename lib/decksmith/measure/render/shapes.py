@@ -1,13 +1,12 @@
 """What a slide was taken apart into (assets/renderer/editable.mjs) as shapes of a PowerPoint slide.
 
-A worker has read a stranger's deck, so nothing of what it says is believed: lengths are held to a few canvases, colours
-to their range, text to what XML may hold, and an address is written only where it is one of the web or of mail.
-"""
+A worker has read a stranger's deck, so nothing of what it says is believed: lengths are held to a few canvases,
+colours to their range, text to what XML may hold, addresses to those of the web and of mail."""
 
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypedDict
 
 from lxml import etree
@@ -19,6 +18,9 @@ from pptx.oxml.ns import qn
 from pptx.shapes.autoshape import Shape as Autoshape
 from pptx.slide import Slide
 from pptx.util import Emu, Length
+
+from decksmith.measure.decks.templates import meet
+from decksmith.measure.render.worker import OWN_ADDRESS, words
 
 # --- what the worker says of a slide: lengths in CSS px, colours [r, g, b, alpha] -----------------
 
@@ -129,19 +131,12 @@ POINT = EMU / 12700  # points of a CSS px
 NO_STYLE = "{2D5ABB26-0587-4C30-8999-92F81FD0307C}"  # PowerPoint's table without one
 ALIGN = {"center": "ctr", "right": "r", "justify": "just"}
 _LINK = re.compile(r"(?:https?://|mailto:)[^\x00-\x20\x7f\s<>\"\\^`{|}\ud800-\udfff]+\Z")
-_OWN = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?(?:/|\Z)")  # the worker's server
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 # A link in PowerPoint has the theme's colour unless it is told to keep the text's.
 _KEEPS_COLOUR = (
     '<a:extLst xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main">'
     '<a:ext uri="{A12FA001-AC4F-418D-AE19-62706E023703}"><ahyp:hlinkClr val="tx" '
     'xmlns:ahyp="http://schemas.microsoft.com/office/drawing/2018/hyperlinkcolor"/></a:ext></a:extLst>'
 )
-
-
-def words(text: object) -> str:
-    """Text as XML may hold it."""
-    return _CONTROL.sub("", str(text))
 
 
 def emu(length: object) -> Length:
@@ -160,15 +155,29 @@ def ink(colour: Sequence[float]) -> str:
 def link(address: object) -> str | None:
     """An address of the web or of mail that a file may lead to, or None."""
     text = str(address)
-    allowed = len(text) < 2000 and _LINK.match(text) and not _OWN.match(text)
+    allowed = len(text) < 2000 and _LINK.match(text) and not OWN_ADDRESS.match(text)
     return text if allowed else None
 
 
 def _sub(parent: Element, tag: str, **attributes: object) -> Element:
     """A new child element, its attributes as text."""
-    return etree.SubElement(
-        parent, qn(tag), {name: str(value) for name, value in attributes.items()}
-    )
+    texts = {name: str(value) for name, value in attributes.items()}
+    return etree.SubElement(parent, qn(tag), texts)
+
+
+def _hyperlink(slide: Slide, parent: Element, address: object) -> Element | None:
+    """A new child that leads to an address, or None for one that no file may lead to."""
+    if not (allowed := link(address)):
+        return None
+    related = slide.part.relate_to(allowed, KIND.HYPERLINK, is_external=True)
+    return _sub(parent, "a:hlinkClick", **{qn("r:id"): related})
+
+
+def _clear(parent: Element) -> Element:
+    """The element without its children."""
+    for child in list(parent):
+        parent.remove(child)
+    return parent
 
 
 class Painter:
@@ -181,7 +190,9 @@ class Painter:
     def draw(self, slide: Slide, part: Part, shots: Sequence[Image.Image]) -> None:
         """Draw the nodes of `part` on an empty slide; shots: the frames that its pictures are cut from."""
         nodes = list(part["nodes"])
-        if nodes and nodes[0]["kind"] == "picture" and _covers(nodes[0]):
+        x, y, width, height = nodes[0]["rect"] if nodes else [0, 0, 0, 0]
+        is_whole = x < 1 and y < 1 and width > WIDTH - 2 and height > HEIGHT - 2
+        if is_whole and nodes[0]["kind"] == "picture" and nodes[0]["ground"]:
             self._background(slide, part, shots[nodes.pop(0)["frame"]])
         elif self.names.get(ink(part["background"])) != "bg1":
             about = _ground(slide)
@@ -190,7 +201,7 @@ class Painter:
         extra = _pieces(shots[-1]) if part["pseudo"] else []
         for node in nodes:
             if node["kind"] in ("text", "table"):
-                for piece in [one for one in extra if _meet(one, node["rect"])]:
+                for piece in [one for one in extra if meet(one, node["rect"])]:
                     extra.remove(piece)
                     self._picture(slide, {"rect": piece}, shots[-1])
             if node["kind"] == "box":
@@ -207,12 +218,11 @@ class Painter:
     def _colour(self, parent: Element, colour: Sequence[float]) -> None:
         hexed = ink(colour)
         name = self.names.get(hexed)
-        tag, value = ("a:schemeClr", name) if name else ("a:srgbClr", hexed)
-        element = _sub(parent, tag, val=value)
+        element = _sub(parent, "a:schemeClr" if name else "a:srgbClr", val=name or hexed)
         if colour[3] < 0.995:
             _sub(element, "a:alpha", val=round(max(0.0, colour[3]) * 100000))
 
-    def _fill(self, parent: Element, fill: "Colour | Gradient | None") -> None:
+    def _fill(self, parent: Element, fill: Colour | Gradient | None) -> None:
         """A colour, a gradient or nothing, as the child of a shape, cell, line or run."""
         if not fill:
             _sub(parent, "a:noFill")
@@ -226,7 +236,7 @@ class Painter:
         else:
             self._colour(_sub(parent, "a:solidFill"), fill)
 
-    def _line(self, parent: Element, tag: str, edge: "Edge | None") -> None:
+    def _line(self, parent: Element, tag: str, edge: Edge | None) -> None:
         """An edge [width, colour, style] of a shape or cell."""
         if not edge:
             _sub(_sub(parent, tag), "a:noFill")
@@ -247,12 +257,10 @@ class Painter:
 
     def _box(self, slide: Slide, node: Node) -> None:
         edges = node["edges"] or [None] * 4
-        whole = all(edges) and all(edge == edges[0] for edge in edges)
+        whole = edges[0] if all(edge == edges[0] for edge in edges) else None
         x, y, width, height = node["rect"]
         if node["fill"] or whole:
-            inset = (
-                edges[0][0] / 2 if whole and edges[0] else 0
-            )  # a line lies on both sides of its edge
+            inset = whole[0] / 2 if whole else 0  # a line lies on both sides of its edge
             rect = [x + inset, y + inset, max(0, width - 2 * inset), max(0, height - 2 * inset)]
             radius = node["radius"]
             shorter = max(1.0, min(width, height))
@@ -263,36 +271,25 @@ class Painter:
                 shape.adjustments[0] = min(0.5, radius / shorter)
             properties = shape._element.spPr
             self._fill(properties, node["fill"])
-            self._line(properties, "a:ln", edges[0] if whole else None)
+            self._line(properties, "a:ln", whole)
             if shadow := node["shadow"]:
                 self._shadow(properties, shadow)
-        if whole:
-            return
-        for side, edge in enumerate(edges):
+        for side, edge in enumerate([] if whole else edges):
             if edge:
                 thick = edge[0]
-                rect = [
-                    [x, y, width, thick],
-                    [x + width - thick, y, thick, height],
-                    [x, y + height - thick, width, thick],
-                    [x, y, thick, height],
-                ][side]
-                shape = self._shape(slide, MSO_SHAPE.RECTANGLE, rect)
+                left = x + width - thick if side == 1 else x
+                top = y + height - thick if side == 2 else y
+                size = [width, thick] if side in (0, 2) else [thick, height]
+                shape = self._shape(slide, MSO_SHAPE.RECTANGLE, [left, top, *size])
                 self._fill(shape._element.spPr, edge[1])
                 self._line(shape._element.spPr, "a:ln", None)
 
     def _shadow(self, properties: Element, shadow: Shadow) -> None:
         far = math.hypot(shadow["x"], shadow["y"])
         turn = math.degrees(math.atan2(shadow["y"], shadow["x"])) % 360
-        outer = _sub(
-            _sub(properties, "a:effectLst"),
-            "a:outerShdw",
-            blurRad=max(0, emu(shadow["blur"])),
-            dist=emu(far),
-            dir=round(turn * 60000),
-            algn="ctr",
-            rotWithShape=0,
-        )
+        blur, angle = max(0, emu(shadow["blur"])), round(turn * 60000)
+        facts = {"blurRad": blur, "dist": emu(far), "dir": angle, "algn": "ctr", "rotWithShape": 0}
+        outer = _sub(_sub(properties, "a:effectLst"), "a:outerShdw", **facts)
         self._colour(outer, shadow["colour"])
 
     def _text(self, slide: Slide, node: Node) -> None:
@@ -311,9 +308,7 @@ class Painter:
             shape.left, shape.top, shape.width, shape.height = map(emu, (x, y, width, height))
         else:
             shape = slide.shapes.add_textbox(*map(emu, (x, y, width, height)))
-        body: Element = shape._element.txBody
-        for child in list(body):
-            body.remove(child)
+        body = _clear(shape._element.txBody)
         facts = {"lIns": 0, "tIns": 0, "rIns": 0, "bIns": 0, "anchor": "t", "rtlCol": 0}
         wrap = "square" if node["wrap"] else "none"
         _sub(_sub(body, "a:bodyPr", wrap=wrap, **facts), "a:noAutofit")
@@ -336,14 +331,18 @@ class Painter:
         if one["rtl"]:
             facts["rtl"] = 1
         about = _sub(paragraph, "a:pPr", **facts)
-        exact = max(0, min(158400, round(one["height"] * POINT * 100)))
-        _sub(_sub(about, "a:lnSpc"), "a:spcPts", val=exact)
-        before = max(0, min(158400, round(one["before"] * POINT * 100)))
-        _sub(_sub(about, "a:spcBef"), "a:spcPts", val=before)
-        _sub(_sub(about, "a:spcAft"), "a:spcPts", val=0)
+        for tag, length in (
+            ("a:lnSpc", one["height"]),
+            ("a:spcBef", one["before"]),
+            ("a:spcAft", 0),
+        ):
+            points = max(0, min(158400, round(length * POINT * 100)))
+            _sub(_sub(about, tag), "a:spcPts", val=points)
         self._marker(about, marker)
         for at, run in enumerate(runs):
-            self._run(slide, paragraph, run, next(_styled(runs[at:], runs[at::-1]), None))
+            near = [*runs[at:], *runs[at::-1]]  # a break or a gap looks as what is next to it
+            style = next((one for one in near if "size" in one), None)
+            self._run(slide, paragraph, run, style)
 
     def _marker(self, about: Element, marker: Marker | None) -> None:
         if not marker:
@@ -352,8 +351,7 @@ class Painter:
         if marker.get("ink"):
             self._colour(_sub(about, "a:buClr"), marker["ink"])
         _sub(about, "a:buFont", typeface="Arial" if "sign" in marker else "+mj-lt")
-        if "number" in marker:
-            kind = marker["number"]
+        if kind := marker.get("number"):
             if not re.fullmatch(r"(?:arabic|alphaLc|alphaUc|romanLc|romanUc)Period", kind):
                 raise ValueError(f"the worker named a numbering that cannot be: {kind!r:.40}")
             start = max(1, min(32767, int(marker["start"])))
@@ -364,7 +362,6 @@ class Painter:
     def _run(
         self, slide: Slide, paragraph: Element, run: StyledRun, style: StyledRun | None
     ) -> None:
-        """One run: text, a line break, or the room that a picture in the line takes."""
         text = run.get("text")
         if text == "\n":
             self._style(slide, _sub(_sub(paragraph, "a:br"), "a:rPr"), style)
@@ -400,11 +397,8 @@ class Painter:
         family = words(style["font"])[:80]
         for tag in ("a:latin", "a:cs"):
             _sub(about, tag, typeface=self.fonts.get(family, family))
-        if address := link(style["link"]):
-            related = slide.part.relate_to(address, KIND.HYPERLINK, is_external=True)
-            _sub(about, "a:hlinkClick", **{qn("r:id"): related}).append(
-                etree.fromstring(_KEEPS_COLOUR)
-            )
+        if (hyperlink := _hyperlink(slide, about, style["link"])) is not None:
+            hyperlink.append(etree.fromstring(_KEEPS_COLOUR))
 
     def _table(self, slide: Slide, node: Node) -> None:
         rows, columns = len(node["rows"]), len(node["columns"])
@@ -426,8 +420,8 @@ class Painter:
 
     def _cell(self, slide: Slide, element: Element, one: TableCell) -> None:
         body = element.get_or_add_txBody()
-        for paragraph in body.findall(qn("a:p")):
-            body.remove(paragraph)
+        for empty in body.findall(qn("a:p")):
+            body.remove(empty)
         for paragraph in one["paragraphs"] or [EMPTY]:
             self._paragraph(slide, body, paragraph)
         about = element.get_or_add_tcPr()
@@ -450,9 +444,7 @@ class Painter:
         facts: Element = shape._element.find(f".//{qn('p:cNvPr')}")
         facts.set("name", f"Picture {len(slide.shapes)}")
         facts.set("descr", words(node.get("alt", "")))
-        if address := link(node.get("link", "")):
-            related = slide.part.relate_to(address, KIND.HYPERLINK, is_external=True)
-            _sub(facts, "a:hlinkClick", **{qn("r:id"): related})
+        _hyperlink(slide, facts, node.get("link", ""))
 
     def _background(self, slide: Slide, part: Part, shot: Image.Image) -> None:
         """The picture of a whole slide, as its background: nobody drags that away by accident."""
@@ -471,28 +463,9 @@ EMPTY = Paragraph(
 )
 
 
-def _styled(*orders: Iterable[StyledRun]) -> Iterator[StyledRun]:
-    """The runs of `orders` that say how text looks."""
-    return (run for runs in orders for run in runs if "size" in run)
-
-
 def _ground(slide: Slide) -> Element:
     """The properties of a slide's own background, empty."""
-    about = slide.background._cSld.get_or_add_bgPr()
-    for child in list(about):
-        about.remove(child)
-    return about
-
-
-def _covers(node: Node) -> bool:
-    x, y, width, height = node["rect"]
-    return bool(node["ground"] and x < 1 and y < 1 and width > WIDTH - 2 and height > HEIGHT - 2)
-
-
-def _meet(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether two rectangles [x, y, width, height] overlap."""
-    across = one[0] < other[0] + other[2] and other[0] < one[0] + one[2]
-    return across and one[1] < other[1] + other[3] and other[1] < one[1] + one[3]
+    return _clear(slide.background._cSld.get_or_add_bgPr())
 
 
 def _cut(shot: Image.Image, rect: Sequence[float]) -> Image.Image | None:
@@ -504,13 +477,10 @@ def _cut(shot: Image.Image, rect: Sequence[float]) -> Image.Image | None:
     if right <= left or bottom <= top:
         return None
     cut = shot.crop((left, top, right, bottom))
-    if cut.mode == "RGBA":
-        low, high = cut.getchannel("A").getextrema()
-        if not high:
-            return None
-        if low == 255:
-            cut = cut.convert("RGB")
-    return cut
+    low, high = cut.getchannel("A").getextrema() if cut.mode == "RGBA" else (0, 255)
+    if not high:
+        return None
+    return cut.convert("RGB") if low == 255 else cut
 
 
 def _png(picture: Image.Image) -> io.BytesIO:
@@ -537,9 +507,8 @@ def _pieces(shot: Image.Image) -> list[list[float]]:
     found = ndimage.find_objects(labels)
     if len(found) > 60:
         found = ndimage.find_objects(coarse.astype(int))
-    scale = shot.width / WIDTH / step
-    rects = []
+    scale, rects = shot.width / WIDTH / step, []
     for rows, columns in found:
-        size = [columns.stop - columns.start, rows.stop - rows.start]
-        rects.append([one / scale for one in (columns.start, rows.start, *size)])
+        x, y = columns.start, rows.start
+        rects.append([one / scale for one in (x, y, columns.stop - x, rows.stop - y)])
     return rects

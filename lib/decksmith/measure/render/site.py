@@ -1,8 +1,7 @@
 """Decks to look at: interactive sites, PDF and PowerPoint files, made by the renderer's workers from what they render.
 
-A deck is built only after its slides came to rest in the worker's browser, so that nobody's browser is handed a deck
-that never does; slides that failed there are error slides here too.
-"""
+A deck is built only after its slides came to rest in the worker's browser: nobody's browser is handed one that never
+does. Slides that failed there are error slides here too."""
 
 import asyncio
 import base64
@@ -13,57 +12,45 @@ import re
 import shutil
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks.records import Build, BuiltFile, Render
 from decksmith.measure.render import pool, toolchain
-from decksmith.measure.render.worker import RenderRequest, RenderResult, SiteFiles
-
-if TYPE_CHECKING:  # python-pptx, for those who want such a file
-    from decksmith.measure.render.shapes import Part
+from decksmith.measure.render.worker import (
+    OWN_ADDRESS,
+    RenderRequest,
+    RenderResult,
+    SiteFiles,
+    words,
+)
 
 SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
 CANVAS = (735, 414)  # 980 x 552 px in points
-FILES: tuple[Literal["pdf", "pptx", "pptx_image"], ...] = (
-    "pdf",
-    "pptx",
-    "pptx_image",
-)  # of a `build` value
+File = Literal["pdf", "pptx", "pptx_image"]  # of a `build` value
+FILES: tuple[File, ...] = ("pdf", "pptx", "pptx_image")
 SHARED = "_runtime"  # no id begins with "_"
 Pictures = dict[str, bytes]  # by their names in the deck
-_FILE = re.compile(
-    r"(?:index\.html|style\.css|slides\.js|configs\.js|titles\.js|slide/\d{1,4}\.js)\Z"
-)
+_FILE = re.compile(r"(?:index\.html|style\.css|(?:slides|configs|titles|slide/\d{1,4})\.js)\Z")
 _FONT = re.compile(r"(?:@[\w-]+/[\w-]+/files|katex/dist/fonts)/[\w\[\]-][\w.\[\]-]*\.woff2\Z")
 _NAME = re.compile(r"[0-9a-f]{16}(?:\.woff2)?\Z")
-_OWN = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?/")  # an address of the worker's server
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def intact(run: Path | str, value: Build) -> bool:
     """Whether the files of a journaled value are still there."""
-    run = Path(run)
-    site = value.get("site")
-    files = [value[name] for name in FILES if name in value]
-    needed = [Path(file["path"]) for file in files]
-    if site:
+    needed: list[str | Path] = [value[name]["path"] for name in FILES if name in value]
+    if site := value.get("site"):
         folder = Path(site["path"]).parent
-        needed += [
-            folder / "index.html",
-            folder / "style.css",
-            folder / "slides.js",
-            Path(site["runtime"]) / "main.js",
-        ]
-        needed += [folder / "slide" / f"{no}.js" for no in range(1, value["slides"] + 1)]
-    return all((run / name).is_file() for name in needed)
+        own = ["index.html", "style.css", "slides.js"]
+        own += [f"slide/{no}.js" for no in range(1, value["slides"] + 1)]
+        needed += [site["runtime"] + "/main.js", *(folder / name for name in own)]
+    return all((Path(run) / name).is_file() for name in needed)
 
 
 class Builder(pool.Pool):
-    """Builds `formats` (of site, pdf, pptx, pptx-image) with `jobs` workers under the render settings of a protocol; a build may
-    take twice the CPU time of a rendering and needs one slide only."""
+    """Workers that build `formats`; a build may take twice the CPU time that a rendering may."""
 
     def __init__(self, protocol: Protocol, formats: Iterable[str], *, jobs: int = 1) -> None:
         super().__init__(protocol, jobs=jobs)
@@ -83,7 +70,7 @@ class Builder(pool.Pool):
         return [
             hashlib.sha256(text.encode()).hexdigest(),
             pool.hashes(pictures),
-            pool.engine(self.settings["scale"]),
+            toolchain.engine(self.settings["scale"]),
             self.settings,
             self.formats,
             *pool.dress(run, record),
@@ -92,13 +79,9 @@ class Builder(pool.Pool):
     async def build(
         self, run: Path | str, record: Record, formats: list[str] | None = None
     ) -> Build:
-        """Build one record and return its `build` value; files are written to `<run>/<id>/build`.
-
-        formats: in place of the builder's. Raises stream.Fault for a record without a deck.
-        """
+        """Build one record's files into `<run>/<id>/build`. Raises stream.Fault where there is no deck."""
         formats = formats or self.formats
-        result, pictures = await self._worked(run, record, formats)
-        return await self._built(run, record, formats, result, pictures)
+        return await self._built(run, record, formats, *await self._worked(run, record, formats))
 
     async def show(self, run: Path | str, record: Record) -> tuple[Render, Build]:
         """`(render value, build value)` of one record in one pass over its slides."""
@@ -147,19 +130,20 @@ def _write(
     if "pdf" in formats:
         data = pdf([base64.b64decode(page) for page in result["prints"]], titles)
         value["pdf"] = _file(run, f"{ident}/build/deck.pdf", data)
-    if _powerpoint(formats):
-        from decksmith.measure.render import (
-            powerpoint,  # python-pptx, for those who want such a file
-        )
+    if "pptx" in formats or "pptx-image" in formats:
+        # python-pptx, for those who want such a file
+        from decksmith.measure.render.powerpoint import powerpoint
 
         alts = [page["text"] or page["title"] for page in result["xray"]]
         shown = [base64.b64decode(picture) for picture in result["pictures"]]
+        told = shown, titles, alts, result["notes"]
         if "pptx" in formats:
-            shots = [_decoded(part) for part in result["parts"]]
-            data = powerpoint.editable(result["parts"], shots, shown, titles, alts, result["notes"])
+            taken = [part["shots"] if part else [] for part in result["parts"]]
+            shots = [[base64.b64decode(shot) for shot in shots] for shots in taken]
+            data = powerpoint(result["parts"], shots, *told)
             value["pptx"] = _file(run, f"{ident}/build/deck.pptx", data)
         if "pptx-image" in formats:
-            data = powerpoint.pictured(shown, titles, alts, result["notes"])
+            data = powerpoint([None] * len(shown), [], *told)
             value["pptx_image"] = _file(run, f"{ident}/build/deck-image.pptx", data)
     return value
 
@@ -170,17 +154,8 @@ def _file(run: Path, path: str, data: bytes) -> BuiltFile:
     return {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def _decoded(part: "Part | None") -> list[bytes]:
-    """The frames of a slide that was taken apart."""
-    return [base64.b64decode(shot) for shot in part["shots"]] if part else []
-
-
-def _powerpoint(formats: Collection[str]) -> bool:
-    return "pptx" in formats or "pptx-image" in formats
-
-
 def _scale(formats: Collection[str]) -> int:
-    return SCALE if _powerpoint(formats) else 1
+    return SCALE if {"pptx", "pptx-image"} & {*formats} else 1
 
 
 def _fault(record: Record) -> Record | None:
@@ -192,22 +167,18 @@ def _fault(record: Record) -> Record | None:
     return None
 
 
-def _cache() -> Path:
-    """Where the renderer keeps what it bundles."""
-    kept = os.environ.get("DECKSMITH_RENDER_CACHE")
-    return Path(kept) if kept else toolchain.MODULES / ".cache" / "decksmith"
-
-
 def _share(run: Path, site: SiteFiles) -> str:
-    """Put what the sites of a run have in common into `<run>/_runtime`, by the hash of its contents; returns the
-    runtime's folder, relative to the run. What a worker names is checked: it has read a stranger's deck."""
+    """Put what the sites of a run share into `<run>/_runtime`, by the hash of its contents; returns its path
+    in the run. What a worker names is checked: it has read a stranger's deck."""
     name, folder = site["runtime"]["name"], site["runtime"]["folder"]
     if not _NAME.match(name) or not re.fullmatch(r"site-[0-9a-f]{8}-runtime-[\w-]+", folder):
         raise ValueError(f"the worker named a runtime that cannot be: {name} in {folder}")
     target = run / SHARED / name
     if not target.is_dir():
         fresh = target.with_name(f"{name}.{os.getpid()}-{id(site)}.tmp")
-        shutil.copytree(_cache() / folder / "files", fresh)
+        kept = os.environ.get("DECKSMITH_RENDER_CACHE")  # what the renderer bundled
+        cache = Path(kept) if kept else toolchain.MODULES / ".cache" / "decksmith"
+        shutil.copytree(cache / folder / "files", fresh)
         try:
             os.rename(fresh, target)
         except OSError:  # another process was faster
@@ -249,18 +220,14 @@ def pdf(pages: Iterable[bytes], titles: Sequence[str]) -> bytes:
         kept = ArrayObject()
         for item in page.get("/Annots") or ():
             uri = str((item.get_object().get("/A") or {}).get("/URI", ""))
-            if re.match(r"(?:https?|mailto):", uri) and not _OWN.match(uri):
+            if re.match(r"(?:https?|mailto):", uri) and not OWN_ADDRESS.match(uri):
                 kept.append(item)
         if "/Annots" in page:
             page[NameObject("/Annots")] = kept
     for number, title in enumerate(titles):
-        writer.add_outline_item(
-            title=_CONTROL.sub("", title) or f"Slide {number + 1}", page_number=number
-        )
-    writer.metadata = {
-        "/Title": _CONTROL.sub("", next(filter(None, titles), "")),
-        "/Producer": "decksmith",
-    }
+        writer.add_outline_item(title=words(title) or f"Slide {number + 1}", page_number=number)
+    named = words(next(filter(None, titles), ""))
+    writer.metadata = {"/Title": named, "/Producer": "decksmith"}
     writer.compress_identical_objects(remove_duplicates=True, remove_unreferenced=True)
     out = io.BytesIO()
     writer.write(out)

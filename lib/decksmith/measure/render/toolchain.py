@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import TypedDict
 
 from decksmith.core import cli, stream
+from decksmith.measure.decks.records import Engine
 
 RENDERER = cli.ROOT / "assets" / "renderer"
 MODULES = cli.TOOLCHAIN / "assets" / "renderer" / "node_modules"
@@ -16,51 +16,35 @@ MODULES = cli.TOOLCHAIN / "assets" / "renderer" / "node_modules"
 
 def node() -> Path:
     """Path of the Node that belongs to this checkout; raises cli.Missing."""
-    for place in (
-        cli.TOOLCHAIN / ".venv" / "bin" / "node",
-        *(Path(folder) / "node" for folder in os.get_exec_path()),
-    ):
+    for folder in (str(cli.TOOLCHAIN / ".venv" / "bin"), *os.get_exec_path()):
+        place = Path(folder, "node")
         if place.is_file() and os.access(place, os.X_OK):
             return place
     raise cli.Missing("Node is not installed; run: make setup")
 
 
-class Versions(TypedDict):
-    """As `Engine` of docs/records.md has them."""
-
-    slidev: str
-    lock: str
-    browser: str
-    fonts: str
-    code: str
-
-
 @functools.cache
-def versions() -> Versions:
-    """Versions and hashes of what decides the pixels. Raises cli.Missing."""
-    if (
-        not (MODULES / "@slidev" / "cli" / "package.json").is_file()
-        or not (MODULES / "@sparticuz" / "chromium" / "package.json").is_file()
-    ):
-        raise cli.Missing("the renderer is not installed; run: make setup")
-
-    def version(package: str) -> str:
-        found: str = json.loads((MODULES / package / "package.json").read_text())["version"]
-        return found
-
+def engine(scale: int) -> Engine:
+    """What decides the pixels, as the record keeps it: versions and hashes. Raises cli.Missing."""
+    try:
+        slidev, chromium = (
+            json.loads((MODULES / package / "package.json").read_bytes())["version"]
+            for package in ("@slidev/cli", "@sparticuz/chromium")
+        )
+    except FileNotFoundError:
+        raise cli.Missing("the renderer is not installed; run: make setup") from None
     lock = (RENDERER / "package-lock.json").read_bytes()
-    fonts = {
-        name: data.get("integrity")
-        for name, data in json.loads(lock)["packages"].items()
-        if "fontsource" in name or "dejavu" in name
-    }
+    locked = {name: data.get("integrity") for name, data in json.loads(lock)["packages"].items()}
+    fonts = {name: locked[name] for name in locked if "fontsource" in name or "dejavu" in name}
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(RENDERER.glob("*.mjs"))))
     return {
-        "slidev": version("@slidev/cli"),
+        "slidev": slidev,
         "lock": hashlib.sha256(lock).hexdigest(),
-        "browser": _chromium_version() or f"chromium {version('@sparticuz/chromium')}",
+        "browser": _chromium_version() or f"chromium {chromium}",
         "fonts": stream.fingerprint(fonts),
         "code": code.hexdigest(),
+        "scale": scale,
+        "mode": "page",
     }
 
 
@@ -76,24 +60,16 @@ def _chromium_version() -> str | None:
             return done.stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         pass
-    raise cli.Missing(
-        f"DECKSMITH_CHROMIUM={path} is not the absolute path of a browser that runs; mend or unset it"
-    )
+    why = "is not the absolute path of a browser that runs; mend or unset it"
+    raise cli.Missing(f"DECKSMITH_CHROMIUM={path} {why}")
 
 
 def environment() -> dict[str, str]:
     """The whole environment of a renderer's process."""
-    kept = {
-        name: os.environ[name]
-        for name in ("DECKSMITH_CHROMIUM", "DECKSMITH_RENDER_DEBUG", "DECKSMITH_TOOLCHAIN")
-        if name in os.environ
-    }
+    own = {"LANG": "C.UTF-8", "TZ": "UTC", "PATH": "/usr/bin:/bin", "NODE_ENV": "production"}
+    for name in ("DECKSMITH_CHROMIUM", "DECKSMITH_RENDER_DEBUG", "DECKSMITH_TOOLCHAIN"):
+        if name in os.environ:
+            own[name] = os.environ[name]
     if "DECKSMITH_RENDER_CACHE" in os.environ:
-        kept["DECKSMITH_RENDER_CACHE"] = str(Path(os.environ["DECKSMITH_RENDER_CACHE"]).resolve())
-    return {
-        "LANG": "C.UTF-8",
-        "TZ": "UTC",
-        "PATH": "/usr/bin:/bin",
-        "NODE_ENV": "production",
-        **kept,
-    }
+        own["DECKSMITH_RENDER_CACHE"] = str(Path(os.environ["DECKSMITH_RENDER_CACHE"]).resolve())
+    return own

@@ -1,10 +1,11 @@
 """A worker: one Node process with its browser in a cell, its clock and its memory.
 
-It is given the deck's text and pictures and gives back pictures and measures; it reads and writes no file of the run. What a deck
-does to its worker (never ends, eats the memory, crashes the page) costs that worker only: it is killed, and starts again when asked.
+It is given the deck's text and pictures and gives back pictures and measures; it touches no file of the run. A deck
+that never ends, eats the memory or crashes the page costs its worker only, which starts again when asked.
 """
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
@@ -14,7 +15,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 from decksmith.core.cells import Walls, enclosed
 from decksmith.core.records import Error, Kind, Record
@@ -27,6 +28,13 @@ if TYPE_CHECKING:  # python-pptx, for those who want such a file
 
 _TICK = os.sysconf("SC_CLK_TCK")
 LOOK = 0.3  # seconds between two looks at what a deck takes; a look costs 2 ms of CPU
+OWN_ADDRESS = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?(?:/|\Z)")  # the worker's server
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def words(text: object) -> str:
+    """What a worker says as XML and PDF may hold it."""
+    return _CONTROL.sub("", str(text))
 
 
 class RenderRequest(TypedDict):
@@ -41,16 +49,11 @@ class RenderRequest(TypedDict):
     formats: NotRequired[list[str]]
 
 
-class Runtime(TypedDict):
-    name: str
-    folder: str
-
-
 class SiteFiles(TypedDict):
     """A site's own files by name, and what it shares with others: a runtime, fonts by their names."""
 
     files: dict[str, str]
-    runtime: Runtime
+    runtime: dict[Literal["name", "folder"], str]
     fonts: dict[str, str]
 
 
@@ -90,7 +93,7 @@ def failure(
     line: int | None = None,
     expected: int = 0,
 ) -> RenderResult:
-    """The result of a deck of which there is no picture: one error says why."""
+    """The result of a deck of which there is no picture."""
     error: Error = {"kind": kind, "class": cls, "slide": slide, "line": line, "message": message}
     return {"pictures": [], "expected": expected, "errors": [error], "xray": []}
 
@@ -115,8 +118,8 @@ class ResourceUse:
             return "model", "deadline", f"the deck took more than {self.deadline:g} CPU seconds"
         patience = 10 * self.deadline
         if time.monotonic() - self.began > patience:
-            words = f"no reply in {patience:g} seconds, {cpu:.1f} of them in use"
-            return "renderer", "deadline", words
+            said = f"no reply in {patience:g} seconds, {cpu:.1f} of them in use"
+            return "renderer", "deadline", said
         return None
 
 
@@ -151,8 +154,8 @@ class Worker:
             root / "worker.mjs",
             self.home,
         ]
-        # Not asyncio's own subprocesses: their wait() lasts until every pipe is closed, and for ever when they are
-        # cancelled before the pipes are connected (base_subprocess.py of 3.11).
+        # Not asyncio's own subprocesses: their wait() lasts until every pipe is closed, and for ever when they
+        # are cancelled before the pipes are connected (base_subprocess.py of 3.11).
         self.process = subprocess.Popen(
             enclosed(walls, self.home, command, readable),
             stdin=subprocess.PIPE,
@@ -190,8 +193,7 @@ class Worker:
         return self.words.decode("utf-8", "replace").strip()[-800:] or "it said nothing"
 
     async def _reply(self, ident: str | None) -> Record | None:
-        """The next reply to a request (None: to any), but for news about the slide in work, which go to `self.seen`.
-        None when the worker has ended."""
+        """The next reply to this request (None: any), or None when the worker has ended."""
         # A line without an end: it was killed in the middle of it.
         while (line := await self.replies.readline()).endswith(b"\n"):
             reply: Record = json.loads(line)
@@ -204,11 +206,11 @@ class Worker:
     async def ask(
         self, request: RenderRequest, deadline: float, memory: int, walls: Walls
     ) -> RenderResult:
-        """One deck through this worker: {pictures, expected, errors, xray}; what costs the worker is an error in it."""
+        """One deck through this worker; what costs the worker is an error in the result."""
         if self.process is None or self.process.poll() is not None:
             if not await self._start(walls):
-                words = f"the render worker did not start: {self._last_words()}"
-                return failure("crash", words, kind="renderer")
+                said = f"the render worker did not start: {self._last_words()}"
+                return failure("crash", said, kind="renderer")
         assert self.process
         used = ResourceUse(self.process.pid, deadline, memory)
         self.seen = None, None, 0
@@ -247,10 +249,8 @@ class Worker:
         if self.process is None:
             return
         for pid in [*tree(self.process.pid), self.process.pid]:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
     async def reap(self) -> None:
         """Kill it and wait until it has ended."""
@@ -271,22 +271,15 @@ class Worker:
 
 def tree(pid: int) -> list[int]:
     """The descendants of a process, nearest first."""
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        parent = waiting.pop()
+    found = [pid]
+    for parent in found:  # grows
         try:
-            tasks = os.listdir(f"/proc/{parent}/task")
-            children = [
-                int(child)
-                for task in tasks
-                for child in Path(f"/proc/{parent}/task/{task}/children").read_text().split()
-            ]
+            tasks = Path(f"/proc/{parent}/task").glob("*/children")
+            children = [task.read_text() for task in tasks]
         except (FileNotFoundError, ProcessLookupError):
             continue
-        found += children
-        waiting += children
-    return found
+        found += map(int, " ".join(children).split())
+    return found[1:]
 
 
 def usage(pid: int) -> tuple[float, int]:
@@ -298,9 +291,7 @@ def usage(pid: int) -> tuple[float, int]:
             status = Path(f"/proc/{member}/status").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        cpu += sum(int(value) for value in fields[11:15])
-        resident += sum(
-            int(value) << 10
-            for value in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.M)
-        )
+        cpu += sum(map(int, fields[11:15]))
+        sizes = re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.M)
+        resident += sum(map(int, sizes)) << 10
     return cpu / _TICK, resident

@@ -392,7 +392,7 @@ class Replay:
             under = conditions.held(_json(path), path)
             shutil.copy(path, now)
             if under.template:
-                templates.put(now, templates.Template(**under.template))
+                templates.put(now, under.template)
             if under.revise:
                 (now / "journal").mkdir()
                 shutil.copy(stored / "revise.jsonl", now / REVISIONS)

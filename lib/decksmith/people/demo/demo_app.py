@@ -21,8 +21,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from decksmith.core import cli, pages, stream, validation, web
 from decksmith.measure.decks import sources
+from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.decks.templates import Template
-from decksmith.measure.render import pool
 from decksmith.models.registry import Model
 from decksmith.people.demo import references
 from decksmith.people.demo.ask import AskedMaterial, DeckAsk, DeckWish, Event, version_id
@@ -288,7 +288,7 @@ class DemoHandlers:
     def __init__(self, studio: Studio, decks: str | int, public: str | None = None) -> None:
         self.studio, self.decks, self.public = studio, decks, public
         self.template = pages.template("demo.html.j2")
-        self.themes = pool.themes()
+        self.themes = sorted(THEMES)
         # At most so many in so many seconds, of one visitor; `everybody` of one address.
         self.asking, self.everybody = web.Rate(20, 600), web.Rate(200, 600)
         self.editing, self.making = web.Rate(60, 600), web.Rate(40, 600)

@@ -7,7 +7,7 @@ from typing import cast
 
 from decksmith.core import stream
 from decksmith.core.records import Message, Record
-from decksmith.measure.decks import clean, prompts, templates
+from decksmith.measure.decks import clean, templates
 from decksmith.models.client import Client
 from decksmith.models.records import Usage
 from decksmith.train.corpus import draft_folders, drafts, rules
@@ -86,7 +86,7 @@ class Model:
     ) -> list[Message]:
         messages: list[Message] = []
         if name == "deck.md":
-            told = [prompts.text("slidev-cheatsheet.md")]
+            told = [templates.prompt_text("slidev-cheatsheet.md")]
             if under := seed.get("template"):
                 told.append(templates.held(folder, under, folder.name).system())
             messages.append({"role": "system", "content": "\n\n".join(told)})
@@ -128,7 +128,7 @@ def _request(template: str, seed: Seed, folder: Path, reasons: str = "") -> str:
         "prompt": (draft_folders.text(folder / "PROMPT.md") or "").strip(),
         "think": (draft_folders.text(folder / "think.md") or "").strip(),
     }
-    text = prompts.text(template)
+    text = templates.prompt_text(template)
     return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), text).strip()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from decksmith.core import cli, stream
-from decksmith.measure.decks import prompts, templates
+from decksmith.measure.decks import templates
 from decksmith.train.corpus import drafts, overlap
 from decksmith.train.corpus.drafts import FILES
 from decksmith.train.corpus.records import ChatRow, DraftRecord, Seed, Side, SplitReport
@@ -54,9 +54,9 @@ def row(
         raise cli.BadData(f"{record['id']}: {lacks[0]['file']}: {lacks[0]['message']}")
     prompt, think, deck = ((found[name] or "").strip() for name in FILES)
     sheet = has_cheatsheet(record["id"], cheatsheet)
-    instructions = prompts.system()
+    instructions = templates.system_prompt()
     if sheet:
-        instructions += f"\n\n{prompts.text('slidev-cheatsheet.md')}"
+        instructions += f"\n\n{templates.prompt_text('slidev-cheatsheet.md')}"
     if under := record["seed"].get("template"):
         instructions += f"\n\n{templates.held(folder, under, record['id']).system()}"
     count = counter or estimate

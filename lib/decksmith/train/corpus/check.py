@@ -14,6 +14,7 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import lint, pictures, templates
 from decksmith.measure.decks.records import Deck, Render
 from decksmith.measure.render import pool as render_pool
+from decksmith.measure.render import toolchain
 from decksmith.train.corpus import drafts, rules
 from decksmith.train.corpus.drafts import FILES, fault
 from decksmith.train.corpus.records import Check, DraftFault, DraftRecord
@@ -31,7 +32,7 @@ class Checker:
 
     def __init__(self, run: Path, protocol: Protocol | None, *, jobs: int, scratch: Path):
         self.run, self.protocol, self.jobs, self.scratch = run, protocol, jobs, scratch
-        self.engine = render_pool.engine(protocol.render["scale"]) if protocol else None
+        self.engine = toolchain.engine(protocol.render["scale"]) if protocol else None
         self.pool: render_pool.Pool | None = None
         self.tally: Counter[str] = Counter()
 

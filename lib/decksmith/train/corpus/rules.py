@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from decksmith.measure.decks import prompts, templates, words
+from decksmith.measure.decks import templates, words
 from decksmith.measure.decks.parser import THEMES, Deck
 from decksmith.train.corpus import deck_rules, drafts
 from decksmith.train.corpus.drafts import (
@@ -131,8 +131,8 @@ def instructions() -> str:
     """INSTRUCTIONS.md of an author's folder: the task, the strict rules as they are checked, the
     cheat sheet."""
     told = [f"- {rule}: {remedy}" for rule, remedy in STRICT.items()]
-    task = prompts.text("author-instructions.md").replace("{rules}", "\n".join(told))
-    return f"{task}\n\n{prompts.text('slidev-cheatsheet.md')}\n"
+    task = templates.prompt_text("author-instructions.md").replace("{rules}", "\n".join(told))
+    return f"{task}\n\n{templates.prompt_text('slidev-cheatsheet.md')}\n"
 
 
 def seed_faults(seed: Seed) -> Iterator[DraftFault]:

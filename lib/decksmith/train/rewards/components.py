@@ -117,7 +117,7 @@ def _length(pages: Pages) -> float:
 def _pale(pages: Pages) -> float | None:
     """Share of the lines of text that hardly stand out from what is behind them in the picture,
     whatever their colours are in the page; None without lines."""
-    ratios = pages.contrasts()
+    ratios = [ratio for picture in pages.looked.values() for ratio in picture.contrasts]
     return sum(ratio < PALE for ratio in ratios) / len(ratios) if ratios else None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Asks, ChecklistItem, Message
-from decksmith.measure.judging import own_prompts
+from decksmith.measure.judging import prompt_rows
 from decksmith.measure.judging.records import Reward
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _prompt(fields: Row) -> Prompt:
         "asks": fields.get("asks") or {},
         "checklist": fields.get("checklist") or [],
     }
-    own_prompts.valid(_schema(), {**made, "sets": []})
+    prompt_rows.valid(_schema(), {**made, "sets": []})
     return cast(Prompt, made)
 
 

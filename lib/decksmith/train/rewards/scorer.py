@@ -12,7 +12,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Error, Record
 from decksmith.measure.judging import vision
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.render import cache, pool
+from decksmith.measure.render import pool
 from decksmith.train.rewards.helper import Broken, Helper
 from decksmith.train.rewards.rows import Answer, Prompt, masked
 from decksmith.train.rewards.rules import Rules, read
@@ -38,7 +38,7 @@ def _judge(rules: Rules, run: Path) -> vision.Vision | None:
     answer: a server outlives an hour in which nobody answers."""
     if not rules.judge:
         return None
-    judge = vision.Vision(rules.judge, run, None, None, None)
+    judge = vision.Vision(rules.judge, run)
     judge.client.breaker, judge.client.patience = sys.maxsize, PATIENCE
     return judge
 
@@ -57,7 +57,7 @@ class Scorer:
         shutil.rmtree(self.work, ignore_errors=True)  # what a killed server left
         self.work.mkdir(parents=True)
         self.rules.protocol.render.update(scale=1)
-        kept = root / "renders" if cache.folder() else None
+        kept = root / "renders" if pool.kept_folder() else None
         self.pool = pool.Pool(self.rules.protocol, jobs=jobs, kept=kept)
         self.judge = _judge(self.rules, self.work)
         self.helpers: asyncio.LifoQueue[Helper] = asyncio.LifoQueue()

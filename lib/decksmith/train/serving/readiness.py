@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from decksmith.core import cli, slurm, stream
-from decksmith.measure.decks import prompts
+from decksmith.measure.decks import templates
 from decksmith.models import servers
 from decksmith.models.records import ServedEndpoint
 
@@ -75,7 +75,7 @@ def ask(url: str, model: str, text: str, tokens: int) -> tuple[str, str]:
         "temperature": 0,
         "max_tokens": tokens,
         "messages": [
-            {"role": "system", "content": prompts.system()},
+            {"role": "system", "content": templates.system_prompt()},
             {"role": "user", "content": text},
         ],
     }

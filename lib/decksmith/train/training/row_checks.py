@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from decksmith.core import cli, stream
-from decksmith.measure.decks import prompts
+from decksmith.measure.decks import templates
 from decksmith.train.training import recipes
 from decksmith.train.training.check_report import Findings
 
@@ -41,7 +41,7 @@ class Side:
         self.rows = self.prompted = self.trained = self.reasoned = 0
         self.lengths = array("I")
         self.columns: set[str] = set()
-        self.prompt = prompts.system()
+        self.prompt = templates.system_prompt()
 
     def check(self, row: Row, late: bool) -> tuple[list[Fault], recipes.Trained | None]:
         """(faults of a row, what is trained of it as recipes.example has it, or None).

@@ -1,0 +1,276 @@
+"""Prompts as rows with what measuring them needs: people's own requests (bin/prompt-check), and fresh ones drawn from
+hand-written parts by a seed, so that a set can be made after a model was trained (bin/prompt-sample)."""
+
+import functools
+import hashlib
+import itertools
+import json
+import operator
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
+from decksmith.measure.decks import sources, templates
+from decksmith.measure.decks.parser import THEMES
+from decksmith.measure.decks.records import Page
+from decksmith.measure.decks.words import likeliest_language
+from decksmith.measure.judging import offline, rendered
+from decksmith.models import turns
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+CORE = "core"  # the set that the offline protocol takes
+# "8 slides", "8-slide", and in the languages of data/prompts.jsonl where the word is plain.
+SLIDES = re.compile(
+    r"\b(\d{1,2})[\s-]+(?:slides?|folien|diapositiv\w+|diapos|slajd\w+|slide)\b", re.IGNORECASE
+)
+WORDS = "three four five six seven eight nine ten eleven twelve".split()
+SPELLED = re.compile(rf"\b({'|'.join(WORDS)})[\s-]+slides?\b", re.IGNORECASE)
+# A reference sentence is looked for as it stands: no slide around it is too long or too pale.
+LIMITS: rendered.MeasureSettings = {
+    "checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}
+}
+THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNORECASE)
+
+
+def row(line: str) -> Record:
+    """The prompt of a line: plain words, or an object with `request` or `messages`. What it does not say
+    is filled in: id, sets, system message, what the request names of `asks`. Raises ValueError."""
+    is_object = line.lstrip().startswith("{")
+    given: Record = json.loads(line) if is_object else {"request": line.strip()}
+    request = given.pop("request", None) or given.pop("prompt", None)
+    messages = given.get("messages")
+    if isinstance(request, str) and not messages:
+        messages = _messages(request)
+    if not messages:
+        raise ValueError('no "request" and no "messages" in this row')
+    text = _request(messages)
+    quoted = [s for s in given.get("sources") or [] if isinstance(s, dict) and "sha256" in s]
+    if quoted:  # a row that was here before: its documents ask for nothing
+        text = sources.request({"messages": messages, "sources": quoted})
+    return {
+        "id": "u-" + hashlib.sha256(text.encode()).hexdigest()[:8],
+        "sets": [CORE],
+        "checklist": [],
+        **given,
+        "messages": messages,
+        "asks": named(text) | (given.get("asks") or {}),
+    }
+
+
+def rows(line: str) -> list[Record]:
+    """The prompts of a line, one for each of its `turns`; its `sources` are quoted. Raises ValueError."""
+    made = row(line)
+    names, budget = made.get("sources"), made.pop("budget", sources.BUDGET)
+    if names and all(isinstance(name, str) for name in names):
+        try:
+            found = [sources.find(name, budget) for name in names]
+        except sources.NotRead as error:
+            raise ValueError(f"{made['id']}: sources: {error}") from None
+        material, made["sources"] = sources.quoted(found, budget)
+        *first, last = made["messages"]
+        made["messages"] = [*first, {**last, "content": f"{last['content']}\n\n{material}"}]
+    return turns.expand(made)
+
+
+def _messages(request: str) -> list[Record]:
+    return [
+        {"role": "system", "content": templates.system_prompt()},
+        {"role": "user", "content": request},
+    ]
+
+
+def named(request: str) -> Record:
+    """What a request itself names of `asks`: the number of slides, the theme, the language."""
+    found: Record = {}
+    if match := SLIDES.search(request):
+        found["slides"] = int(match[1])
+    elif match := SPELLED.search(request):
+        found["slides"] = 3 + WORDS.index(match[1].lower())
+    if match := THEME.search(request):
+        found["theme"] = match[1].lower()
+    if language := likeliest_language(request):
+        found["language"] = language
+    return found
+
+
+def _request(messages: object) -> str:
+    """The text of the user's messages; '' where they are not of that form, which the schema then says."""
+    listed = messages if isinstance(messages, list) else []
+    theirs = [m for m in listed if isinstance(m, dict) and m.get("role") == "user"]
+    return "\n".join(str(message.get("content")) for message in theirs)
+
+
+def check(protocol: Protocol) -> int:
+    """Write the prompts of the lines on stdin to stdout and say on stderr what they lack; returns the exit status."""
+    from jsonschema import Draft202012Validator
+
+    schema = json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text())
+    validator = Draft202012Validator(schema)
+    seen: dict[str, int] = {}
+    lacks: Counter[str] = Counter()
+    bad = 0
+    for number, line in enumerate(sys.stdin, 1):
+        if not line.strip():
+            continue
+        try:
+            made = rows(line)
+            for record in made:
+                valid(validator, record)
+                if (first := seen.setdefault(record["id"], number)) != number:
+                    raise ValueError(f"{record['id']}: this id is on line {first} already")
+        except ValueError as error:
+            cli.say(f"stdin:{number}: {error}")
+            bad += 1
+            continue
+        for record in made:
+            stream.emit(record)
+            lacks.update(_say(record, protocol))
+    if not seen:
+        raise cli.BadData("stdin: no request in it")
+    if lacks:
+        said = ", ".join(f"{count} lack {what}" for what, count in lacks.most_common())
+        cli.say(f"{len(seen)} prompts; {said} (docs/prompts.md)")
+    return 65 if bad else 0
+
+
+def valid(validator: "Draft202012Validator", record: Record) -> None:
+    """Raises ValueError for what is not of the schema, or a reference that its item does not find."""
+    for error in validator.iter_errors(record):
+        place = ".".join(map(str, error.absolute_path)) or "row"
+        raise ValueError(f"{record['id']}: {place}: {error.message[:200]}")
+    items, sentences = record["checklist"], record.get("references", [])
+    wrong = f"{record['id']}: references: "
+    if sentences and len(sentences) != len(items):
+        counts = f"{len(sentences)} sentences for {len(items)} items"
+        raise ValueError(f"{wrong}{counts}; each item has its own")
+    for item, sentence in zip(items, sentences, strict=False):
+        if item.get("match") and not found([item], item, sentence):
+            raise ValueError(f"{wrong}{item['id']} does not match its own sentence: {sentence}")
+
+
+def found(items: list[Record], item: Record, sentence: str) -> list[str]:
+    """The ids of those `items` that a slide with `sentence` and the elements of `item` satisfies."""
+    options = [option for entry in item.get("match", []) for option in entry.split("|")]
+    page: Page = {"slide": 1, "text": sentence}
+    for option in options:
+        page |= rendered.SHOWN.get(option.removeprefix("@"), {}) if option.startswith("@") else {}
+    ids = []
+    for other in items:
+        record = {"render": {"xray": [page]}, "checklist": [other]}
+        if rendered.Pages(record, "", LIMITS).answers[0]["yes"]:
+            ids.append(other["id"])
+    return ids
+
+
+def _say(record: Record, protocol: Protocol) -> list[str]:
+    """Say what a prompt lacks and what that silences; returns the names of what it lacks."""
+    found = [] if record["checklist"] else ["a checklist"]
+    found += [name for name in ("slides", "language", "theme") if name not in record["asks"]]
+    needed = protocol.judge.get("needed")
+    is_silent = needed and offline.lacking(record, needed)
+    silenced = ["Content and Overall are not measured"] if is_silent else []
+    silenced += [] if record["checklist"] else ["no share of the checklist"]
+    if found:
+        said = f"lacks {', '.join(found)}" + (f": {'; '.join(silenced)}" if silenced else "")
+        stream.warn(record["id"], said)
+    return found
+
+
+# --- fresh prompts ----------------------------------------------------------------------------------------------------
+
+_SIGNS = ("", ",", ".", " ")  # between thousands, as a deck may write them
+_STEPS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
+
+
+@functools.cache
+def parts() -> Record:
+    """assets/prompts/fresh.toml."""
+    return tomllib.loads((cli.ROOT / "assets/prompts/fresh.toml").read_text(encoding="utf-8"))
+
+
+def fresh(seed: int) -> Iterator[Record]:
+    """Prompts without end, no request twice. The same seed gives the same rows in the same order, on any machine."""
+    seen = set()
+    for number in itertools.count(1):
+        record = _fresh(seed, number)
+        request = record["messages"][1]["content"]
+        if request not in seen:
+            seen.add(request)
+            yield record
+
+
+def _fresh(seed: int, number: int) -> Record:
+    """The prompt of this number, decided by the hashes of seed, number and the name of each choice."""
+
+    def draw(name: str, options: Sequence[Any]) -> Any:
+        digest = hashlib.sha256(f"{seed}/{number}/{name}".encode()).digest()
+        return options[int.from_bytes(digest[:8]) % len(options)]
+
+    made = parts()
+    story = draw("story", made["story"])
+    words = made["language"][story["language"]]
+    figures = {name: draw(name, span(bounds)) for name, bounds in story["figures"].items()}
+    for name, steps in story["derived"].items():
+        figures[name] = derived(steps, figures)
+    options = {"theme": made["themes"], "slides": span(made["slides"]), "day": span(made["days"])}
+    options |= {"audience": words["audiences"], "place": words["places"], "person": words["people"]}
+    options |= {"saying": words["sayings"], "month": words["months"]}
+    chosen = {name: draw(name, among) for name, among in options.items()}
+    wishes = draw("wishes", list(itertools.combinations(words["wishes"], 2)))
+    close = draw("close", words["closes"])
+    fill, looked = dict(chosen), dict(chosen)
+    for name, figure in figures.items():
+        sign = words["thousands"] if figure >= 10_000 else ""  # a year has no sign in it
+        fill[name] = f"{figure:,}".replace(",", sign)
+        ways = [f"{figure:,}".replace(",", sign) for sign in _SIGNS]
+        looked[name] = "|".join(dict.fromkeys(ways))
+    fill["text"] = story["text"].format_map(fill)
+    fill["wishes"] = " ".join(wish["say"].format_map(fill) for wish in wishes)
+    fill["close"] = close["say"].format_map(fill)
+    items = [*story["items"], *wishes, close]
+    return {
+        "id": f"fresh-{seed}-{number:04}",
+        "sets": [CORE, "fresh"],
+        "messages": _messages(draw("frame", words["frames"]).format_map(fill)),
+        "asks": {
+            "domain": story["domain"],
+            **{name: chosen[name] for name in ("audience", "theme", "slides")},
+            "language": story["language"],
+            "features": [wish["feature"] for wish in wishes],
+        },
+        "checklist": [
+            {
+                "id": f"c{place}",
+                "ask": item["ask"].format_map(fill),
+                "match": [entry.format_map(looked) for entry in item["match"]],
+            }
+            for place, item in enumerate(items, 1)
+        ],
+        "references": [item["reference"].format_map(fill) for item in items],
+    }
+
+
+def span(bounds: Sequence[int]) -> range:
+    """The numbers from the first to the last of [first, last, step]."""
+    first, last, step = bounds
+    return range(first, last + 1, step)
+
+
+def derived(steps: Sequence[str | int], figures: dict[str, int]) -> int:
+    """What [figure, sign, number, ..] comes to, left to right. Raises ValueError where `/` leaves a rest."""
+    total, *rest = (figures.get(step, step) if isinstance(step, str) else step for step in steps)
+    total = int(total)
+    for sign, operand in zip(rest[::2], rest[1::2], strict=True):
+        number = int(operand)
+        if sign == "/" and total % number:
+            raise ValueError(f"{steps}: {total} is no multiple of {number}")
+        total = _STEPS[str(sign)](total, number)
+    return total
