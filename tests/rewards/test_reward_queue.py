@@ -9,9 +9,8 @@ import sys
 
 import pytest
 from decksmith.core import cli
-from decksmith.train.rewards import adapters, metrics, reward_queue, rules
-from decksmith.train.rewards.metrics import Metrics
-from decksmith.train.rewards.reward_queue import Full, RewardQueue, Store
+from decksmith.train.rewards import reward_app, reward_queue, rules
+from decksmith.train.rewards.reward_queue import Full, Metrics, RewardQueue, Store
 from decksmith.train.rewards.rows import Rows, masked
 from reward_server import ASKS, PROMPTS, prompt
 
@@ -71,7 +70,7 @@ def test_a_deck_that_many_ask_for_is_scored_once_and_then_is_in_the_store(tmp_pa
     store.close()
 
 
-def test_who_asks_at_a_full_line_is_told_when_to_come_again_or_waits_for_room(tmp_path):
+def test_who_asks_at_a_full_line_is_told_when_to_come_again(tmp_path):
     async def test(line, desk):
         asking = [asyncio.create_task(line.answer("a", {}, "a"))]
         await until(lambda: desk.asked)
@@ -80,9 +79,9 @@ def test_who_asks_at_a_full_line_is_told_when_to_come_again_or_waits_for_room(tm
         with pytest.raises(Full) as full:
             await line.answer("d", {}, "d")
         assert 1 <= full.value.seconds <= 30
-        patient = asyncio.create_task(line.answer("d", {}, "d", patient=True))
         desk.go.set()
-        assert await asyncio.gather(*asking, patient) == [VALUE] * 4
+        assert await asyncio.gather(*asking) == [VALUE] * 3
+        assert await line.answer("d", {}, "d") == VALUE
         assert desk.asked == ["a", "b", "c", "d"]
 
     run(tmp_path, test, most=2)
@@ -202,11 +201,14 @@ def test_the_line_of_a_minute_says_decks_waits_and_masks():
     assert made.line() == (
         "20 decks in 60 s, 1 more from the cache; 1 in work, 3 waiting; p50 10.0 s, p95 19.0 s; masked overload 1"
     )
+    assert made.line() == (
+        "0 decks in 60 s, 0 more from the cache; 1 in work, 3 waiting; masked none"
+    )
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.0, 1), (0.5, 2), (0.75, 3), (0.76, 4), (1.0, 4)])
 def test_quantiles_are_values_that_were_seen(share, found):
-    assert metrics.quantile([1, 2, 3, 4], share) == found
+    assert reward_queue.quantile([1, 2, 3, 4], share) == found
 
 
 # Rows
@@ -285,9 +287,9 @@ def test_a_prompt_that_cannot_be_used_stops_the_server_by_its_line(tmp_path):
 def test_the_parts_of_a_reward_sum_to_it_and_every_row_has_the_same():
     chosen = rules.read("rendered")
     found = {"layout": 0.5, "checklist": 0.25, "parses": 1.0, "topic": 0.3}
-    shares = adapters.shares({"reward": 0.2, "components": found}, chosen)
+    shares = reward_app.shares({"reward": 0.2, "components": found}, chosen)
     assert set(shares) == set(chosen.weights) and sum(shares.values()) == pytest.approx(0.2)
-    nothing = adapters.shares(masked("renderer", "it broke"), chosen)
+    nothing = reward_app.shares(masked("renderer", "it broke"), chosen)
     assert set(nothing) == set(shares) and sum(nothing.values()) == 0
 
 
@@ -305,4 +307,4 @@ def test_the_parts_of_a_reward_sum_to_it_and_every_row_has_the_same():
     ],
 )
 def test_the_reply_is_the_last_message_of_a_response(output, found):
-    assert adapters.reply_of({"output": output}) == found
+    assert reward_app.reply_of({"output": output}) == found

@@ -21,7 +21,7 @@ from fnmatch import fnmatch
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from decksmith.core import cli, masking, stream
 from decksmith.models import gguf
@@ -70,6 +70,10 @@ def cache() -> Path:
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
+
+
+def _folder(name: str) -> Path:
+    return cache() / f"models--{name.replace('/', '--')}"
 
 
 def snapshot(name: str) -> Path | None:
@@ -186,7 +190,7 @@ def fetch_gguf(name: str, revision: str | None = None) -> Path:
 
 def _info(name: str, revision: str) -> "ModelInfo":
     api = library().HfApi(library_name="decksmith")
-    found: ModelInfo = api.model_info(name, revision=revision, files_metadata=True, token=_token())
+    found: ModelInfo = api.model_info(name, revision=revision, files_metadata=True)
     return found
 
 
@@ -214,7 +218,7 @@ def _download(name: str, info: "ModelInfo", files: "list[RepoSibling]") -> Path:
         cli.say(f"{len(files) - len(left)} of {len(files)} files are there already")
 
     def bring(file: "RepoSibling") -> None:
-        path = hub.hf_hub_download(name, file.rfilename, revision=commit, token=_token())
+        path = hub.hf_hub_download(name, file.rfilename, revision=commit)
         if file.lfs:  # over plain HTTP the library looks at the size alone
             _check_sha256(Path(path), file.lfs.sha256)
 
@@ -235,14 +239,6 @@ def _check_sha256(path: Path, sha256: str) -> None:
             f"{path.name}: what came is not what the Hub names (sha256 {found}, not {sha256}); "
             "it was removed: run this again"
         )
-
-
-def _folder(name: str) -> Path:
-    return cache() / f"models--{name.replace('/', '--')}"
-
-
-def _token() -> str | None:
-    return os.environ.get("HF_TOKEN") or None
 
 
 def _wanted(siblings: "list[RepoSibling]", small: bool) -> "Iterator[RepoSibling]":
@@ -274,41 +270,40 @@ def _speaking(name: str, revision: str, command: str) -> Iterator[None]:
     try:
         yield
     except (HTTPError, OSError, ValueError) as error:
-        _stop(error, name, revision, command)
+        raise _told(error, name, revision, command) from None
 
 
-def _stop(error: BaseException, name: str, revision: str, command: str) -> NoReturn:
+def _told(error: Exception, name: str, revision: str, command: str) -> Exception:
+    """What to raise for it."""
     from huggingface_hub import constants, errors
 
     page = f"{constants.ENDPOINT}/{name}"
     tokens = f"{constants.ENDPOINT}/settings/tokens"
-    token = "HF_TOKEN" if os.environ.get("HF_TOKEN") else None
+    token = os.environ.get("HF_TOKEN")
     if constants.HF_HUB_OFFLINE:
-        raise cli.Missing(
+        return cli.Missing(
             f"{name} is not in {cache()}, and HF_HUB_OFFLINE is set: no question goes to the Hub; where it is reached, run: "
             f"HF_HUB_OFFLINE=0 {command}"
-        ) from None
+        )
     if isinstance(error, errors.GatedRepoError):
         said = f"HF_TOKEN's owner has not been let in: accept the terms on {page}"
         if not token:
             said = f"accept the terms on {page}, make a token at {tokens}, and write HF_TOKEN=.. into .env"
-        raise cli.BadConfig(f"{name} is gated: {said}; then run this again") from None
+        return cli.BadConfig(f"{name} is gated: {said}; then run this again")
     if isinstance(error, errors.RevisionNotFoundError):
-        raise cli.Missing(
+        return cli.Missing(
             f"{page} has no revision {revision}; name one with --revision (main is its newest)"
-        ) from None
+        )
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 403):
-        who = (
-            "HF_TOKEN is wrong or may not read it"
-            if token
-            else f"a private one wants HF_TOKEN ({tokens})"
-        )
-        raise cli.BadConfig(f"{page} is not there or not to be seen; {who}") from None
+        who = f"a private one wants HF_TOKEN ({tokens})"
+        if token:
+            who = "HF_TOKEN is wrong or may not read it"
+        return cli.BadConfig(f"{page} is not there or not to be seen; {who}")
     if isinstance(error, OSError) and error.errno is not None and status is None:
-        raise error
+        return error
     said = " ".join(masking.mask(str(error)).split())[:200] or type(error).__name__
-    raise cli.TryAgain(
+    return cli.TryAgain(
         f"{constants.ENDPOINT} does not give {name}: {said}; run the same command again, what is fetched is kept; without a "
         "network, run it on a machine that has one and bring its HF_HOME"
-    ) from None
+    )

@@ -65,7 +65,8 @@ def ask(row: Mapping[str, Any], patience: float = PATIENCE) -> Record:
 
 
 def verify(body: Mapping[str, Any], patience: float = PATIENCE) -> Record:
-    """The answer of a server to NeMo Gym's /verify. Raises as `ask` does."""
+    """The answer of a server to NeMo Gym's /verify. Raises as `ask` does, and RewardUnavailable too
+    where all servers are full for so long."""
     return _asked("/verify", body, patience)
 
 
@@ -93,7 +94,7 @@ def _asked(path: str, row: Mapping[str, Any], patience: float) -> Record:
         LOG.info("asking again in %.0f s: %s", pause, said)
         time.sleep(pause)
         pause = min(2 * pause, 30.0)
-    if busy is None:
+    if busy is None or path == "/verify":
         raise RewardUnavailable(f"no reward server answered for {patience:.0f} s: {said}")
     return {"reward": None, "components": {}, "masked": True, "cause": "overload", "why": busy}
 
@@ -164,46 +165,32 @@ def _post(url: str, token: str, body: bytes) -> tuple[int, float, Record]:
 # Rewards in place of those that are masked
 
 
-class _Means:
-    """The mean reward of a prompt so far, or of all prompts."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.known: OrderedDict[str, tuple[float, int]] = OrderedDict()  # sum and number by prompt
-        self.total, self.number = 0.0, 0
-
-    def add(self, prompt: str, reward: float) -> None:
-        with self.lock:
-            total, number = self.known.pop(prompt, (0.0, 0))
-            self.known[prompt] = (total + reward, number + 1)
-            self.total, self.number = self.total + reward, self.number + 1
-            if len(self.known) > PROMPTS:
-                self.known.popitem(last=False)
-
-    def mean(self, prompt: str) -> float | None:
-        with self.lock:
-            total, number = self.known.get(prompt) or (self.total, self.number)
-            return total / number if number else None
-
-
-_means = _Means()
+ALL = ""  # what the sum over all prompts stands under in _sums
+_sums: OrderedDict[str, tuple[float, int]] = OrderedDict()  # {prompt: rewards, how many}
+_summing = threading.Lock()
 
 
 def _settled(rows: Sequence[Record], answers: Sequence[Record]) -> list[float]:
-    """The rewards of answers; of one that is masked the mean of the others of its prompt. Raises
-    RewardUnavailable where no reward is known yet at all."""
+    """The rewards of answers; of one that is masked the mean of the others of its prompt so far, or
+    of all prompts. Raises RewardUnavailable where no reward is known yet at all."""
     names = [_prompt(row) for row in rows]
-    for name, answer in zip(names, answers, strict=True):
-        if not answer["masked"]:
-            _means.add(name, answer["reward"])
     rewards: list[float] = []
-    for name, answer in zip(names, answers, strict=True):
-        reward = _means.mean(name) if answer["masked"] else answer["reward"]
-        if reward is None:
-            raise RewardUnavailable(f"no deck has a reward yet: {answer['why']}")
-        if answer["masked"]:
-            LOG.warning("a deck has no reward (%s): %s", answer.get("cause"), answer["why"])
-        rewards.append(float(reward))
+    with _summing:
+        for name, answer in zip(names, answers, strict=True):
+            for key in (name, ALL) if not answer["masked"] else ():
+                total, number = _sums.pop(key, (0.0, 0))
+                _sums[key] = total + answer["reward"], number + 1
+        while len(_sums) > PROMPTS:  # the one longest unseen
+            _sums.popitem(last=False)
+        for name, answer in zip(names, answers, strict=True):
+            if answer["masked"]:
+                LOG.warning("a deck has no reward (%s): %s", answer.get("cause"), answer["why"])
+                total, number = _sums.get(name) or _sums.get(ALL) or (0.0, 0)
+                if not number:
+                    raise RewardUnavailable(f"no deck has a reward yet: {answer['why']}")
+                rewards.append(total / number)
+            else:
+                rewards.append(float(answer["reward"]))
     return rewards
 
 

@@ -1,5 +1,6 @@
-"""The queue of decks that wait for a reward, each content once, however often it is asked for; and
-the rewards that were given, on disk: a deck that has one is never rendered again."""
+"""The queue of decks that wait for a reward, each content once, however often it is asked for; what
+of it is counted; and the rewards that were given, on disk: a deck that has one is never rendered
+again."""
 
 import asyncio
 import json
@@ -7,20 +8,28 @@ import math
 import sqlite3
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from decksmith.core import cli
-from decksmith.train.rewards.metrics import Metrics, Origin
 from decksmith.train.rewards.rows import Answer, Prompt, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
 LONGEST = 30  # seconds, the longest pause that is asked for
+# Upper ends of the histograms' bins: seconds until an answer; the reward.
+SECONDS = (0.02, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120)
+REWARDS = tuple(number / 10 for number in range(11))
+SPAN = 60.0  # seconds that a line of Metrics is about
+PREFIX = "decksmith_reward_"
 
 SCHEMA = """CREATE TABLE IF NOT EXISTS rewards
   (key TEXT PRIMARY KEY, value TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID"""
 
 Score = Callable[[str, Prompt, str], Awaitable[Answer]]  # of scorer.Scorer
+# It was made, it was there, or somebody else had asked for it.
+Origin = Literal["scored", "cached", "joined"]
 
 
 class Store:
@@ -68,6 +77,108 @@ class Store:
         self.db.close()
 
 
+class Histogram:
+    """How many values were at most each of `ends`; their sum and number."""
+
+    def __init__(self, ends: tuple[float, ...]) -> None:
+        self.ends, self.counts = ends, [0] * len(ends)
+        self.total, self.number = 0.0, 0
+
+    def add(self, value: float) -> None:
+        self.total, self.number = self.total + value, self.number + 1
+        for place, end in enumerate(self.ends):
+            self.counts[place] += value <= end
+
+    def samples(self, label: str = "") -> dict[str, float]:
+        """Samples of Prometheus' text format: {what stands behind the metric's name: number}."""
+        inside, around = (f"{label},", f"{{{label}}}") if label else ("", "")
+        bins = zip(self.ends, self.counts, strict=True)
+        found: dict[str, float] = {f'_bucket{{{inside}le="{end:g}"}}': count for end, count in bins}
+        found[f'_bucket{{{inside}le="+Inf"}}'] = self.number
+        return {**found, f"_sum{around}": self.total, f"_count{around}": self.number}
+
+
+class Metrics:
+    """Counts of answers, and how long whoever asked had to wait: for Prometheus, and for the line a
+    minute on stderr.
+
+    `waiting` and `working` give the decks that wait for a worker, and those that are worked on.
+    """
+
+    def __init__(self, waiting: Callable[[], int], working: Callable[[], int]) -> None:
+        self.waiting, self.working = waiting, working
+        self.masks: Counter[str] = Counter()  # by cause
+        self.refused: Counter[str] = Counter()  # by HTTP status
+        self.seconds: dict[str, Histogram] = {
+            source: Histogram(SECONDS) for source in ("scored", "cached", "joined")
+        }
+        self.rewards = Histogram(REWARDS)
+        self.sums: Counter[str] = Counter()  # of components
+        self.counts: Counter[str] = Counter()
+        # Since the last line: (where from, seconds) of each answer, and causes of masks.
+        self.late: list[tuple[Origin, float]] = []
+        self.late_masks: Counter[str] = Counter()
+
+    def answered(self, value: Answer, source: Origin, seconds: float) -> None:
+        """Count an answer."""
+        if value["masked"]:
+            self.masks[value["cause"]] += 1
+            self.late_masks[value["cause"]] += 1
+            return
+        self.seconds[source].add(seconds)
+        self.late.append((source, seconds))
+        if source == "scored":
+            self.rewards.add(value["reward"] or 0.0)
+            self.sums.update(value["components"])  # type: ignore[arg-type]
+            self.counts.update(value["components"].keys())
+
+    def line(self) -> str:
+        """What came since the last line, in a line."""
+        waits = sorted(seconds for source, seconds in self.late if source != "cached")
+        sources = Counter(source for source, _ in self.late)
+        words = [
+            f"{sources['scored']} decks in {SPAN:.0f} s, {sources['cached']} more from the cache",
+            f"{self.working()} in work, {self.waiting()} waiting",
+        ]
+        if waits:
+            words.append(f"p50 {quantile(waits, 0.5):.1f} s, p95 {quantile(waits, 0.95):.1f} s")
+        named = ", ".join(f"{cause} {count}" for cause, count in self.late_masks.most_common())
+        self.late.clear()
+        self.late_masks.clear()
+        return "; ".join([*words, f"masked {named or 'none'}"])
+
+    def prometheus(self) -> str:
+        """All counts in Prometheus' text format, version 0.0.4."""
+        seconds: dict[str, float] = {}
+        for source, histogram in self.seconds.items():
+            seconds |= histogram.samples(f'source="{source}"')
+        component = _labelled("component", self.sums, "_sum")
+        component |= _labelled("component", self.counts, "_count")
+        metrics: list[tuple[str, str, str, Mapping[str, float]]] = [
+            ("waiting", "gauge", "Decks that wait for a worker.", {"": self.waiting()}),
+            ("working", "gauge", "Decks that are worked on.", {"": self.working()}),
+            ("masked_total", "counter", "No reward, by cause.", _labelled("cause", self.masks)),
+            ("refused_total", "counter", "Refusals.", _labelled("status", self.refused)),
+            ("seconds", "histogram", "Time until the answer, by where it came from.", seconds),
+            ("value", "histogram", "Rewards of decks that were scored.", self.rewards.samples()),
+            ("component", "summary", "Components of decks that were scored.", component),
+        ]
+        out = []
+        for name, kind, words, samples in metrics:
+            out += [f"# HELP {PREFIX}{name} {words}", f"# TYPE {PREFIX}{name} {kind}"]
+            out += [f"{PREFIX}{name}{rest} {number:.16g}" for rest, number in samples.items()]
+        return "\n".join(out) + "\n"
+
+
+def _labelled(label: str, counts: Mapping[str, float], what: str = "") -> dict[str, float]:
+    return {f'{what}{{{label}="{key}"}}': count for key, count in sorted(counts.items())}
+
+
+def quantile(ordered: list[float], share: float) -> float:
+    """The smallest of ordered values that at least this share of them do not exceed."""
+    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
+
+
 class Full(Exception):
     """The queue is full; `seconds` is when to ask again."""
 
@@ -105,7 +216,6 @@ class RewardQueue:
         self.jobs, self.most, self.deadline = jobs, most, deadline
         self.decks: dict[str, _Deck] = {}
         self.queue: asyncio.Queue[_Deck] = asyncio.Queue()
-        self.room = asyncio.Condition()
         self.working = 0
         self.pace = 2.0  # seconds that a deck takes, smoothed
         self.metrics = Metrics(self.queue.qsize, lambda: self.working)
@@ -119,28 +229,22 @@ class RewardQueue:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    async def answer(
-        self, key: str, prompt: Prompt, reply: str, *, patient: bool = False
-    ) -> Answer:
+    async def answer(self, key: str, prompt: Prompt, reply: str) -> Answer:
         """The answer of a deck, masked with the cause `overload` when it is not there by the
-        deadline. Raises Full where the queue is; `patient` waits for room instead."""
+        deadline. Raises Full where the queue is."""
         began = time.monotonic()
-        until = began + self.deadline
         source: Origin = "scored"
-        while True:
-            if value := self.store.get(key):
-                source = "cached"
-                break
+        if value := self.store.get(key):
+            source = "cached"
+        else:
             if deck := self.decks.get(key):
                 source = "joined"
             elif self.queue.qsize() < self.most:
-                deck = self._queued(key, prompt, reply)
-            elif not patient:
+                deck = self.decks[key] = _Deck(key, prompt, reply)
+                self.queue.put_nowait(deck)
+            else:
                 raise Full(self.pause())
-            elif await self._room(until):
-                continue
-            value = await self._waited(deck, until) if deck else self._overload()
-            break
+            value = await self._waited(deck)
         self.metrics.answered(value, source, time.monotonic() - began)
         return value
 
@@ -148,40 +252,21 @@ class RewardQueue:
         """Seconds until there is likely to be room for another deck."""
         return max(1, min(LONGEST, math.ceil(self.pace / self.jobs)))
 
-    def _queued(self, key: str, prompt: Prompt, reply: str) -> _Deck:
-        deck = self.decks[key] = _Deck(key, prompt, reply)
-        self.queue.put_nowait(deck)
-        return deck
-
-    async def _room(self, until: float) -> bool:
-        """Wait for room in the queue; whether there is some, or was."""
-        try:
-            async with asyncio.timeout(until - time.monotonic()), self.room:
-                await self.room.wait()
-                return True
-        except TimeoutError:
-            return False
-
-    async def _waited(self, deck: _Deck, until: float) -> Answer:
+    async def _waited(self, deck: _Deck) -> Answer:
         deck.asked_by += 1
         try:
-            async with asyncio.timeout(until - time.monotonic()):
+            async with asyncio.timeout(self.deadline):
                 return await asyncio.shield(deck.done)
         except TimeoutError:
-            return self._overload()
+            why = f"no answer within {self.deadline:g} s; {self.queue.qsize()} decks wait"
+            return masked("overload", why)
         finally:
             deck.asked_by -= 1
             deck.left_at = time.monotonic()
 
-    def _overload(self) -> Answer:
-        why = f"no answer within {self.deadline:g} s; {self.queue.qsize()} decks wait"
-        return masked("overload", why)
-
     async def _work(self) -> None:
         while True:
             deck = await self.queue.get()
-            async with self.room:
-                self.room.notify()
             if deck.deserted:
                 value = masked("deserted", "whoever asked has gone")
             else:

@@ -3,9 +3,10 @@
 import hashlib
 import importlib.util
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -25,13 +26,9 @@ MEASURING = (
     "decksmith.train.rewards.components",
     "decksmith.train.rewards.wording",
 )
-LAYOUT = (
-    "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals"
-).split()
 
 
-@dataclass(frozen=True)
-class Component:
+class Component(NamedTuple):
     """A part of a reward.
 
     says      what it is, in a sentence
@@ -39,73 +36,74 @@ class Component:
     """
 
     says: str
-    measures: tuple[str, ...] = ()
+    measures: tuple[str, ...]
+
+
+def _component(says: str, measures: str = "") -> Component:
+    return Component(says, tuple(measures.split()))
 
 
 COMPONENTS = {
-    "parses": Component(
+    "parses": _component(
         "The reply holds a deck of at least as many slides as the protocol takes for one."
     ),
-    "renders": Component(
-        "Share of the slides that are drawn without an error and show something.",
-        ("errors", "empty"),
+    "renders": _component(
+        "Share of the slides that are drawn without an error and show something.", "errors empty"
     ),
-    "slides": Component("As many slides as were asked for.", ("slides",)),
-    "elements": Component(
+    "slides": _component("As many slides as were asked for.", "slides"),
+    "elements": _component(
         "Share of the asked elements (code, diagram, formula, table, picture ..) that are there.",
-        ("features",),
+        "features",
     ),
-    "theme": Component("The theme that was asked for.", ("theme",)),
-    "language": Component("The text is in the language that was asked for.", ("language",)),
-    "outline": Component("Share of the asked headings that a slide's title has.", ("outline",)),
-    "order": Component("The asked headings come in the asked order.", ("order",)),
-    "checklist": Component(
-        "Share of the checklist that is found on slides where it can be read.", ("checklist",)
+    "theme": _component("The theme that was asked for.", "theme"),
+    "language": _component("The text is in the language that was asked for.", "language"),
+    "outline": _component("Share of the asked headings that a slide's title has.", "outline"),
+    "order": _component("The asked headings come in the asked order.", "order"),
+    "checklist": _component(
+        "Share of the checklist that is found on slides where it can be read.", "checklist"
     ),
-    "figures": Component("Share of the request's figures that the deck shows.", ("figures",)),
-    "layout": Component(
+    "figures": _component("Share of the request's figures that the deck shows.", "figures"),
+    "layout": _component(
         "Overflow, overlap, contrast, type size, pictures that load, density, space, hierarchy and variety.",
-        tuple(LAYOUT),
+        "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals",
     ),
-    "length": Component("Words on a slide, on average: neither next to none nor too many."),
-    "unread": Component("What the page says can be made out in the picture.", ("unread",)),
-    "pale": Component("The text stands out from what is behind it in the picture."),
-    "taken": Component("The slides take up the request's words below their titles."),
-    "topic": Component("The slides take up the request's words, and have others.", ("topic",)),
-    "together": Component(
+    "length": _component("Words on a slide, on average: neither next to none nor too many."),
+    "unread": _component("What the page says can be made out in the picture.", "unread"),
+    "pale": _component("The text stands out from what is behind it in the picture."),
+    "taken": _component("The slides take up the request's words below their titles."),
+    "topic": _component("The slides take up the request's words, and have others.", "topic"),
+    "together": _component(
         "What one sentence of the request says together stands together on a slide."
     ),
-    "phrases": Component("Neighbouring words of the request stand near each other on a slide."),
-    "sequence": Component("What the request names once comes in its order."),
-    "own": Component("The deck has words that the request does not have."),
-    "molds": Component("Sentences are not of one mold with other words in them."),
-    "sense": Component(
+    "phrases": _component("Neighbouring words of the request stand near each other on a slide."),
+    "sequence": _component("What the request names once comes in its order."),
+    "own": _component("The deck has words that the request does not have."),
+    "molds": _component("Sentences are not of one mold with other words in them."),
+    "sense": _component(
         "Words stand as they do in sentences, without raw markup or text for the author to replace.",
-        ("grammar", "articles", "leftovers"),
+        "grammar articles leftovers",
     ),
-    "echo": Component("The deck does not repeat the request.", ("echo",)),
-    "copied": Component("The deck has few pieces of the request, or of the checklist's questions."),
-    "again": Component("No slide says below its title what another one says there."),
-    "repetition": Component(
-        "No slide repeats another, or shows an asked heading and nothing else.",
-        ("repeats", "hollow"),
+    "echo": _component("The deck does not repeat the request.", "echo"),
+    "copied": _component(
+        "The deck has few pieces of the request, or of the checklist's questions."
     ),
-    "unasked": Component("No code and no formulas where neither was asked for.", ("aside",)),
-    "answers": Component("A judge that reads says that the deck answers its request."),
+    "again": _component("No slide says below its title what another one says there."),
+    "repetition": _component(
+        "No slide repeats another, or shows an asked heading and nothing else.", "repeats hollow"
+    ),
+    "unasked": _component("No code and no formulas where neither was asked for.", "aside"),
+    "answers": _component("A judge that reads says that the deck answers its request."),
 }
-RAMPED = "length pale taken together phrases sequence own molds copied again answers".split()
+RAMPED = [name for name, one in COMPONENTS.items() if not one.measures and name != "parses"]
 
 
-def _component(name: str) -> str:
-    if name not in COMPONENTS:
-        raise ValueError(f"unknown component; there are: {', '.join(COMPONENTS)}")
-    return name
+def _one_of(names: Collection[str]) -> AfterValidator:
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"unknown component; there are: {', '.join(names)}")
+        return name
 
-
-def _ramped(name: str) -> str:
-    if name not in RAMPED:
-        raise ValueError(f"unknown component; there are: {', '.join(RAMPED)}")
-    return name
+    return AfterValidator(known)
 
 
 def _ramp(numbers: list[float]) -> list[float]:
@@ -115,7 +113,9 @@ def _ramp(numbers: list[float]) -> list[float]:
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, AfterValidator(_component)]
+Name = Annotated[str, _one_of(COMPONENTS)]
+Ramped = Annotated[str, _one_of(RAMPED)]
+Ramp = Annotated[list[float], AfterValidator(_ramp)]
 
 
 class Gate(validation.Body):
@@ -137,9 +137,7 @@ class RulesFile(validation.Body):
     judge: str | None = Field(default=None, description="text")
     weights: dict[Name, Share] = Field(description="a table")
     gates: dict[Name, Gate] = Field(description="a table")
-    ramps: dict[
-        Annotated[str, AfterValidator(_ramped)], Annotated[list[float], AfterValidator(_ramp)]
-    ] = Field(description="a table")
+    ramps: dict[Ramped, Ramp] = Field(description="a table")
 
     @model_validator(mode="after")
     def _complete(self) -> "RulesFile":
@@ -207,14 +205,11 @@ def read(name: str | Path) -> Rules:
     path = Path(name) if by_path else SHIPPED / f"{name}.toml"
     try:
         data = inherit.read(path, SHIPPED)
+        said = validation.check(RulesFile, data)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in SHIPPED.glob("*.toml")))
         raise cli.BadConfig(f"no reward {path}; there are: {known}") from None
-    except (OSError, ValueError) as error:
-        raise cli.BadConfig(f"{path}: {error}") from None
-    try:
-        said = validation.check(RulesFile, data)
-    except cli.BadData as error:
+    except (OSError, ValueError, cli.BadData) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     protocol = Protocol.load(said.protocol)
     if not protocol.measures:
