@@ -280,7 +280,10 @@ def test_answers_to_a_prompt_that_are_not_together_are_an_error_that_says_how_to
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[margin]\nreward = -1", r"margin.reward is -1; write a number from 0"),
+        (
+            'name = "a"\n[margin]\nreward = -1',
+            r"margin: reward: Input should be greater than or equal to 0",
+        ),
         ("margin = ", "Invalid value"),
         (None, "there is no"),
     ],

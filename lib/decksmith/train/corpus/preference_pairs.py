@@ -11,12 +11,14 @@ import statistics
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import combinations, islice
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from decksmith.bench.benchmarks import tasks
-from decksmith.core import cli, stream
+from decksmith.core import cli, stream, validation
 from decksmith.train.corpus import overlap
 from decksmith.train.corpus.overlap import Chat
 from decksmith.train.corpus.records import Lengths, PreferenceRow, PreferReport
@@ -24,12 +26,6 @@ from decksmith.train.corpus.sampled_answers import LACKS, Pair, Prompt, Reader, 
 
 RULES = cli.ROOT / "assets/recipes/prefer.toml"
 BLOCK = 64  # prompts that are compared with what is held out at once
-KEYS = {
-    "margin": ("reward", "score", "votes"),
-    "least": ("reward", "score"),
-    "near": ("answers",),
-    "length": ("ratio", "drift"),
-}
 # Why a prompt gives no row, in the order in which it is found out.
 REASONS = {
     "held-out": "near a prompt of an evaluation",
@@ -43,44 +39,50 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class Rules:
-    """assets/recipes/prefer.toml or a file like it; sha256: of its bytes."""
+Number = Annotated[float, Field(ge=0)]
+
+
+class _Margin(validation.Body):
+    reward: Number
+    score: Number
+    votes: Number
+
+
+class _Least(validation.Body):
+    reward: Number
+    score: Number
+
+
+class _Near(validation.Body):
+    answers: Number
+
+
+class _Length(validation.Body):
+    ratio: float = Field(gt=1)
+    drift: Number
+
+
+class PairRules(validation.Body):
+    """assets/recipes/prefer.toml or a file like it."""
 
     name: str
-    sha256: str
-    margin: dict[str, float]
-    least: dict[str, float]
-    near: float
-    ratio: float
-    drift: float
+    margin: _Margin
+    least: _Least
+    near: _Near
+    length: _Length
+    sha256: str  # of the file's bytes
 
 
-def read_rules(path: Path = RULES) -> Rules:
+def read_rules(path: Path = RULES) -> PairRules:
     """Raises cli.Missing, cli.BadConfig with one sentence that names the file and the key."""
     try:
         raw = path.read_bytes()
-        found = tomllib.loads(raw.decode())
+        found = tomllib.loads(raw.decode()) | {"sha256": hashlib.sha256(raw).hexdigest()}
+        return validation.check(PairRules, found)
     except FileNotFoundError:
         raise cli.Missing(f"there is no {path}; {RULES} is an example") from None
-    except ValueError as error:
+    except (ValueError, cli.BadData) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    for table, keys in KEYS.items():
-        for key in keys:
-            number = (found.get(table) or {}).get(key)
-            if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
-                raise cli.BadConfig(f"{path}: {table}.{key} is {number!r}; write a number from 0")
-    if found["length"]["ratio"] <= 1:
-        raise cli.BadConfig(f"{path}: length.ratio is {found['length']['ratio']}; write one over 1")
-    return Rules(
-        name=str(found.get("name", path.stem)),
-        sha256=hashlib.sha256(raw).hexdigest(),
-        margin=found["margin"],
-        least=found["least"],
-        near=found["near"]["answers"],
-        ratio=found["length"]["ratio"],
-        drift=found["length"]["drift"],
-    )
 
 
 class Balance:
@@ -89,8 +91,8 @@ class Balance:
     A stretch is the logarithm of how many times longer the chosen answer is.
     """
 
-    def __init__(self, ratio: float, drift: float):
-        self.step, self.drift = math.log(ratio), drift
+    def __init__(self, rules: _Length):
+        self.step, self.drift = math.log(rules.ratio), rules.drift
         self.n, self.longer, self.shorter, self.total = 0, 0, 0, 0.0
 
     def takes(self, stretch: float) -> bool:
@@ -126,7 +128,7 @@ class Chooser:
     def __init__(
         self,
         reader: Reader,
-        rules: Rules,
+        rules: PairRules,
         held: Iterable[Chat],
         encode: overlap.Encode | None = None,
         best: bool = False,
@@ -135,8 +137,9 @@ class Chooser:
         self.held = list({overlap.plain(overlap.request(one)): one for one in held}.values())
         self.before: list[Chat] = []  # requests that were let in
         self.said: set[bytes] = set()  # hashes of the answers that were chosen
-        self.lengths = Balance(rules.ratio, rules.drift)
-        self.unchecked = Balance(rules.ratio, rules.drift)  # as without the rule on lengths
+        self.lengths = Balance(rules.length)
+        self.unchecked = Balance(rules.length)  # as without the rule on lengths
+        self.margin: float = getattr(rules.margin, reader.by)
         self.reasons: Counter[str] = Counter()
         self.sums: dict[str, float] = defaultdict(float)
 
@@ -198,24 +201,18 @@ class Chooser:
 
     def _margins(self, prompt: Prompt) -> Iterator[Pair]:
         """Every two answers that are as far apart as the margin asks, in the order of the answers."""
-        votes, least = self.reader.votes, self.rules.margin[self.reader.by]
+        votes = self.reader.votes
         for one, other in combinations(prompt.samples, 2):
             lead = one.worth - other.worth
             if votes:
                 lead = votes.lead(prompt.id, one.key, other.key)
-            if lead and abs(lead) + 1e-9 >= least:  # 0.7 - 0.6 is a little less than 0.1
+            if lead and abs(lead) + 1e-9 >= self.margin:  # 0.7 - 0.6 is a little less than 0.1
                 better, worse = (one, other) if lead > 0 else (other, one)
                 yield Pair(better, worse, abs(lead))
 
     def _are_alike(self, pair: Pair) -> bool:
-        import numpy
-
-        one, other = (
-            overlap.grams(overlap.plain(side.answer["content"]))
-            for side in (pair.chosen, pair.rejected)
-        )
-        shared = len(numpy.intersect1d(one, other, assume_unique=True))
-        return shared >= self.rules.near * (len(one) + len(other) - shared)
+        sides = [overlap.plain(side.answer["content"]) for side in (pair.chosen, pair.rejected)]
+        return bool(overlap.jaccard(sides, least=self.rules.near.answers))
 
     def _best(self, prompt: Prompt) -> Sample | str:
         """Of the answers within the margin of the best one, that of the middlemost length, or why
@@ -223,10 +220,10 @@ class Chooser:
         if len(prompt.samples) < 2:
             return "few"
         first = max(prompt.samples, key=lambda one: one.worth)
-        least = self.rules.least[self.reader.by]
+        least: float = getattr(self.rules.least, self.reader.by)
         if first.worth < least:
             return "least"
-        floor = max(first.worth - self.rules.margin[self.reader.by], least)
+        floor = max(first.worth - self.margin, least)
         good = [
             sample
             for sample in prompt.samples
@@ -244,8 +241,7 @@ class Chooser:
         return chosen
 
     def report(self) -> PreferReport:
-        """What was read, chosen and left out, why, and what the lengths come to
-        (records.PreferReport)."""
+        """What was read, chosen and left out, why, and what the lengths come to."""
         reader, rows = self.reader, self.lengths.n
         return {
             "by": reader.by,

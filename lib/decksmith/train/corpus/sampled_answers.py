@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Literal, cast
 
@@ -136,32 +137,29 @@ class Reader:
 
         Raises cli.BadData naming file and line.
         """
-        now: Prompt | None = None
-        ids: set[tuple[str | None, str]] = set()
         name = path.removeprefix("/dev/")
-        for number, line in stream.records(path):
-            record = cast(DeckRecord, line)
-            where = f"{name}:{number}: {record['id']}"
-            of = records.prompt_of(line)
-            if now is None or of != now.id:
-                if now:
-                    yield now
-                now, ids = self._begin(of, record, where), set()
-            elif record.get("messages") != now.messages:
-                raise cli.BadData(
-                    f"{where}: its messages are not those of the other answers to {of}"
-                )
-            if (_model(record), record["id"]) in ids:
-                raise cli.BadData(f"{where}: this id came before, of the same model")
-            ids.add((_model(record), record["id"]))
-            self.answers += 1
-            sample = self._sample(record, where, of)
-            if isinstance(sample, str):
-                self.lacks[sample] += 1
-            else:
-                now.samples.append(sample)
-        if now:
-            yield now
+        for of, group in groupby(stream.records(path), lambda line: records.prompt_of(line[1])):
+            prompt: Prompt | None = None
+            ids: set[tuple[str | None, str]] = set()
+            for number, line in group:
+                record = cast(DeckRecord, line)
+                where = f"{name}:{number}: {record['id']}"
+                prompt = prompt or self._begin(of, record, where)
+                if record.get("messages") != prompt.messages:
+                    raise cli.BadData(
+                        f"{where}: its messages are not those of the other answers to {of}"
+                    )
+                if (_model(record), record["id"]) in ids:
+                    raise cli.BadData(f"{where}: this id came before, of the same model")
+                ids.add((_model(record), record["id"]))
+                self.answers += 1
+                sample = self._sample(record, where, of)
+                if isinstance(sample, str):
+                    self.lacks[sample] += 1
+                else:
+                    prompt.samples.append(sample)
+            if prompt:
+                yield prompt
 
     def _begin(self, of: str, record: DeckRecord, where: str) -> Prompt:
         messages = record.get("messages")
