@@ -15,7 +15,7 @@ from decksmith.core.stream import Fault
 from decksmith.measure.decks.conditions import Condition
 from decksmith.models.registry import COMMAND, Model
 from decksmith.train.corpus.author_command import Command
-from decksmith.train.corpus.draft_folders import Delivery
+from decksmith.train.corpus.authors import Delivery
 
 DECK = "deck.md"
 TASK = (
@@ -77,12 +77,7 @@ class Agent:
         began = time.monotonic()
         await self.command.ready(folder.parent)
         done = await self.command.carry_out(
-            folder,
-            self.files(record),
-            TASK,
-            self.command.environment(folder),
-            [DECK],
-            record["id"],
+            folder, self.files(record), TASK, [DECK], record["id"], {}
         )
         left = done["files"].get(DECK, "")
         text = left.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -91,7 +86,7 @@ class Agent:
         return {
             "text": text,
             "reasoning": "",
-            "finish_reason": "length" if done["class"] == "timeout" else "stop",
+            "finish_reason": "length" if done["conduct"] == "timeout" else "stop",
             "usage": UNCOUNTED,
             "model": {**model, "command": self.line},
             **record.get("gen", {}),
@@ -101,7 +96,7 @@ class Agent:
 
 def _check(done: Delivery, text: str) -> None:
     """Raises Fault where what was delivered is no reply."""
-    kind, reasons = done["class"], done["reasons"]
+    kind, reasons = done["conduct"], done["reasons"]
     if kind in ("escaped", "secret") or (kind and not text.strip()):
         raise Fault("model", kind, reasons[0])
     if not text.strip():

@@ -10,8 +10,9 @@ from decksmith.core.records import Message, Record
 from decksmith.measure.decks import clean, prompts, templates
 from decksmith.models.client import Client
 from decksmith.models.records import Usage
-from decksmith.train.corpus import draft_folders, drafts, rules
-from decksmith.train.corpus.draft_folders import Delivery, Status
+from decksmith.train.corpus import authors, drafts, rules
+from decksmith.train.corpus.authors import Delivery
+from decksmith.train.corpus.drafts import Status
 from decksmith.train.corpus.records import DraftFault, Seed
 
 STEPS = (
@@ -41,7 +42,7 @@ class Model:
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
         """One pass over the three files: what has faults is asked for again, and so is all that
         follows from it."""
-        texts = {name: draft_folders.text(folder / name) for name in drafts.FILES}
+        texts = {name: drafts.text(folder / name) for name in drafts.FILES}
         asked, cut = False, status.pop("cut", None)  # a reply of the attempt before was cut off
         for name, template in STEPS:
             faults = _faults(folder, seed, name)
@@ -69,11 +70,11 @@ class Model:
                     "message": f"the reply was cut off after {tokens} tokens",
                     "remedy": "be shorter",
                 }
-            draft_folders.save(folder, status, {})
+            drafts.save(folder, status, {})
             if cut or _faults(folder, seed, name):
                 break
         reasons = [drafts.sentence(cut)] if cut else []
-        return {"rc": None, "files": {}, "class": "cut" if cut else None, "reasons": reasons}
+        return {"rc": None, "files": {}, "conduct": "cut" if cut else None, "reasons": reasons}
 
     def _messages(
         self,
@@ -90,7 +91,7 @@ class Model:
             if under := seed.get("template"):
                 told.append(templates.held(folder, under, folder.name).system())
             messages.append({"role": "system", "content": "\n\n".join(told)})
-        gold = draft_folders.example(folder.name, seed)
+        gold = authors.example(folder.name, seed)
         answer = (gold / name).read_text(encoding="utf-8").strip()
         messages += [
             {"role": "user", "content": _request(template, drafts.seed(gold), gold)},
@@ -125,8 +126,8 @@ def _request(template: str, seed: Seed, folder: Path, reasons: str = "") -> str:
         "reasons": reasons,
         "features": ", ".join(seed.get("features") or []) or "none in particular",
         **{name: str(seed.get(name)) for name in ("slides", "theme", "language")},
-        "prompt": (draft_folders.text(folder / "PROMPT.md") or "").strip(),
-        "think": (draft_folders.text(folder / "think.md") or "").strip(),
+        "prompt": (drafts.text(folder / "PROMPT.md") or "").strip(),
+        "think": (drafts.text(folder / "think.md") or "").strip(),
     }
     text = prompts.text(template)
     return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), text).strip()

@@ -147,8 +147,6 @@ def rendered(value: Render, text: str) -> list[DraftFault]:
         if px > OVERFLOW_PX and slide not in overflows:
             message = f"slide {slide}: content reaches {px:g} px past the slide"
             out.append(fault("deck.md", page["line"], "overflow", message))
-    for one in out:
-        one["remedy"] = rules.STRICT.get(one["rule"], "mend what the renderer names")
     return sorted(out, key=drafts.place)
 
 

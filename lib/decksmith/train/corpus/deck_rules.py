@@ -12,10 +12,9 @@ from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.parser import LAYOUTS, SLOT, THEMES, Deck, Slide
 from decksmith.measure.decks.pictures import QUERY_LENGTH
 from decksmith.measure.decks.words import SCRIPTS, language_share
-from decksmith.train.corpus.drafts import fault
+from decksmith.train.corpus.drafts import SLIDES_OFF, fault
 from decksmith.train.corpus.records import DraftFault, Seed
 
-SLIDES_OFF = 2  # slides more or fewer than asked
 # Least value of language_share, by what tells the language.
 LANGUAGE = {"latin": 0.8, "script": 0.5}
 _PICTURE_LAYOUTS = ("image", "image-left", "image-right", "intro-image", "intro-image-right")

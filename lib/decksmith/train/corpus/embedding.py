@@ -79,7 +79,8 @@ class Encoder:
         return x
 
     def _dense(self, name: str, x: "ndarray") -> "ndarray":
-        return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+        made: ndarray = x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+        return made
 
     def _norm(self, name: str, x: "ndarray") -> "ndarray":
         """Layer normalization (Ba et al. 2016)."""
@@ -87,4 +88,5 @@ class Encoder:
 
         x = x - x.mean(axis=1, keepdims=True)
         x /= numpy.sqrt((x * x).mean(axis=1, keepdims=True) + numpy.float32(EPSILON))
-        return x * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+        made: ndarray = x * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+        return made

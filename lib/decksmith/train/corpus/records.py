@@ -53,7 +53,7 @@ class DraftFault(TypedDict):
     line: Annotated[int, "from 1"]
     rule: Annotated[str, "which rule (below)"]
     message: Annotated[str, "what is wrong"]
-    remedy: Annotated[NotRequired[str], "what to do"]
+    remedy: Annotated[str, "what to do"]
 
 
 class Check(TypedDict, total=False):

@@ -26,54 +26,6 @@ from decksmith.train.corpus.records import DraftFault, Seed
 
 VERSION = "check-3"  # raise it when a verdict changes: journals keep verdicts
 MOST = 100  # faults of a draft that are told
-# Each strict rule with what to do about it.
-STRICT = {
-    "seed": "write the seed as docs/records.md has it",
-    "missing": "write the file, as a regular file of at most 256 kB",
-    "size": "write the whole text",
-    "encoding": "save the file as UTF-8 with LF line ends and without BOM",
-    "tags": "leave out <think> tags",
-    "secret": "take the key out and revoke it",
-    "prompt-fenced": "take the code fence away from around the prompt",
-    "prompt-leak": "ask as a person would who wants a deck and knows nothing of how it is made",
-    "prompt-theme": "ask for the seed's theme, or for none",
-    "think-headings": "write the six headings once each, in their order, each with text below it",
-    "think-words": "write 250 to 1200 words",
-    "think-render": "say what is planned; nobody has seen this deck on a screen",
-    "wrapped": "write the deck alone: no fence, thought or greeting around it",
-    "headmatter": "begin the deck with a frontmatter that names theme and title",
-    "frontmatter-blank": "let the frontmatter follow its `---` at once",
-    "yaml": "write the frontmatter as `key: value` lines; put values with *, &, %, :, # or ` in quotes",
-    "theme": "name the theme that was asked for in the first frontmatter",
-    "slides": f"come to the number of slides that was asked for, at most {deck_rules.SLIDES_OFF} off",
-    "unknown-layout": "use a layout of Slidev or of the theme",
-    "slots": "write the slot marks of the layout (`::right::`; `::left::` and `::right::` with a header) on own lines",
-    "remote-url": "load nothing and link nowhere: write image-query: for a picture, plain words for a source",
-    "picture": "ask for pictures by image-query: in an image layout, or by ![caption](image-query://words+with+plus)",
-    "note": "write the note as one HTML comment at the end of the slide",
-    "comment": "close each HTML comment before the next slide",
-    "empty-slide": "give the slide words or take it out",
-    "fence": "close the code fence with the mark that opened it, on a line of its own",
-    "unknown-component": "use plain HTML or Slidev's own components; show <T> and the like as `code`",
-    "forbidden": "leave out scripts, frames, embeds, handlers and files",
-    "interpolation": "write `{{` only inside of code; Vue evaluates it elsewhere",
-    "language": "write the deck in the language that was asked for",
-    "feature": "use what was asked for",
-    "placeholder": "write the real text",
-    # what only a rendered deck shows
-    "overflow": "shorten the slide, split it, or set a smaller zoom in its frontmatter",
-    "blank": "give the slide something that can be seen",
-    "missing-image": "ask for the picture by image-query:",
-    "vue-compile": "close every HTML tag that is opened; keep blank lines around markdown inside of tags",
-    "vue-runtime": "use no variables in the deck",
-    "unknown-theme": f"name one of the themes {', '.join(THEMES)}",
-    "mermaid": "write a diagram that Mermaid reads; quote labels with brackets or colons",
-    "katex": "write a formula that KaTeX reads",
-    "too-few-slides": "come to the number of slides that was asked for",
-    "fenced-deck": "write the deck without a fence around it",
-    "deadline": "make the deck cheaper to draw",
-    "memory": "make the deck smaller",
-}
 _FILE_NAMES = re.compile(
     r"(?i)\b(?:PROMPT\.md|think\.md|deck\.md|seed\.json|INSTRUCTIONS\.md|EXAMPLE\.md|status\.json"
     r"|reasons\.txt|run\.log)\b"
@@ -122,15 +74,13 @@ def faults(folder: Path | str, seed: Seed) -> list[DraftFault]:
         for one in templates.findings(template, deck):
             out.append(fault("deck.md", one["line"] or 1, one["rule"], one["message"]))
     once = {(f["file"], f["line"], f["rule"], f["message"]): f for f in out}.values()
-    for each in once:
-        each["remedy"] = STRICT.get(each["rule"], "follow the template")
     return sorted(once, key=drafts.place)[:MOST]
 
 
 def instructions() -> str:
     """INSTRUCTIONS.md of an author's folder: the task, the strict rules as they are checked, the
     cheat sheet."""
-    told = [f"- {rule}: {remedy}" for rule, remedy in STRICT.items()]
+    told = [f"- {rule}: {remedy}" for rule, remedy in drafts.STRICT.items()]
     task = prompts.text("author-instructions.md").replace("{rules}", "\n".join(told))
     return f"{task}\n\n{prompts.text('slidev-cheatsheet.md')}\n"
 
