@@ -59,7 +59,9 @@ def chosen(tmp_path):
         path = tmp_path / "samples.jsonl"
         path.write_text("".join(json.dumps(one) + "\n" for one in samples))
         reader = sampled_answers.Reader(by, votes)
-        chooser = preference_pairs.Chooser(reader, preference_pairs.read_rules(), held, best=best)
+        chooser = preference_pairs.PairChooser(
+            reader, preference_pairs.read_rules(), held, best=best
+        )
         rows = [preference_pairs.row(*made) for made in chooser.choose(str(path))]
         return rows, chooser.report()
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from decksmith.core import cli
 from decksmith.train.rewards import reward_app, reward_queue, rules
-from decksmith.train.rewards.reward_queue import Full, Metrics, RewardQueue, Store
+from decksmith.train.rewards.reward_queue import Full, Metrics, RewardQueue, RewardStore
 from decksmith.train.rewards.rows import Rows, masked
 from reward_server import ASKS, PROMPTS, prompt
 
@@ -36,7 +36,7 @@ def run(tmp_path, test, values=(), **more):
     """Run a coroutine function of (line, desk) with a line of one job."""
 
     async def main():
-        desk, store = Desk(values), Store(tmp_path)
+        desk, store = Desk(values), RewardStore(tmp_path)
         settings = {"jobs": 1, "most": 10, "deadline": 30.0} | more
         try:
             async with RewardQueue(desk.score, store, **settings) as line:
@@ -65,7 +65,7 @@ def test_a_deck_that_many_ask_for_is_scored_once_and_then_is_in_the_store(tmp_pa
         assert counts == {"scored": 1, "joined": 4, "cached": 1}
 
     run(tmp_path, test)
-    store = Store(tmp_path)
+    store = RewardStore(tmp_path)
     assert store.get("a") == VALUE and len(store) == 1
     store.close()
 
@@ -137,8 +137,8 @@ def test_a_fault_of_ours_is_masked_is_not_kept_and_is_tried_again(tmp_path):
 def test_what_was_put_survives_kill_9_and_one_process_has_a_root(tmp_path):
     code = (
         "import sys, time, pathlib\n"
-        "from decksmith.train.rewards.reward_queue import Store\n"
-        "store = Store(pathlib.Path(sys.argv[1]))\n"
+        "from decksmith.train.rewards.reward_queue import RewardStore\n"
+        "store = RewardStore(pathlib.Path(sys.argv[1]))\n"
         "for number in range(50): store.put(f'k{number}', {'reward': number / 50})\n"
         "print('put', flush=True)\n"
         "time.sleep(600)\n"
@@ -150,10 +150,10 @@ def test_what_was_put_survives_kill_9_and_one_process_has_a_root(tmp_path):
     )
     assert process.stdout.readline() == b"put\n"
     with pytest.raises(cli.TryAgain, match="another reward-serve has this folder"):
-        Store(tmp_path)
+        RewardStore(tmp_path)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    store = Store(tmp_path)
+    store = RewardStore(tmp_path)
     assert len(store) == 50 and store.get("k49") == {"reward": 0.98} and store.get("k50") is None
     store.close()
 
@@ -161,7 +161,7 @@ def test_what_was_put_survives_kill_9_and_one_process_has_a_root(tmp_path):
 def test_a_file_that_is_no_store_is_said_so(tmp_path):
     (tmp_path / "rewards.db").write_text("this is no database, " * 100)
     with pytest.raises(cli.BadData, match="remove it to begin with an empty one"):
-        Store(tmp_path)
+        RewardStore(tmp_path)
 
 
 # Counting

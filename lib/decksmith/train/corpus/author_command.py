@@ -31,15 +31,9 @@ OURS = {*GIVEN, *drafts.FILES, "status.json", "run.log", "delivery.json", ".lock
 LOG = {"attempt": 64 << 10, "line": 4 << 10, "file": 512 << 10}  # bytes that are kept
 GRACE = 3.0  # seconds between TERM and KILL
 NETWORK = (
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/services",
-    "/etc/ssl",
-    "/etc/pki",
-    "/etc/ca-certificates",
-    "/etc/ca-certificates.conf",
-)
+    "/etc/resolv.conf /etc/hosts /etc/nsswitch.conf /etc/services /etc/ssl /etc/pki "
+    "/etc/ca-certificates /etc/ca-certificates.conf"
+).split()
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")  # what every cell shows
 TASK = (
     "Read INSTRUCTIONS.md in this folder and do what it says: write PROMPT.md, think.md and deck.md for the seed in "

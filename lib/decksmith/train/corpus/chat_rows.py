@@ -13,7 +13,7 @@ from decksmith.core import cli, stream
 from decksmith.measure.decks import prompts, templates
 from decksmith.train.corpus import drafts, overlap
 from decksmith.train.corpus.drafts import FILES
-from decksmith.train.corpus.records import ChatRow, DraftRecord, Seed, Side, SplitReport
+from decksmith.train.corpus.records import ChatRow, DraftRecord, Seed, SplitReport, SplitSide
 
 CHEATSHEET = 0.5  # share of the rows whose instructions include the cheat sheet
 # Where no tokenizer counts. Latin text has more, so that the estimate is high rather than low.
@@ -189,7 +189,7 @@ def report(rows: Sequence[ChatRow], sides: Sides, share: float) -> SplitReport:
     return done
 
 
-def _side(rows: Sequence[ChatRow], sides: Sides, side: str) -> Side:
+def _side(rows: Sequence[ChatRow], sides: Sides, side: str) -> SplitSide:
     here = [row for row in rows if sides[row["id"]] == side]
 
     def counts(key: Key) -> dict[str, int]:

@@ -19,21 +19,10 @@ from decksmith.train.corpus.records import DraftFault, Seed
 LANGUAGE = {"latin": 0.8, "script": 0.5}
 _PICTURE_LAYOUTS = ("image", "image-left", "image-right", "intro-image", "intro-image-right")
 _BARE_LAYOUTS = ("end", "image", "intro-image", "3-images")  # that say something without words
-_KEYS = {
-    "layout",
-    "theme",
-    "title",
-    "class",
-    "image-query",
-    "image",
-    "background",
-    "transition",
-    "zoom",
-    "clicks",
-    "layoutClass",
-    "level",
-    "hideInToc",
-}
+_KEYS = set(
+    """layout theme title class image-query image background transition zoom clicks layoutClass level
+hideInToc""".split()
+)
 _PLACEHOLDER = re.compile(
     r"(?i)lorem ipsum|\[insert\b|\byour text here\b|\bslide title here\b|\bTODO:|\bTBD\b"
 )
@@ -59,21 +48,9 @@ _BANNED = frozenset(
     """script iframe object embed applet frame frameset base meta link tweet youtube bluesky plantuml
 monaco slidevvideo""".split()
 )
-_ICONS = (
-    "carbon-",
-    "fa6-solid-",
-    "heroicons-",
-    "logos-",
-    "lucide-",
-    "mdi-",
-    "ph-",
-    "ri-",
-    "simple-icons-",
-    "svg-spinners-",
-    "tabler-",
-    "twemoji-",
-    "uim-",
-    "i-",
+_ICONS = tuple(
+    """carbon- fa6-solid- heroicons- logos- lucide- mdi- ph- ri- simple-icons- svg-spinners- tabler-
+twemoji- uim- i-""".split()
 )
 _INLINE_CODE = re.compile(r"(`+)[^`\n]{1,500}?\1")
 _STEPS = re.compile(r"\{[^}|]*\|[^}]*\}")

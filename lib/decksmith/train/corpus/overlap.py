@@ -36,7 +36,7 @@ class Chat(TypedDict):
 Encode = Callable[[Sequence[Chat]], "ndarray"]
 
 
-Measure = Literal["ngram", "cosine", "quoted"]
+Similarity = Literal["ngram", "cosine", "quoted"]
 
 
 class Likeness(TypedDict):
@@ -249,8 +249,8 @@ def near(
     too.
     """
     texts, theirs = [plain(request(row)) for row in rows], [plain(request(row)) for row in held]
-    leaks: dict[Measure, list[Pair]] = {"ngram": jaccard(texts, theirs)}
-    pairs: dict[Measure, list[Pair]] = {"ngram": jaccard(texts)}
+    leaks: dict[Similarity, list[Pair]] = {"ngram": jaccard(texts, theirs)}
+    pairs: dict[Similarity, list[Pair]] = {"ngram": jaccard(texts)}
     if encode:
         vectors, others = encode(rows), encode(held)
         leaks["cosine"], pairs["cosine"] = cosines(vectors, others), cosines(vectors)
@@ -264,7 +264,7 @@ def near(
 
 
 def _joined(
-    pairs: Mapping[Measure, list[Pair]],
+    pairs: Mapping[Similarity, list[Pair]],
     left: list[str],
     right: list[str],
     same: Iterable[tuple[int, int]] = (),
@@ -302,7 +302,7 @@ def seen(
     """
     texts, asks = [plain(request(one)) for one in questions], [plain(request(one)) for one in train]
     told = [plain("\n".join(_said(row))) for row in train]
-    pairs: dict[Measure, list[Pair]] = {
+    pairs: dict[Similarity, list[Pair]] = {
         "ngram": jaccard(texts, asks),
         "quoted": quotes(texts, told),
     }

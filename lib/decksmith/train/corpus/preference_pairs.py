@@ -22,7 +22,13 @@ from decksmith.core import cli, stream, validation
 from decksmith.train.corpus import overlap
 from decksmith.train.corpus.overlap import Chat
 from decksmith.train.corpus.records import Lengths, PreferenceRow, PreferReport
-from decksmith.train.corpus.sampled_answers import LACKS, Pair, Prompt, Reader, Sample
+from decksmith.train.corpus.sampled_answers import (
+    LACKS,
+    AnswerPair,
+    Reader,
+    SampledAnswer,
+    SampledPrompt,
+)
 
 RULES = cli.ROOT / "assets/recipes/prefer.toml"
 BLOCK = 64  # prompts that are compared with what is held out at once
@@ -118,7 +124,7 @@ class Balance:
         return {"rows": self.n, "longer": longer, "ratio": round(ratio, 4)}
 
 
-class Chooser:
+class PairChooser:
     """What is trained of each prompt: a pair, or with `best` the best answer.
 
     held: records of which no request may be near a prompt. encode: gives embeddings of records, or
@@ -143,7 +149,7 @@ class Chooser:
         self.reasons: Counter[str] = Counter()
         self.sums: dict[str, float] = defaultdict(float)
 
-    def choose(self, path: str) -> Iterator[tuple[Prompt, Pair | Sample]]:
+    def choose(self, path: str) -> Iterator[tuple[SampledPrompt, AnswerPair | SampledAnswer]]:
         """Yield each prompt of a JSONL file or /dev/stdin with what was chosen. Raises cli.BadData."""
         prompts = self.reader.read(path)
         while block := list(islice(prompts, BLOCK)):
@@ -154,7 +160,7 @@ class Chooser:
                 else:
                     yield prompt, made
 
-    def _leaks(self, block: list[Prompt]) -> list[str | None]:
+    def _leaks(self, block: list[SampledPrompt]) -> list[str | None]:
         """Why each prompt of a block may not be trained on, None where it may."""
         asks: list[Chat] = [{"id": prompt.id, "messages": prompt.messages} for prompt in block]
         against = self.held + self.before
@@ -174,7 +180,7 @@ class Chooser:
         self.before += [ask for ask, reason in zip(asks, why, strict=True) if reason is None]
         return why
 
-    def _pair(self, prompt: Prompt) -> Pair | str:
+    def _pair(self, prompt: SampledPrompt) -> AnswerPair | str:
         """The pair with the largest margin that keeps the lengths in balance, or why there is none."""
         if len(prompt.samples) < 2:
             return "few"
@@ -199,7 +205,7 @@ class Chooser:
             self.sums["rejected"] += pair.rejected.worth
         return pair
 
-    def _margins(self, prompt: Prompt) -> Iterator[Pair]:
+    def _margins(self, prompt: SampledPrompt) -> Iterator[AnswerPair]:
         """Every two answers that are as far apart as the margin asks, in the order of the answers."""
         votes = self.reader.votes
         for one, other in combinations(prompt.samples, 2):
@@ -208,13 +214,13 @@ class Chooser:
                 lead = votes.lead(prompt.id, one.key, other.key)
             if lead and abs(lead) + 1e-9 >= self.margin:  # 0.7 - 0.6 is a little less than 0.1
                 better, worse = (one, other) if lead > 0 else (other, one)
-                yield Pair(better, worse, abs(lead))
+                yield AnswerPair(better, worse, abs(lead))
 
-    def _are_alike(self, pair: Pair) -> bool:
+    def _are_alike(self, pair: AnswerPair) -> bool:
         sides = [overlap.plain(side.answer["content"]) for side in (pair.chosen, pair.rejected)]
         return bool(overlap.jaccard(sides, least=self.rules.near.answers))
 
-    def _best(self, prompt: Prompt) -> Sample | str:
+    def _best(self, prompt: SampledPrompt) -> SampledAnswer | str:
         """Of the answers within the margin of the best one, that of the middlemost length, or why
         there is none."""
         if len(prompt.samples) < 2:
@@ -277,7 +283,7 @@ def sentences(report: PreferReport) -> Iterator[str]:
         )
 
 
-def _digest(sample: Sample) -> bytes:
+def _digest(sample: SampledAnswer) -> bytes:
     plain = overlap.plain(sample.answer["content"])
     return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).digest()
 
@@ -300,13 +306,13 @@ def held_out(more: Iterable[Path] = ()) -> list[Chat]:
     return found
 
 
-def row(prompt: Prompt, made: Pair | Sample) -> PreferenceRow:
+def row(prompt: SampledPrompt, made: AnswerPair | SampledAnswer) -> PreferenceRow:
     """A row of NeMo-RL's PreferenceDataset, or chat JSONL of the best answer; `prefer` says what it
     was made of."""
     row: PreferenceRow = {"id": prompt.id}
     if prompt.seed:
         row["seed"] = prompt.seed
-    if isinstance(made, Sample):
+    if isinstance(made, SampledAnswer):
         row["messages"] = [*prompt.messages, made.answer]
         row["prefer"] = {"chosen": made.id, "model": made.key[0], "worth": made.worth}
         best = made

@@ -32,7 +32,7 @@ By = Literal["reward", "score", "votes"]
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampledAnswer:
     """One answer that counts.
 
     answer: the assistant's message. length: of thought and answer, in estimated tokens. worth: of
@@ -49,19 +49,19 @@ class Sample:
 
 
 @dataclass
-class Prompt:
+class SampledPrompt:
     """A prompt with the answers to it that count. seed: what it was made of, where that is known."""
 
     id: str
     messages: list[Message]
     seed: Seed | None = None
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[SampledAnswer] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Pair:
-    chosen: Sample
-    rejected: Sample
+class AnswerPair:
+    chosen: SampledAnswer
+    rejected: SampledAnswer
     margin: float
 
     @property
@@ -131,7 +131,7 @@ class Reader:
         self.lacks: Counter[str] = Counter()
         self.seen: set[str] = set()  # prompts
 
-    def read(self, path: str) -> Iterator[Prompt]:
+    def read(self, path: str) -> Iterator[SampledPrompt]:
         """Yield the prompts of a JSONL file or /dev/stdin, in which the answers to one follow one
         another.
 
@@ -139,7 +139,7 @@ class Reader:
         """
         name = path.removeprefix("/dev/")
         for of, group in groupby(stream.records(path), lambda line: records.prompt_of(line[1])):
-            prompt: Prompt | None = None
+            prompt: SampledPrompt | None = None
             ids: set[tuple[str | None, str]] = set()
             for number, line in group:
                 record = cast(DeckRecord, line)
@@ -161,7 +161,7 @@ class Reader:
             if prompt:
                 yield prompt
 
-    def _begin(self, of: str, record: DeckRecord, where: str) -> Prompt:
+    def _begin(self, of: str, record: DeckRecord, where: str) -> SampledPrompt:
         messages = record.get("messages")
         if of in self.seen:
             raise cli.BadData(
@@ -174,9 +174,9 @@ class Reader:
             raise cli.BadData(f"{where}: the last message is not the user's; what is answered?")
         self.seen.add(of)
         self.prompts += 1
-        return Prompt(of, messages, cast(Seed | None, record.get("seed")))
+        return SampledPrompt(of, messages, cast(Seed | None, record.get("seed")))
 
-    def _sample(self, record: DeckRecord, where: str, of: str) -> Sample | str:
+    def _sample(self, record: DeckRecord, where: str, of: str) -> SampledAnswer | str:
         """The answer of a record, or why it does not count (LACKS)."""
         worth = self._worth(record, where)
         if worth is None:
@@ -197,7 +197,7 @@ class Reader:
         reward = None
         if self.by == "reward":
             reward = str(record["reward"].get("rules") or "").partition(" ")[0] or None
-        return Sample(record["id"], key, answer, length, worth, reward)
+        return SampledAnswer(record["id"], key, answer, length, worth, reward)
 
     def _worth(self, record: DeckRecord, where: str) -> float | None:
         """What an answer is worth, None where that was not measured. Raises cli.BadData."""

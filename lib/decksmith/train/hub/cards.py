@@ -27,19 +27,11 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "test")
 FILES = {
-    "dataset": ("train.jsonl", "test.jsonl", "report.json", "split.tsv"),
+    "dataset": "train.jsonl test.jsonl report.json split.tsv".split(),
     "adapter": (
-        "adapter_config.json",
-        "adapter_model.safetensors",
-        "comparison.json",
-        "manifest.json",
-        "report.json",
-        "adapter.gguf",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-        "chat_template.jinja",
-    ),
+        "adapter_config.json adapter_model.safetensors comparison.json manifest.json report.json "
+        "adapter.gguf tokenizer.json tokenizer_config.json special_tokens_map.json chat_template.jinja"
+    ).split(),
 }
 NEEDED = {
     "dataset": ("train.jsonl", "test.jsonl"),
@@ -50,12 +42,7 @@ Rows = dict[str, tuple[str, str]]  # {id: (split, fingerprint of the content)}
 REPO = re.compile(r"[\w.-]+/[\w.-]+")
 KEYS = ("theme", "domain", "language")  # of a seed, whose values are counted
 PARTS = ("prompt", "reasoning", "deck", "total")  # of `tokens`
-SIZES = (
-    (1_000, "n<1K"),
-    (10_000, "1K<n<10K"),
-    (100_000, "10K<n<100K"),
-    (1_000_000, "100K<n<1M"),
-)
+SIZES = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M"}
 # What the card calls the settings of adapter_config.json.
 SHAPE = {
     "method": "peft_type",
@@ -202,7 +189,7 @@ def describe_dataset(bundle: Bundle, out: Path) -> dict[str, Path]:
         "language": sorted(one for one in languages if re.fullmatch("[a-z]{2,3}", one)) or None,
         "task_categories": ["text-generation"],
         "tags": tags,
-        "size_categories": [next((name for n, name in SIZES if len(rows) < n), "1M<n<10M")],
+        "size_categories": [next((name for n, name in SIZES.items() if len(rows) < n), "1M<n<10M")],
         "configs": [{"config_name": "default", "data_files": files}],
         "dataset_info": _dataset_info(features),
     }

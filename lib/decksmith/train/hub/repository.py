@@ -71,7 +71,7 @@ class FileChange(TypedDict):
 RowChanges = dict[str, dict[str, list[str]]]
 
 
-class Difference(TypedDict):
+class HubDifference(TypedDict):
     """A bundle against the newest revision there, which is None where there is no such repository.
 
     rows: None for an adapter, and where the old rows cannot be read.
@@ -149,7 +149,7 @@ class Repository:
     def _me(self) -> str:
         return f"{self.user} (role {self.role or 'unknown'})"
 
-    def difference(self) -> Difference:
+    def difference(self) -> HubDifference:
         """How the bundle differs from the newest revision there."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -184,7 +184,7 @@ class Repository:
             )
             return Path(path).read_bytes()
 
-    def push(self, difference: Difference, public: bool) -> dict[str, str | None]:
+    def push(self, difference: HubDifference, public: bool) -> dict[str, str | None]:
         """Send what differs as one commit on the revision that was compared; returns `{"url",
         "revision"}`.
 
@@ -280,7 +280,7 @@ def _row_changes(files: dict[str, bytes], new: Rows) -> RowChanges | None:
     return changes
 
 
-def described(hub: Repository, difference: Difference, public: bool) -> Iterator[str]:
+def described(hub: Repository, difference: HubDifference, public: bool) -> Iterator[str]:
     """The difference as lines of text for whoever decides whether to push."""
     made, revision = hub.made, difference["revision"]
     if revision is None:

@@ -27,7 +27,7 @@ PICTURES = 6  # that a model which sees is sent at once
 REPLACED = ("deck", "images", "render")  # of a record, by those of the round that was kept
 
 
-class Measure:
+class Criterion:
     """What a rendered deck is worth by a table of a condition, more is better.
 
     by: xray, minus the findings a slide; reward, 0 to 1; or judge, the score that is there.
@@ -63,18 +63,18 @@ def chosen(records: Iterable[Record], condition: Condition, run: str | Path) -> 
     chosen before: the same command stands before and behind the judge.
     """
     by = condition.samples["choose"]
-    measure = Measure(by, condition.samples)
+    criterion = Criterion(by, condition.samples)
     for _, group in groupby(records, prompt_of):
         samples = list(group)
         is_early = by == "judge" and "score" not in samples[0]
         if is_early or "choose" in samples[0]:
             yield from samples
             continue
-        worths = [measure.worth(sample, run) for sample in samples]
+        worths = [criterion.worth(sample, run) for sample in samples]
         ranked = [-math.inf if one is None else one for one in worths]
         best = ranked.index(max(ranked))
         value: Record = {
-            "rule": measure.name,
+            "rule": criterion.name,
             "k": sample_of(samples[best]),
             "n": condition.n,
             "worth": worths,
@@ -115,7 +115,7 @@ class Reviser:
         self.sampling, self.run, self.pool = dict(sampling), run, pool
         self.seed = self.sampling.pop("seed", None)
         self.table = condition.revise
-        self.measure = Measure(self.table["by"], self.table)
+        self.criterion = Criterion(self.table["by"], self.table)
         self.source = pictures.providers(protocol.images["provider"])
         self.journal: stream.Journal | None = None
 
@@ -127,7 +127,7 @@ class Reviser:
         return [
             asked,
             self.table,
-            self.measure.sha256,
+            self.criterion.sha256,
             self.protocol.render,
             record["render"]["engine"],
         ]
@@ -136,7 +136,7 @@ class Reviser:
         """The value of `revise`: `{"rule", "rounds", "kept", "stages"}`; `stages` are the deck's,
         images' and render's values of the last round that was kept. Raises stream.Fault where the
         endpoint does not answer."""
-        value: Record = {"rule": self.measure.name, "rounds": [], "kept": 0, "stages": {}}
+        value: Record = {"rule": self.criterion.name, "rounds": [], "kept": 0, "stages": {}}
         if not self._can_be_revised(record):
             return value
         now = record
@@ -169,7 +169,7 @@ class Reviser:
             return {**told, "why": str(fault)}, None
         if (lost := stream.fault(made)) and lost["kind"] != "model":
             raise stream.Fault(lost["kind"], lost["class"], f"revision {number}: {lost['message']}")
-        before, after = (self.measure.worth(one, self.run) for one in (now, made))
+        before, after = (self.criterion.worth(one, self.run) for one in (now, made))
         told["worth"] = [before, after]
         if after is None or (before is not None and after <= before):
             return {**told, "why": "it is no better"}, None

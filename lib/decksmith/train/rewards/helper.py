@@ -23,7 +23,7 @@ ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(
 START = 120.0  # seconds that a process may take until it takes orders
 
 
-class Broken(Exception):
+class HelperBroken(Exception):
     """No answer; `cls` is deadline, memory, crash or internal, and `model` says whether the order
     itself brought it about."""
 
@@ -44,7 +44,7 @@ class Helper:
         self.orders: Connection | None = None
 
     def ask(self, **order: object) -> Record:
-        """The answer to an order of `answer`. Raises Broken."""
+        """The answer to an order of `answer`. Raises HelperBroken."""
         if self.process is None or self.process.poll() is not None:
             self._start()
         assert self.process and self.orders
@@ -55,13 +55,13 @@ class Helper:
                 if verdict := spent.verdict():
                     self.kill()
                     kind, cls, message = verdict
-                    raise Broken(cls, message, model=kind == "model")
+                    raise HelperBroken(cls, message, model=kind == "model")
             said: Record = json.loads(self.orders.recv_bytes())
         except (OSError, EOFError):
             self.kill()
-            raise Broken("crash", "the scoring process ended", model=False) from None
+            raise HelperBroken("crash", "the scoring process ended", model=False) from None
         if "broken" in said:
-            raise Broken("internal", said["broken"], model=False)
+            raise HelperBroken("internal", said["broken"], model=False)
         return said
 
     def _start(self) -> None:
@@ -82,10 +82,10 @@ class Helper:
             self.orders.recv_bytes()
         except (OSError, EOFError):
             self.kill()
-            raise Broken("crash", "the scoring process did not start", model=False) from None
+            raise HelperBroken("crash", "the scoring process did not start", model=False) from None
 
     def end(self) -> None:
-        """End the process from another thread: whoever waits for an answer gets Broken."""
+        """End the process from another thread: whoever waits for an answer gets HelperBroken."""
         if process := self.process:
             process.kill()
 
@@ -116,7 +116,7 @@ def prepared(run: Path, record: Record) -> Record:
 
 
 def main(rules_name: str, descriptor: str) -> None:
-    """Answer orders until there will be none: {"do": "prepare" or "score", "run", "record"}."""
+    """RewardAnswer orders until there will be none: {"do": "prepare" or "score", "run", "record"}."""
     from decksmith.train.rewards import components
     from decksmith.train.rewards.rules import read
 

@@ -9,16 +9,15 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 from aiohttp import web as http
 
 from decksmith.core import cli, stream, validation, web
 from decksmith.train.rewards.components import contributions
-from decksmith.train.rewards.reward_queue import SPAN, Full, RewardQueue, Store
-from decksmith.train.rewards.rows import REPLY, Answer, Row, Rows, masked, spoken
+from decksmith.train.rewards.reward_queue import SPAN, Full, RewardQueue, RewardStore
+from decksmith.train.rewards.rows import REPLY, RewardAnswer, Row, Rows, masked, spoken
 from decksmith.train.rewards.rules import Rules
 from decksmith.train.rewards.scorer import Scorer
 
@@ -35,11 +34,24 @@ KINDS = {
 }
 
 
-@dataclass
-class Settings:
-    """How reward-serve was started.
+def serve(
+    root: Path,
+    *,
+    rules: str,
+    prompts: Path | None,
+    allow: Collection[str],
+    jobs: int,
+    waiting: int,
+    deadline: float,
+    address: Path,
+    host: str,
+    port: int,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. Without a port it takes the one that it had last time, so that
+    clients find it again after a restart. Raises cli.TryAgain for a root that another server has,
+    cli.Missing where no deck can be rendered, cli.BadConfig for rules, and cli.BadData for prompts,
+    that cannot be used.
 
-    root      its folder
     rules     of assets/rewards, or a path to some
     prompts   a file of prompts that rows may name by id, or None
     allow     who may ask beside this machine, networks and addresses; none: whoever has the token
@@ -47,67 +59,34 @@ class Settings:
     waiting   decks that may wait
     deadline  seconds that anybody waits for an answer
     """
-
-    root: Path
-    rules: str
-    prompts: Path | None
-    allow: tuple[str, ...]
-    jobs: int
-    waiting: int
-    deadline: float
-
-
-def serve(settings: Settings, *, address: Path, host: str, port: int) -> None:
-    """Serve until SIGTERM or Ctrl-C. Without a port it takes the one that it had last time, so that
-    clients find it again after a restart. Raises cli.TryAgain for a root that another server has,
-    cli.Missing where no deck can be rendered, cli.BadConfig for rules, and cli.BadData for prompts,
-    that cannot be used."""
-    root = settings.root
-    web.Clients(settings.allow)  # what is wrong is said before a browser is started
+    web.Clients(allow)  # what is wrong is said before a browser is started
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:
-        with contextlib.closing(Store(root)) as store:
-            rows = Rows(settings.prompts)
-            scorer = Scorer(root, settings.rules, jobs=settings.jobs)
-            try:
-                async with _opened(settings, store, scorer, rows, url, address) as app:
-                    yield app
-            finally:
-                await scorer.close()
+        async with contextlib.AsyncExitStack() as stack:
+            store = stack.enter_context(contextlib.closing(RewardStore(root)))
+            rows = Rows(prompts)
+            scorer = Scorer(root, rules, jobs=jobs)
+            stack.push_async_callback(scorer.close)
+            await scorer.warm()
+            # One is drawn while another is parsed or scored, and others wait for the judge.
+            at_once = 2 * jobs + (scorer.judge.jobs if scorer.judge else 0)
+            queue = RewardQueue(scorer.score, store, jobs=at_once, most=waiting, deadline=deadline)
+            token = web.secret(root, "DECKSMITH_REWARD_TOKEN")
+            app = web.application(token=token, clients=allow or None, body=BODY)
+            app.router.add_routes(RewardRoutes(scorer, queue, rows).table())
+            stream.write(root / "port", url.rpartition(":")[2])
+            facts = {"url": url, "token": token, "job": os.environ.get("SLURM_JOB_ID")}
+            facts |= {"host": socket.gethostname(), "rules": scorer.rules.sha256}
+            await stack.enter_async_context(queue)
+            talking = asyncio.create_task(_talk(queue))
+            stack.callback(talking.cancel)
+            stack.enter_context(web.announced(address, facts))
+            said = f"{url} rewards by {scorer.rules.name}, {len(store)} rewards are kept"
+            cli.say(f"{said}; address and token are in {address}")
+            yield app
 
     web.run(make, host, port or web.last_port(root, host))
-
-
-@contextlib.asynccontextmanager
-async def _opened(
-    settings: Settings, store: Store, scorer: Scorer, rows: Rows, url: str, address: Path
-) -> AsyncIterator[http.Application]:
-    """The application, once the renderer is warm."""
-    await scorer.warm()
-    queue = RewardQueue(
-        scorer.score,
-        store,
-        # One is drawn while another is parsed or scored, and others wait for the judge.
-        jobs=2 * settings.jobs + (scorer.judge.jobs if scorer.judge else 0),
-        most=settings.waiting,
-        deadline=settings.deadline,
-    )
-    token = web.secret(settings.root, "DECKSMITH_REWARD_TOKEN")
-    app = web.application(token=token, clients=settings.allow or None, body=BODY)
-    app.router.add_routes(Routes(scorer, queue, rows).table())
-    stream.write(settings.root / "port", url.rpartition(":")[2])
-    facts = {"url": url, "token": token, "job": os.environ.get("SLURM_JOB_ID")}
-    facts |= {"host": socket.gethostname(), "rules": scorer.rules.sha256}
-    async with queue:
-        talking = asyncio.create_task(_talk(queue))
-        try:
-            with web.announced(address, facts):
-                said = f"{url} rewards by {scorer.rules.name}, {len(store)} rewards are kept"
-                cli.say(f"{said}; address and token are in {address}")
-                yield app
-        finally:
-            talking.cancel()
 
 
 async def _talk(queue: RewardQueue) -> None:
@@ -121,7 +100,7 @@ async def _talk(queue: RewardQueue) -> None:
         before = said
 
 
-class Routes:
+class RewardRoutes:
     """The handlers of the routes."""
 
     def __init__(self, scorer: Scorer, queue: RewardQueue, rows: Rows) -> None:
@@ -137,7 +116,7 @@ class Routes:
             http.post("/verify", self.verify),
         ]
 
-    async def _answer(self, row: Row, asked: object, reply: object) -> Answer:
+    async def _answer(self, row: Row, asked: object, reply: object) -> RewardAnswer:
         """The answer for the reply to a row's prompt. Raises cli.BadData for a row that cannot be
         used, and status 503 where the queue is full."""
         if not isinstance(reply, str):
@@ -152,7 +131,7 @@ class Routes:
             raise self._busy(full.seconds, str(full)) from None
 
     async def reward(self, request: http.Request) -> http.Response:
-        """{reply or response, prompt, id, asks, checklist, label} -> an Answer."""
+        """{reply or response, prompt, id, asks, checklist, label} -> an RewardAnswer."""
         return http.json_response(await self._of_body(request))
 
     async def number(self, request: http.Request) -> http.Response:
@@ -162,7 +141,7 @@ class Routes:
             raise self._busy(self.queue.pause(), f"{value['cause']}: {value['why']}")
         return http.json_response(value["reward"])
 
-    async def _of_body(self, request: http.Request) -> Answer:
+    async def _of_body(self, request: http.Request) -> RewardAnswer:
         try:
             row = validation.parse(await request.read())
             reply = row["reply"] if "reply" in row else row.get("response")
@@ -214,7 +193,7 @@ def reply_of(response: Row) -> str:
     return ""
 
 
-def _verified(body: Row, value: Answer, rules: Rules) -> Row:
+def _verified(body: Row, value: RewardAnswer, rules: Rules) -> Row:
     """The answer of /verify: the request and its reward. `reward_components` sum to the reward, the
     same names for each row; `component_NAME` is each component as it was measured, for Gym's
     statistics."""
@@ -233,7 +212,7 @@ def _verified(body: Row, value: Answer, rules: Rules) -> Row:
     return said
 
 
-def shares(value: Answer, rules: Rules) -> dict[str, float]:
+def shares(value: RewardAnswer, rules: Rules) -> dict[str, float]:
     """What each component with a weight brings to the reward, gates included; together they are the
     reward."""
     parts = contributions(value["components"], rules)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from decksmith.core import cli
-from decksmith.train.rewards.rows import Answer, Prompt, masked
+from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
 LONGEST = 30  # seconds, the longest pause that is asked for
@@ -27,12 +27,12 @@ PREFIX = "decksmith_reward_"
 SCHEMA = """CREATE TABLE IF NOT EXISTS rewards
   (key TEXT PRIMARY KEY, value TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID"""
 
-Score = Callable[[str, Prompt, str], Awaitable[Answer]]  # of scorer.Scorer
+Score = Callable[[str, Prompt, str], Awaitable[RewardAnswer]]  # of scorer.Scorer
 # It was made, it was there, or somebody else had asked for it.
 Origin = Literal["scored", "cached", "joined"]
 
 
-class Store:
+class RewardStore:
     """ROOT/rewards.db: answers by key. One process has a root, from here until `close`.
 
     What `put` returned from survives the end of this process; a power cut may take the last of
@@ -58,13 +58,13 @@ class Store:
             words = f"{path}: {error}; remove it to begin with an empty one"
             raise cli.BadData(words) from None
 
-    def get(self, key: str) -> Answer | None:
+    def get(self, key: str) -> RewardAnswer | None:
         """The answer of a key, or None."""
         row = self.db.execute("SELECT value FROM rewards WHERE key = ?", (key,)).fetchone()
-        answer: Answer | None = json.loads(row[0]) if row else None
+        answer: RewardAnswer | None = json.loads(row[0]) if row else None
         return answer
 
-    def put(self, key: str, value: Answer) -> None:
+    def put(self, key: str, value: RewardAnswer) -> None:
         """Keep an answer. Raises sqlite3.OperationalError where the disk is full."""
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         row = (key, text.encode("utf-8", "replace").decode(), time.time())
@@ -119,7 +119,7 @@ class Metrics:
         self.late: list[tuple[Origin, float]] = []
         self.late_masks: Counter[str] = Counter()
 
-    def answered(self, value: Answer, source: Origin, seconds: float) -> None:
+    def answered(self, value: RewardAnswer, source: Origin, seconds: float) -> None:
         """Count an answer."""
         if value["masked"]:
             self.masks[value["cause"]] += 1
@@ -192,7 +192,7 @@ class _Deck:
 
     def __init__(self, key: str, prompt: Prompt, reply: str) -> None:
         self.key, self.prompt, self.reply = key, prompt, reply
-        self.done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[RewardAnswer] = asyncio.get_running_loop().create_future()
         self.asked_by = 0  # who wait for it now
         self.left_at = time.monotonic()  # when the last of them left
 
@@ -210,7 +210,7 @@ class RewardQueue:
     """
 
     def __init__(
-        self, score: Score, store: Store, *, jobs: int, most: int, deadline: float
+        self, score: Score, store: RewardStore, *, jobs: int, most: int, deadline: float
     ) -> None:
         self.score, self.store = score, store
         self.jobs, self.most, self.deadline = jobs, most, deadline
@@ -229,7 +229,7 @@ class RewardQueue:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    async def answer(self, key: str, prompt: Prompt, reply: str) -> Answer:
+    async def answer(self, key: str, prompt: Prompt, reply: str) -> RewardAnswer:
         """The answer of a deck, masked with the cause `overload` when it is not there by the
         deadline. Raises Full where the queue is."""
         began = time.monotonic()
@@ -252,7 +252,7 @@ class RewardQueue:
         """Seconds until there is likely to be room for another deck."""
         return max(1, min(LONGEST, math.ceil(self.pace / self.jobs)))
 
-    async def _waited(self, deck: _Deck) -> Answer:
+    async def _waited(self, deck: _Deck) -> RewardAnswer:
         deck.asked_by += 1
         try:
             async with asyncio.timeout(self.deadline):
@@ -278,7 +278,7 @@ class RewardQueue:
             del self.decks[deck.key]
             deck.done.set_result(value)
 
-    async def _scored(self, deck: _Deck) -> Answer:
+    async def _scored(self, deck: _Deck) -> RewardAnswer:
         """The answer of a deck, which is on disk when this returns, unless it is masked: that is
         tried again when asked."""
         began = time.monotonic()

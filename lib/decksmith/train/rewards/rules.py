@@ -6,13 +6,14 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypedDict
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
 from decksmith.core import cli, inherit, stream, validation
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
+from decksmith.measure.results.comparison import Guided, Trained
 from decksmith.models import registry
 
 SHIPPED = cli.ROOT / "assets/rewards"
@@ -118,7 +119,7 @@ Ramped = Annotated[str, _one_of(RAMPED)]
 Ramp = Annotated[list[float], AfterValidator(_ramp)]
 
 
-class Gate(validation.Body):
+class RewardGate(validation.Body):
     """What a component leaves of the reward where it is 0, and from which value on it leaves all."""
 
     least: Share
@@ -136,7 +137,7 @@ class RulesFile(validation.Body):
     protocol: str = Field(description="text")
     judge: str | None = Field(default=None, description="text")
     weights: dict[Name, Share] = Field(description="a table")
-    gates: dict[Name, Gate] = Field(description="a table")
+    gates: dict[Name, RewardGate] = Field(description="a table")
     ramps: dict[Ramped, Ramp] = Field(description="a table")
 
     @model_validator(mode="after")
@@ -168,7 +169,7 @@ class Rules:
     protocol: Protocol
     judge: Protocol | None
     weights: dict[str, float]
-    gates: dict[str, Gate]
+    gates: dict[str, RewardGate]
     ramps: dict[str, list[float]]
 
     @property
@@ -233,22 +234,6 @@ def read(name: str | Path) -> Rules:
         gates=said.gates,
         ramps=said.ramps,
     )
-
-
-class Trained(TypedDict):
-    """What a model was trained on: the rewards' names, what they have in common with a run's scores
-    (None where nothing can be said), and the other measures."""
-
-    reward: str
-    shared: list[str] | None
-    others: list[str]
-
-
-class Guided(TypedDict):
-    """What chose a run's decks, and what that has in common with the run's scores."""
-
-    by: str
-    shared: list[str]
 
 
 def note_training(runs: list[Record]) -> None:

@@ -13,8 +13,8 @@ from decksmith.core.records import Error, Record
 from decksmith.measure.judging import vision
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.render import cache, pool
-from decksmith.train.rewards.helper import Broken, Helper
-from decksmith.train.rewards.rows import Answer, Prompt, masked
+from decksmith.train.rewards.helper import Helper, HelperBroken
+from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 from decksmith.train.rewards.rules import Rules, read
 
 FORM = 1  # of what a key stands for
@@ -78,17 +78,17 @@ class Scorer:
         if trouble := await self._trouble("warm"):
             raise cli.Missing(f"a deck known to be good gets no reward here: {trouble}")
 
-    async def score(self, key: str, prompt: Prompt, reply: str) -> Answer:
+    async def score(self, key: str, prompt: Prompt, reply: str) -> RewardAnswer:
         """The answer for a reply; once more where the process that scores it was killed."""
         record: Record = {**prompt, "id": key[:32], "gen": {"text": reply}}
         try:
             try:
                 return await self._scored(record)
-            except Broken as error:
+            except HelperBroken as error:
                 if error.cls != "crash":
                     raise
             return await self._scored(record)
-        except Broken as error:
+        except HelperBroken as error:
             return await self._blamed(error, key[:32])
         except cli.Stop as error:
             return masked("infra", str(error))
@@ -99,23 +99,23 @@ class Scorer:
         """Why a deck known to be good gets no reward; None where it gets one."""
         try:
             value = await self._scored({**KNOWN_PROMPT, "id": name, "gen": {"text": KNOWN_GOOD}})
-        except (Broken, cli.Stop, OSError) as error:
+        except (HelperBroken, cli.Stop, OSError) as error:
             return str(error)
         return value["why"] if value["masked"] else None
 
-    async def _scored(self, record: Record) -> Answer:
+    async def _scored(self, record: Record) -> RewardAnswer:
         try:
             return await self._through(dict(record))
         finally:
             await asyncio.to_thread(shutil.rmtree, self.work / record["id"], ignore_errors=True)
 
-    async def _through(self, record: Record) -> Answer:
+    async def _through(self, record: Record) -> RewardAnswer:
         record = await self._ask(do="prepare", record=record)
         if not stream.fault(record):
             record["render"] = await self.pool.render(self.work, record)
         if self.judge and "judge" not in record and not stream.fault(record):
             record["judge"] = await self._verdict(self.judge, record)
-        value = cast(Answer, await self._ask(do="score", record=record))
+        value = cast(RewardAnswer, await self._ask(do="score", record=record))
         if value["masked"]:
             fault = stream.fault(record)
             value["cause"] = fault["kind"] if fault else "scorer"
@@ -140,7 +140,7 @@ class Scorer:
         asked.add_done_callback(lambda _: self.helpers.put_nowait(helper))
         return await asyncio.shield(asked)
 
-    async def _blamed(self, error: Broken, name: str) -> Answer:
+    async def _blamed(self, error: HelperBroken, name: str) -> RewardAnswer:
         """The answer for a deck that broke what scores it: 0 where it alone does, since the model
         brought it about; masked where a deck known to be good fails too, or where the code that
         scores is wrong."""
