@@ -61,8 +61,7 @@ def test_a_deck_that_many_ask_for_is_scored_once_and_then_is_in_the_store(tmp_pa
         assert await asyncio.gather(*asking) == [VALUE] * 5
         assert await line.answer("a", {}, "x") == VALUE
         assert desk.asked == ["a"]
-        counts = {name: one.number for name, one in line.metrics.seconds.items()}
-        assert counts == {"scored": 1, "joined": 4, "cached": 1}
+        assert line.metrics.answers == {"scored": 1, "joined": 4, "cached": 1}
 
     run(tmp_path, test)
     store = RewardStore(tmp_path)
@@ -183,13 +182,12 @@ def test_prometheus_own_parser_reads_the_counts():
     }
     assert samples["waiting",] == 3 and samples["working",] == 1
     assert samples["masked_total", "overload"] == 1 and samples["refused_total", "400"] == 2
-    assert samples["seconds_bucket", "scored", "1"] == 1
-    assert samples["seconds_bucket", "scored", "+Inf"] == samples["seconds_count", "scored"] == 3
+    assert samples["seconds_count", "scored"] == 3 and samples["seconds_sum", "scored"] == 202
     assert samples["seconds_count", "cached"] == 1
-    assert samples["value_bucket", "0.5"] == 3 and samples["value_sum",] == 1.5
+    assert samples["component_sum", "reward"] == 1.5
     assert samples["component_sum", "layout"] == 1.5 and samples["component_count", "layout"] == 3
     kinds = {name.removeprefix("decksmith_reward_"): one.type for name, one in families.items()}
-    assert kinds["seconds"] == "histogram" and kinds["masked"] == "counter"
+    assert kinds["seconds"] == "summary" and kinds["masked"] == "counter"
 
 
 def test_the_line_of_a_minute_says_decks_waits_and_masks():

@@ -9,7 +9,7 @@ import sqlite3
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -18,9 +18,6 @@ from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
 LONGEST = 30  # seconds, the longest pause that is asked for
-# Upper ends of the histograms' bins: seconds until an answer; the reward.
-SECONDS = (0.02, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120)
-REWARDS = tuple(number / 10 for number in range(11))
 SPAN = 60.0  # seconds that a line of Metrics is about
 PREFIX = "decksmith_reward_"
 
@@ -77,27 +74,6 @@ class RewardStore:
         self.db.close()
 
 
-class Histogram:
-    """How many values were at most each of `ends`; their sum and number."""
-
-    def __init__(self, ends: tuple[float, ...]) -> None:
-        self.ends, self.counts = ends, [0] * len(ends)
-        self.total, self.number = 0.0, 0
-
-    def add(self, value: float) -> None:
-        self.total, self.number = self.total + value, self.number + 1
-        for place, end in enumerate(self.ends):
-            self.counts[place] += value <= end
-
-    def samples(self, label: str = "") -> dict[str, float]:
-        """Samples of Prometheus' text format: {what stands behind the metric's name: number}."""
-        inside, around = (f"{label},", f"{{{label}}}") if label else ("", "")
-        bins = zip(self.ends, self.counts, strict=True)
-        found: dict[str, float] = {f'_bucket{{{inside}le="{end:g}"}}': count for end, count in bins}
-        found[f'_bucket{{{inside}le="+Inf"}}'] = self.number
-        return {**found, f"_sum{around}": self.total, f"_count{around}": self.number}
-
-
 class Metrics:
     """Counts of answers, and how long whoever asked had to wait: for Prometheus, and for the line a
     minute on stderr.
@@ -109,12 +85,10 @@ class Metrics:
         self.waiting, self.working = waiting, working
         self.masks: Counter[str] = Counter()  # by cause
         self.refused: Counter[str] = Counter()  # by HTTP status
-        self.seconds: dict[str, Histogram] = {
-            source: Histogram(SECONDS) for source in ("scored", "cached", "joined")
-        }
-        self.rewards = Histogram(REWARDS)
-        self.sums: Counter[str] = Counter()  # of components
-        self.counts: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()  # by where they came from
+        self.seconds: Counter[str] = Counter()  # that these took
+        self.values: Counter[str] = Counter()  # of components of decks that were scored
+        self.valued: Counter[str] = Counter()  # how many have each
         # Since the last line: (where from, seconds) of each answer, and causes of masks.
         self.late: list[tuple[Origin, float]] = []
         self.late_masks: Counter[str] = Counter()
@@ -125,12 +99,13 @@ class Metrics:
             self.masks[value["cause"]] += 1
             self.late_masks[value["cause"]] += 1
             return
-        self.seconds[source].add(seconds)
+        self.answers[source] += 1
+        self.seconds[source] += seconds  # type: ignore[assignment]
         self.late.append((source, seconds))
         if source == "scored":
-            self.rewards.add(value["reward"] or 0.0)
-            self.sums.update(value["components"])  # type: ignore[arg-type]
-            self.counts.update(value["components"].keys())
+            found = {**value["components"], "reward": value["reward"] or 0.0}
+            self.values.update(found)  # type: ignore[arg-type]
+            self.valued.update(found.keys())
 
     def line(self) -> str:
         """What came since the last line, in a line."""
@@ -148,30 +123,34 @@ class Metrics:
         return "; ".join([*words, f"masked {named or 'none'}"])
 
     def prometheus(self) -> str:
-        """All counts in Prometheus' text format, version 0.0.4."""
-        seconds: dict[str, float] = {}
-        for source, histogram in self.seconds.items():
-            seconds |= histogram.samples(f'source="{source}"')
-        component = _labelled("component", self.sums, "_sum")
-        component |= _labelled("component", self.counts, "_count")
-        metrics: list[tuple[str, str, str, Mapping[str, float]]] = [
-            ("waiting", "gauge", "Decks that wait for a worker.", {"": self.waiting()}),
-            ("working", "gauge", "Decks that are worked on.", {"": self.working()}),
-            ("masked_total", "counter", "No reward, by cause.", _labelled("cause", self.masks)),
-            ("refused_total", "counter", "Refusals.", _labelled("status", self.refused)),
-            ("seconds", "histogram", "Time until the answer, by where it came from.", seconds),
-            ("value", "histogram", "Rewards of decks that were scored.", self.rewards.samples()),
-            ("component", "summary", "Components of decks that were scored.", component),
+        """All counts in Prometheus' text format, version 0.0.4. A mean is `_sum` by `_count`."""
+        now = {"": self.waiting()}, {"": self.working()}
+        out = [
+            *_samples("waiting", "gauge", "Decks that wait for a worker.", "", now[0]),
+            *_samples("working", "gauge", "Decks that are worked on.", "", now[1]),
+            *_samples("masked_total", "counter", "No reward, by cause.", "cause", self.masks),
+            *_samples("refused_total", "counter", "Refusals.", "status", self.refused),
         ]
-        out = []
-        for name, kind, words, samples in metrics:
-            out += [f"# HELP {PREFIX}{name} {words}", f"# TYPE {PREFIX}{name} {kind}"]
-            out += [f"{PREFIX}{name}{rest} {number:.16g}" for rest, number in samples.items()]
+        summaries = [
+            ("seconds", "Time until the answer.", "source", self.seconds, self.answers),
+            ("component", "Rewards of decks.", "component", self.values, self.valued),
+        ]
+        for name, words, label, sums, counts in summaries:
+            out += _samples(name, "summary", words, label, sums, "_sum")
+            out += _samples(name, "", "", label, counts, "_count")
         return "\n".join(out) + "\n"
 
 
-def _labelled(label: str, counts: Mapping[str, float], what: str = "") -> dict[str, float]:
-    return {f'{what}{{{label}="{key}"}}': count for key, count in sorted(counts.items())}
+def _samples(
+    name: str, kind: str, words: str, label: str, counts: Mapping[str, float], part: str = ""
+) -> Iterator[str]:
+    """Lines of a metric, or without a `kind` more samples of the one before."""
+    if kind:
+        yield f"# HELP {PREFIX}{name} {words}"
+        yield f"# TYPE {PREFIX}{name} {kind}"
+    for key, count in sorted(counts.items()):
+        labels = f'{{{label}="{key}"}}' if label else ""
+        yield f"{PREFIX}{name}{part}{labels} {count:.16g}"
 
 
 def quantile(ordered: list[float], share: float) -> float:
