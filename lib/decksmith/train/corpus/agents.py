@@ -22,12 +22,7 @@ TASK = (
     "REQUEST.md in this folder asks for a slide deck; INSTRUCTIONS.md, where it is there, says how decks are written, and EARLIER.md what was said "
     "before. Write the whole deck to deck.md in this folder, and nothing outside of it."
 )
-UNCOUNTED = {
-    "prompt_tokens": None,
-    "completion_tokens": None,
-    "reasoning_tokens": None,
-    "cost": None,
-}
+UNCOUNTED = dict.fromkeys(("prompt_tokens", "completion_tokens", "reasoning_tokens", "cost"))
 
 
 class Agent:

@@ -8,14 +8,13 @@ PROMPT.md, think.md and deck.md.
 """
 
 import asyncio
-import functools
 import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Protocol, TypedDict, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import stream
 from decksmith.core.records import Error
 from decksmith.core.stream import Fault
 from decksmith.measure.decks import templates
@@ -24,7 +23,6 @@ from decksmith.train.corpus.drafts import Status
 from decksmith.train.corpus.records import Draft, DraftFault, DraftRecord, Seed
 
 GIVEN = ("seed.json", "INSTRUCTIONS.md", "EXAMPLE.md", "reasons.txt", templates.FILE)
-GOLD = cli.ROOT / "data/gold"
 
 
 class Delivery(TypedDict, total=False):
@@ -65,29 +63,24 @@ def key(seed: Seed) -> dict[str, str]:
     }
 
 
-@functools.cache
-def _gold() -> list[tuple[str, Seed]]:
-    """[(name, seed)] of data/gold, in order."""
-    found = sorted(path.parent for path in GOLD.glob("*/seed.json"))
-    return [(folder.name, drafts.seed(folder)) for folder in found]
-
-
 def example(ident: str, seed: Seed) -> Path:
     """The folder of the gold draft nearest to a seed: theme first, then language and features in
     common."""
     asked = set(seed.get("features") or [])
 
-    def distance(entry: tuple[str, Seed]) -> tuple[bool, bool, float, str]:
-        name, gold = entry
+    def distance(folder: Path) -> tuple[bool, bool, float, str]:
+        gold = drafts.gold()[folder]
         has = set(gold.get("features") or [])
         return (
             gold.get("theme") != seed.get("theme"),
             gold.get("language") != seed.get("language"),
             len(asked ^ has) / 10 - len(asked & has),
-            hashlib.sha256(f"{ident}:{name}".encode()).hexdigest(),  # equals are drawn by lot
+            hashlib.sha256(
+                f"{ident}:{folder.name}".encode()
+            ).hexdigest(),  # equals are drawn by lot
         )
 
-    return GOLD / min(_gold(), key=distance)[0]
+    return min(drafts.gold(), key=distance)
 
 
 def _example_text(folder: Path) -> str:

@@ -9,6 +9,7 @@ locked one by one, so that processes and hosts can share a run.
 import asyncio
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from decksmith.measure.decks.parser import THEMES
 from decksmith.models.records import Usage
 from decksmith.train.corpus.records import DraftFault, Seed
 
+GOLD = cli.ROOT / "data/gold"
 FILES = ("PROMPT.md", "think.md", "deck.md")
 SEED_THEMES = tuple(name for name, theme in THEMES.items() if theme["seeds"])
 FEATURES = ("code", "mermaid", "katex", "table", "image", "two-cols", "quote", "clicks", "notes")
@@ -148,6 +150,12 @@ def seed(folder: Path | str) -> Seed:
     if not isinstance(value, dict):
         raise cli.BadData(f"{path}: not a JSON object")
     return cast(Seed, {key: item for key, item in value.items() if key != "id"})
+
+
+@functools.cache
+def gold() -> dict[Path, Seed]:
+    """The seeds of data/gold by their folders, in order."""
+    return {path.parent: seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))}
 
 
 def read(path: Path | str) -> bytes:

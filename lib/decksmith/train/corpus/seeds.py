@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 TABLE = cli.ROOT / "assets" / "seeds.toml"
 PROMPTS = cli.ROOT / "assets" / "prompts"
-GOLD = cli.ROOT / "data" / "gold"
 SHARD = 25  # rows that Data Designer has in work at once
 HINTS = 3
 EXAMPLES = 3
@@ -281,7 +280,7 @@ class Sampler:
         self.sampling = {"temperature": 0.9, "max_tokens": 4096} | client.model.params
         self.system = (PROMPTS / "seed-system.txt").read_text()
         self.user = (PROMPTS / "seed-user.txt").read_text()
-        self.gold = [drafts.seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))]
+        self.gold = [*drafts.gold().values()]
         self.seeds = {row["id"]: row["seed"] for row in rows}
         self.reasons: dict[str, list[str]] = {}
         self.trouble: dict[str, Error] = {}
