@@ -15,7 +15,6 @@ from decksmith.core.stream import Fault
 from decksmith.measure.decks.conditions import Condition
 from decksmith.models.registry import COMMAND, Model
 from decksmith.train.corpus.author_command import Command
-from decksmith.train.corpus.authors import Delivery
 
 DECK = "deck.md"
 TASK = (
@@ -76,7 +75,11 @@ class Agent:
         )
         left = done["files"].get(DECK, "")
         text = left.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        _check(done, text)
+        if done["conduct"] in ("escaped", "secret") or (done["conduct"] and not text.strip()):
+            raise Fault("model", done["conduct"], done["reasons"][0])
+        if not text.strip():
+            said = f"exit status {done['rc']}, it said: {done['said']}"
+            raise Fault("model", "no-deck", f"the agent left no deck.md ({said})")
         model = {"name": self.entry.name, "slug": self.entry.slug, "params": {}}
         return {
             "text": text,
@@ -87,13 +90,3 @@ class Agent:
             **record.get("gen", {}),
             "by": {"attempts": 1, "latency": round(time.monotonic() - began, 3)},
         }
-
-
-def _check(done: Delivery, text: str) -> None:
-    """Raises Fault where what was delivered is no reply."""
-    kind, reasons = done["conduct"], done["reasons"]
-    if kind in ("escaped", "secret") or (kind and not text.strip()):
-        raise Fault("model", kind, reasons[0])
-    if not text.strip():
-        said = f"exit status {done['rc']}, it said: {done['said']}"
-        raise Fault("model", "no-deck", f"the agent left no deck.md ({said})")

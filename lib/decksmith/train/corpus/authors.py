@@ -128,7 +128,9 @@ async def write(run: Path | str, record: DraftRecord, author: Author, *, retries
         give(folder, ident, seed)
         if bad := next((f for f in rules.faults(folder, seed) if f["file"] == "seed.json"), None):
             raise Fault("model", "seed", f"{bad['message']}; {bad['remedy']}")
-        if _is_valid(folder, seed, status):
+        # A failed one may have been mended by a person.
+        by_hand = status.get("state") == "failed" and status.get("sha256") != drafts.hashes(folder)
+        if (status.get("state") == "valid" or by_hand) and not rules.faults(folder, seed):
             # A kill between the verdict and here leaves it.
             (folder / "delivery.json").unlink(missing_ok=True)
             return _good(folder, status)
@@ -157,24 +159,22 @@ def _begin(folder: Path, ident: str, seed: Seed) -> Status:
     return cast(Status, {"id": ident, "state": "waiting", "attempt": 0, **key(seed)})
 
 
-def _is_valid(folder: Path, seed: Seed, status: Status) -> bool:
-    """Whether a finished draft keeps the rules; a failed one may have been mended by a person."""
-    state = status.get("state")
-    by_hand = state == "failed" and status.get("sha256") != drafts.hashes(folder)
-    return (state == "valid" or by_hand) and not rules.faults(folder, seed)
-
-
 async def _attempts(
     folder: Path, seed: Seed, status: Status, author: Author, retries: int
 ) -> Draft:
     while True:
-        done = _delivered(folder, status)
-        if done is None:
+        # What an attempt brought whose process was killed before it was judged.
+        done = cast(Delivery, drafts.json_object(folder / "delivery.json"))
+        is_open = status["state"] in ("running", "interrupted")
+        if not is_open or done.get("attempt") != status["attempt"]:
             # An attempt that was begun and did not end, or failed without the author's fault, does
             # not count.
             if status["state"] not in ("running", "interrupted", "infra"):
                 if status["attempt"] > retries:
-                    return _bad(folder, status)
+                    said = f"{status['reasons'][0]} (after {status['attempt']} attempts)"
+                    kind = status["class"] or "invalid"
+                    error: Error = {"kind": "model", "class": kind, "message": said}
+                    return {**_value(folder, status), "error": error}
                 status["attempt"] += 1
             begun: Status = {"state": "running", "started": drafts.now(), "ended": None, "rc": None}
             drafts.save(folder, status, begun)
@@ -193,13 +193,6 @@ async def _attempts(
         )
         if not more:
             drafts.save(folder, status, {"state": "failed"})
-
-
-def _delivered(folder: Path, status: Status) -> Delivery | None:
-    """What an attempt brought whose process was killed before it was judged, or None."""
-    done = cast(Delivery, drafts.json_object(folder / "delivery.json"))
-    is_open = status["state"] in ("running", "interrupted")
-    return done if is_open and done.get("attempt") == status["attempt"] else None
 
 
 def _judge(folder: Path, seed: Seed, status: Status, done: Delivery) -> None:
@@ -261,10 +254,3 @@ def _good(folder: Path, status: Status) -> Draft:
         news: Status = {"state": "valid", "reasons": [], "sha256": sums, "class": None}
         drafts.save(folder, status, news)
     return {**_value(folder, status), "sha256": sums}
-
-
-def _bad(folder: Path, status: Status) -> Draft:
-    message = f"{status['reasons'][0]} (after {status['attempt']} attempts)"
-    kind = status["class"] or "invalid"
-    error: Error = {"kind": "model", "class": kind, "message": message}
-    return {**_value(folder, status), "error": error}

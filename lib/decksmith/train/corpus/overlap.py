@@ -189,19 +189,14 @@ class Embeddings:
                 if key not in self.known and (kept := self.journal.get(record["id"], key)):
                     self.known[key] = kept
         missing = {key: at for at, key in enumerate(keys) if key not in self.known}
-        order = sorted(missing.items(), key=lambda item: item[1])
-        for start in range(0, len(order), 64):
-            self._make(records, order[start : start + 64])
-        made = [numpy.frombuffer(base64.b64decode(self.known[key]), dtype="<f4") for key in keys]
-        return numpy.stack(made) if made else numpy.empty((0, embedding.WIDTH), dtype=numpy.float32)
-
-    def _make(self, records: Sequence[Chat], block: list[tuple[str, int]]) -> None:
-        self.encoder = self.encoder or embedding.Encoder()
-        vectors = self.encoder([request(records[at]) for _, at in block])
-        for (key, at), vector in zip(block, vectors, strict=True):
+        for key, at in missing.items():
+            self.encoder = self.encoder or embedding.Encoder()
+            [vector] = self.encoder([request(records[at])])
             self.known[key] = base64.b64encode(vector.astype("<f4").tobytes()).decode()
             if self.journal:
                 self.journal.put(records[at]["id"], key, self.known[key])
+        made = [numpy.frombuffer(base64.b64decode(self.known[key]), dtype="<f4") for key in keys]
+        return numpy.stack(made) if made else numpy.empty((0, embedding.WIDTH), dtype=numpy.float32)
 
     def close(self) -> None:
         if self.journal:

@@ -187,16 +187,21 @@ class PairChooser:
         pairs = sorted(self._margins(prompt), key=lambda pair: -pair.margin)
         if not pairs:
             return "margin"
-        apart = [pair for pair in pairs if not self._are_alike(pair)]
+        least, apart = self.rules.near.answers, []
+        for pair in pairs:
+            sides = [overlap.plain(one.answer["content"]) for one in (pair.chosen, pair.rejected)]
+            if not overlap.jaccard(sides, least=least):
+                apart.append(pair)
         if not apart:
             return "alike"
         fresh = [pair for pair in apart if _digest(pair.chosen) not in self.said]
         if not fresh:
             return "copied"
         self.unchecked.add(fresh[0].stretch)
-        pair = next((pair for pair in fresh if self.lengths.takes(pair.stretch)), None)
-        if pair is None:
+        even = [pair for pair in fresh if self.lengths.takes(pair.stretch)]
+        if not even:
             return "length"
+        pair = even[0]
         self.lengths.add(pair.stretch)
         self.said.add(_digest(pair.chosen))
         self.sums["margin"] += pair.margin
@@ -215,10 +220,6 @@ class PairChooser:
             if lead and abs(lead) + 1e-9 >= self.margin:  # 0.7 - 0.6 is a little less than 0.1
                 better, worse = (one, other) if lead > 0 else (other, one)
                 yield AnswerPair(better, worse, abs(lead))
-
-    def _are_alike(self, pair: AnswerPair) -> bool:
-        sides = [overlap.plain(side.answer["content"]) for side in (pair.chosen, pair.rejected)]
-        return bool(overlap.jaccard(sides, least=self.rules.near.answers))
 
     def _best(self, prompt: SampledPrompt) -> SampledAnswer | str:
         """Of the answers within the margin of the best one, that of the middlemost length, or why

@@ -194,14 +194,10 @@ def _think(text: str, seed: Seed) -> Iterator[DraftFault]:
     about = " ".join(str(seed.get(key) or "") for key in ("topic", "domain", "style"))
     if not re.search(r"(?i)render|screenshot", about):
         for claim in _RENDER_CLAIM.finditer(text):
-            if not _NEGATION.search(_sentence(text, claim.start())):
-                yield wrong(claim.start(), "think-render", f"think says {claim[0]!r}")
+            # The sentence, or the item of a list, that it stands in.
+            at, first = claim.start(), max(0, claim.start() - 1000)
+            start = max((match.end() for match in _END.finditer(text, first, at)), default=first)
+            stop = _END.search(text, at)
+            if not _NEGATION.search(text[start : stop.end() if stop else len(text)]):
+                yield wrong(at, "think-render", f"think says {claim[0]!r}")
                 break
-
-
-def _sentence(text: str, at: int) -> str:
-    """The sentence, or the item of a list, that stands at an offset."""
-    first = max(0, at - 1000)
-    start = max((match.end() for match in _END.finditer(text, first, at)), default=first)
-    end = _END.search(text, at)
-    return text[start : end.end() if end else len(text)]

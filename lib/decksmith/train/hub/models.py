@@ -89,23 +89,20 @@ def snapshot(name: str) -> Path | None:
     return found if found.is_dir() else None
 
 
-def lacking(folder: Path) -> list[str]:
-    """What a model's folder lacks before it can be trained or served: configuration, tokenizer,
-    weights."""
-    lacks = _small_lacking(folder)
+def lacking(folder: Path, small: bool = False) -> list[str]:
+    """What a model's folder lacks before it can be trained or served: configuration, tokenizer and,
+    unless `small`, weights."""
+    lacks = [] if (folder / "config.json").is_file() else ["config.json"]
+    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model")):
+        lacks.append("tokenizer.json")
+    if small:
+        return lacks
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
         return lacks + [file for file in files if not (folder / file).is_file()]
     weights = [path for kind in SMALL for path in folder.glob(kind) if path.is_file()]
     return lacks + ([] if weights else ["model.safetensors"])
-
-
-def _small_lacking(folder: Path) -> list[str]:
-    lacks = [] if (folder / "config.json").is_file() else ["config.json"]
-    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model")):
-        lacks.append("tokenizer.json")
-    return lacks
 
 
 def need(model: str | Path) -> Path | None:
@@ -135,14 +132,22 @@ def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Pat
     too small, cli.TryAgain where it does not answer.
     """
     found = None if revision else snapshot(name)
-    if found and not (_small_lacking(found) if small else lacking(found)):
+    if found and not lacking(found, small):
         return found
     asked = revision or pinned(name)
     with _speaking(name, asked, f"bin/model-fetch {name}"):
         info = _info(name, asked)
         if not small:
             cli.say(f"{name} at {str(info.sha)[:12]}: {_licence(info)}")
-        folder = _download(name, info, list(_wanted(info.siblings or [], small)))
+        left_out = LEFT_OUT + (SMALL if small else ())
+        if any(file.rfilename.endswith(".safetensors") for file in info.siblings or []):
+            left_out += TORCH
+        wanted = [
+            file
+            for file in info.siblings or []
+            if not any(fnmatch(file.rfilename, kind) for kind in left_out)
+        ]
+        folder = _download(name, info, wanted)
         stream.write(_folder(name) / "refs/main", folder.name)
     return folder
 
@@ -160,13 +165,12 @@ def fetch_gguf(name: str, revision: str | None = None) -> Path:
     pinned_sha256 = there["sha256"] if there else entry.sha256
     with _speaking(entry.repo, asked, gguf.command(name)):
         info = _info(entry.repo, asked)
-        large = [one for one in info.siblings or [] if one.lfs]
-        file = next((one for one in large if one.rfilename == entry.file), None)
+        files = {one.rfilename: one for one in info.siblings or [] if one.lfs}
+        file = files.get(entry.file)
         if not file or not file.lfs:
-            others = [one.rfilename for one in large if one.rfilename.endswith(".gguf")]
+            others = ", ".join(name for name in files if name.endswith(".gguf"))
             raise cli.Missing(
-                f"{entry.repo} at {str(info.sha)[:12]} has no {entry.file}; it has: "
-                f"{', '.join(others) or 'no GGUF file'}"
+                f"{entry.repo} at {str(info.sha)[:12]} has no {entry.file}; it has: {others or 'no GGUF file'}"
             )
         sha256 = file.lfs.sha256
         if pinned_sha256 and sha256 != pinned_sha256 and not revision:
@@ -241,23 +245,14 @@ def _check_sha256(path: Path, sha256: str) -> None:
         )
 
 
-def _wanted(siblings: "list[RepoSibling]", small: bool) -> "Iterator[RepoSibling]":
-    """The files of a repository that a trainer or a server may read."""
-    names = [file.rfilename for file in siblings]
-    left_out = LEFT_OUT + (TORCH if any(name.endswith(".safetensors") for name in names) else ())
-    for file in siblings:
-        if not any(fnmatch(file.rfilename, kind) for kind in left_out + (SMALL if small else ())):
-            yield file
-
-
 def _licence(info: "ModelInfo") -> str:
     from huggingface_hub import ModelCardData
 
     card = info.card_data or ModelCardData()
     name = card.get("license_name") or card.get("license") or "its card names none"
-    link = card.get("license_link")
+    link = f" ({card.get('license_link')})" if card.get("license_link") else ""
     gated = ", gated: its terms are accepted on its page" if info.gated else ""
-    return f"licence {name}{f' ({link})' if link else ''}{gated}"
+    return f"licence {name}{link}{gated}"
 
 
 @contextmanager

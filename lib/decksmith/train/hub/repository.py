@@ -162,12 +162,18 @@ class Repository:
         ]
         rows = None
         if self.made.kind == "dataset":
-            names = {split: f"{split}.jsonl" for split in SPLITS}
-            old = {
-                split: self._fetch(name, info.sha)
-                for split, name in names.items()
-                if info and name in there
-            }
+            old = {}
+            for split in SPLITS:
+                if info and (name := f"{split}.jsonl") in there:
+                    with tempfile.TemporaryDirectory() as folder, self._speaking():
+                        path = self.api.hf_hub_download(
+                            self.made.repo,
+                            name,
+                            repo_type=self.type,
+                            revision=info.sha,
+                            local_dir=folder,
+                        )
+                        old[split] = Path(path).read_bytes()
             rows = _row_changes(old, self.made.rows)
         return {
             "revision": info.sha if info else None,
@@ -176,13 +182,6 @@ class Repository:
             "only_there": sorted(there.keys() - self.made.files.keys() - {".gitattributes"}),
             "rows": rows,
         }
-
-    def _fetch(self, name: str, revision: str | None) -> bytes:
-        with tempfile.TemporaryDirectory() as folder, self._speaking():
-            path = self.api.hf_hub_download(
-                self.made.repo, name, repo_type=self.type, revision=revision, local_dir=folder
-            )
-            return Path(path).read_bytes()
 
     def push(self, difference: HubDifference, public: bool) -> dict[str, str | None]:
         """Send what differs as one commit on the revision that was compared; returns `{"url",
@@ -294,17 +293,13 @@ def described(hub: Repository, difference: HubDifference, public: bool) -> Itera
         yield f"  {file['state']:<8}{file['path']}  {size:,} bytes, sha256 {sha256}"
     for name in difference["only_there"]:
         yield f"  stays   {name}  only there, left alone"
-    if difference["rows"]:
-        yield from _row_lines(difference["rows"])
-    elif made.kind == "dataset":
+    rows = difference["rows"] or {}
+    if made.kind == "dataset" and not rows:
         yield "rows: those there cannot be read, so no row is compared"
-    yield f"the card: {made.files['README.md']}"
-
-
-def _row_lines(rows: RowChanges) -> Iterator[str]:
-    if not any(rows.values()):
+    elif made.kind == "dataset" and not any(rows.values()):
         yield "rows: the same"
     for word, found in rows.items():
         for split, ids in found.items():
             more = f" and {len(ids) - SHOWN} more" if ids[SHOWN:] else ""
             yield f"rows of {split} {word}: {len(ids)} ({', '.join(ids[:SHOWN])}{more})"
+    yield f"the card: {made.files['README.md']}"

@@ -74,8 +74,7 @@ def _asked(path: str, row: Mapping[str, Any], patience: float) -> Record:
     body = json.dumps(dict(row)).encode()
     until, said, busy, pause = time.monotonic() + patience, "", None, 1.0
     while True:
-        servers = _servers(body)
-        for url, token in servers:
+        for url, token in _servers(body):
             try:
                 status, after, answer = _post(url + path, token, body)
             except (OSError, http.client.HTTPException, ValueError) as error:
@@ -85,10 +84,10 @@ def _asked(path: str, row: Mapping[str, Any], patience: float) -> Record:
             _gone.pop(url, None)
             if status == 200 and answer.get("cause") != "overload":
                 return answer
-            words = str(answer.get("error") or answer.get("why"))
+            busy = str(answer.get("error") or answer.get("why"))
+            said, pause = f"{url}: HTTP {status}: {busy}", max(1.0, after)
             if 400 <= status < 500 and status not in (408, 429):
-                raise RewardRefused(f"{url}: HTTP {status}: {words}")
-            busy, said, pause = words, f"{url}: HTTP {status}: {words}", max(1.0, after)
+                raise RewardRefused(said)
         if time.monotonic() + pause > until:
             break
         LOG.info("asking again in %.0f s: %s", pause, said)
@@ -111,13 +110,13 @@ async def ask_async(row: Mapping[str, Any], patience: float = PATIENCE) -> Recor
 
 def _servers(body: bytes) -> list[tuple[str, str]]:
     """(address, token) of each server, that which has this content first, those that were gone of late last."""
-    now, found = time.monotonic(), _named()
+    now = time.monotonic()
 
     def order(server: tuple[str, str]) -> tuple[bool, bytes]:
         away = now - _gone.get(server[0], -AWAY) < AWAY
         return away, hashlib.sha256(server[0].encode() + body).digest()
 
-    return sorted(found, key=order)
+    return sorted(_named(), key=order)
 
 
 def _named() -> list[tuple[str, str]]:
@@ -209,23 +208,25 @@ async def slime(args: Any, samples: Any, **_: Any) -> Any:
     {"reward", "masked", components ..}."""
     several = isinstance(samples, (list, tuple))
     group = list(samples) if several else [samples]
-    rows = [_of_sample(sample) for sample in group]
+    rows = []
+    for sample in group:
+        row = _row(getattr(sample, "metadata", None), sample.label)
+        rows.append({**row, "prompt": sample.prompt, "reply": sample.response})
     answers = await asyncio.gather(*(ask_async(row) for row in rows))
-    rewards: list[Any] = list(_settled(rows, answers))
-    for number, (sample, answer) in enumerate(zip(group, answers, strict=True)):
+    rewards: list[Any] = []
+    for sample, answer, reward in zip(group, answers, _settled(rows, answers), strict=True):
         if answer["masked"]:
             sample.remove_sample = True
-        if getattr(args, "reward_key", None):
-            said = {"reward": rewards[number], "masked": float(answer["masked"])}
-            rewards[number] = {**answer["components"], **said}
+        parts = {**answer["components"], "reward": reward, "masked": float(answer["masked"])}
+        rewards.append(parts if getattr(args, "reward_key", None) else reward)
     return rewards if several else rewards[0]
 
 
-def _of_sample(sample: Any) -> Record:
-    metadata = sample.metadata if isinstance(getattr(sample, "metadata", None), dict) else {}
-    row = {name: metadata[name] for name in FIELDS if name in metadata}
-    row |= {"prompt": sample.prompt, "reply": sample.response}
-    return row if sample.label is None else {**row, "label": sample.label}
+def _row(fields: Any, label: Any) -> Record:
+    """The fields of a prompt in an object of a trainer's, and in a label beside it."""
+    fields = fields if isinstance(fields, Mapping) else {}
+    row = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
+    return row if label in (None, "") else {**row, "label": label}
 
 
 # verl
@@ -240,7 +241,7 @@ def compute_score(
 ) -> Record:
     """For verl's custom_reward_function: {"score", "masked" and components, as numbers}. The fields
     of the prompt are in `ground_truth` (an object, its JSON, or an id) or in `extra_info`."""
-    row = _of_verl(solution_str, ground_truth, extra_info)
+    row = {**_row(extra_info, ground_truth), "reply": solution_str}
     answer = ask(row)
     score = _settled([row], [answer])[0]
     return {**answer["components"], "score": score, "masked": float(answer["masked"])}
@@ -256,15 +257,8 @@ def compute_scores(
     """For verl's batch manager, which asks for all at once: the rewards."""
     extras = list(extra_infos) if extra_infos is not None else [None] * len(solution_strs)
     given = zip(solution_strs, ground_truths, extras, strict=True)
-    rows = [_of_verl(*one) for one in given]
+    rows = [{**_row(extra, truth), "reply": reply} for reply, truth, extra in given]
     return _settled(rows, ask_all(rows))
-
-
-def _of_verl(reply: str, ground_truth: Any, extra: Any) -> Record:
-    fields = extra if isinstance(extra, Mapping) else {}
-    row = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
-    row |= {"reply": reply}
-    return row if ground_truth in (None, "") else {**row, "label": ground_truth}
 
 
 # TRL
@@ -277,30 +271,18 @@ async def trl(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     rows: list[Record] = []
     for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
         row = {name: columns[name][number] for name in FIELDS if name in columns}
-        rows.append({**row, "prompt": prompt, "reply": _text(completion)})
+        if not isinstance(completion, str):  # messages, of which the last counts
+            completion = str(completion[-1].get("content") or "") if completion else ""
+        rows.append({**row, "prompt": prompt, "reply": completion})
     answers = await asyncio.gather(*(ask_async(row) for row in rows))
     if log := columns.get("log_metric"):
-        for name, mean in _metrics(answers).items():
-            log(name, mean)
+        found: dict[str, list[float]] = {"masked": [answer["masked"] for answer in answers]}
+        for answer in answers:
+            for name, quality in answer["components"].items():
+                found.setdefault(name, []).append(quality)
+        for name, values in found.items():
+            log(f"deck/{name}", sum(values) / max(1, len(values)))
     return [answer["reward"] for answer in answers]
 
 
 trl.__name__ = "deck_reward"  # as TRL's log calls it
-
-
-def _text(completion: Any) -> str:
-    """The text of a completion: itself, or the content of its last message."""
-    if isinstance(completion, str):
-        return completion
-    return str(completion[-1].get("content") or "") if completion else ""
-
-
-def _metrics(answers: Sequence[Record]) -> dict[str, float]:
-    """The share of masked answers, and the mean of each component."""
-    found: dict[str, list[float]] = {}
-    for answer in answers:
-        for name, quality in answer["components"].items():
-            found.setdefault(f"deck/{name}", []).append(quality)
-    means = {name: sum(values) / len(values) for name, values in found.items()}
-    masked = sum(answer["masked"] for answer in answers) / max(1, len(answers))
-    return {"deck/masked": masked, **means}
