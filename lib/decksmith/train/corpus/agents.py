@@ -70,9 +70,8 @@ class Agent:
         folder.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         await self.command.ready(folder.parent)
-        done = await self.command.carry_out(
-            folder, self.files(record), TASK, [DECK], record["id"], {}
-        )
+        files = self.files(record)
+        done = await self.command.carry_out(folder, files, TASK, [DECK], record["id"])
         left = done["files"].get(DECK, "")
         text = left.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         if done["conduct"] in ("escaped", "secret") or (done["conduct"] and not text.strip()):

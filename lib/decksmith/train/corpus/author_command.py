@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -152,31 +153,16 @@ class Command:
         given = {name: drafts.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
         files = {name: text for name, text in given.items() if text is not None}
         task = TASK + (AGAIN if "reasons.txt" in files else "")
-        status["walls"] = self.walls[0] if self.walls else ""
-        env = {
-            "SEED_DIR": str(folder),
-            "SEED_ID": folder.name,
-            "SEED_JSON": f"{folder}/seed.json",
-            "ATTEMPT": str(status["attempt"]),
-            "REASONS_FILE": f"{folder}/reasons.txt",
-        }
         said = f"attempt {status['attempt']}"
-        return await self.carry_out(folder, files, task, drafts.FILES, said, env)
+        return await self.carry_out(folder, files, task, drafts.FILES, said)
 
     async def carry_out(
-        self,
-        folder: Path,
-        files: dict[str, str],
-        task: str,
-        take: Sequence[str],
-        said: str,
-        more: Mapping[str, str],
+        self, folder: Path, files: dict[str, str], task: str, take: Sequence[str], said: str
     ) -> Delivery:
         """Run the command in a cell over a folder of `files`; what it delivered of the names in
         `take`.
 
-        said: how its part of run.log begins. more: of its environment. Raises as `attempt` does;
-        `ready` was awaited.
+        said: how its part of run.log begins. Raises as `attempt` does; `ready` was awaited.
         """
         assert self.walls is not None
         words = {"dir": str(folder), "id": folder.name, "prompt": task}
@@ -194,12 +180,11 @@ class Command:
             "HOME": str(folder),
             "TMPDIR": f"{folder}/.tmp",
             "LANG": "C.UTF-8",
-            "TIMEOUT": f"{self.timeout:g}",
             **self.passed,
-            **more,
         }
         log = Log(folder / "run.log")
-        log.line(f"--- {said}, {drafts.now()}: {self.name}")
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        log.line(f"--- {said}, {now}: {self.name}")
         out, status, last = await self._run(folder, order, env, self.walls, log)
         if self.walls[0] == "plain":
             _sweep(folder)

@@ -144,7 +144,7 @@ async def write(run: Path | str, record: DraftRecord, author: Author, *, retries
             raise
         except Fault as fault:
             error = fault.error
-            news: Status = {"state": "infra", "ended": drafts.now(), "class": error["class"]}
+            news: Status = {"state": "infra", "class": error["class"]}
             drafts.save(folder, status, {**news, "reasons": [error["message"]]})
             raise
 
@@ -176,8 +176,7 @@ async def _attempts(
                     error: Error = {"kind": "model", "class": kind, "message": said}
                     return {**_value(folder, status), "error": error}
                 status["attempt"] += 1
-            begun: Status = {"state": "running", "started": drafts.now(), "ended": None, "rc": None}
-            drafts.save(folder, status, begun)
+            drafts.save(folder, status, {"state": "running", "rc": None})
             done = await author.attempt(folder, seed, status)
             done["attempt"] = status["attempt"]
             stream.write(folder / "delivery.json", json.dumps(done))
@@ -204,7 +203,7 @@ def _judge(folder: Path, seed: Seed, status: Status, done: Delivery) -> None:
         for name, text in done["files"].items():
             stream.write(folder / name, text.encode("utf-8", "surrogateescape"))
     faults = rules.faults(folder, seed)
-    news: Status = {"rc": done.get("rc"), "ended": drafts.now()}
+    news: Status = {"rc": done.get("rc")}
     if not faults and conduct in (None, "timeout", "crash"):
         noted += reasons
         news |= {"state": "valid", "class": None, "reasons": []}

@@ -2,6 +2,7 @@
 notes, tags, words.
 """
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -56,9 +57,7 @@ _INLINE_CODE = re.compile(r"(`+)[^`\n]{1,500}?\1")
 _STEPS = re.compile(r"\{[^}|]*\|[^}]*\}")
 
 
-def wrong(line: int, rule: str, message: str) -> DraftFault:
-    """A fault of deck.md."""
-    return fault("deck.md", line, rule, message)
+wrong = functools.partial(fault, "deck.md")
 
 
 def faults(raw: str, deck: Deck, seed: Seed) -> Iterator[DraftFault]:
@@ -71,19 +70,30 @@ def faults(raw: str, deck: Deck, seed: Seed) -> Iterator[DraftFault]:
     asked = seed.get("slides")
     if isinstance(asked, int) and abs(len(deck.shown) - asked) > SLIDES_OFF:
         yield wrong(1, "slides", f"{len(deck.shown)} slides, asked were {asked}")
-    known = layouts(deck)
+    # The layouts of Slidev and of the theme.
+    known = {*LAYOUTS, *THEMES.get(deck.theme, THEMES["default"])["layouts"]}
     for slide in deck.slides:
-        yield from _slide(slide, known)
+        # The slide without fences, comments and inline code, character for character.
+        bare = _INLINE_CODE.sub(lambda match: " " * len(match[0]), slide.prose)
+        yield from _layout(slide, known)
+        yield from _emptiness(slide)
+        yield from _addresses(slide, bare)
+        yield from _pictures(slide)
+        yield from _comments(slide, bare)
+        for fence in slide.fences:
+            if not fence.closed:
+                yield wrong(fence.line, "fence", "the code fence is not closed")
+        yield from _markup(slide, bare)
     counts = found_features(deck)
     for feature in seed.get("features") or []:
         if feature in counts and not counts[feature]:
             yield wrong(1, "feature", f"asked was {feature}, and no slide has it")
-    yield from _language(deck, seed.get("language"))
-
-
-def layouts(deck: Deck) -> set[str]:
-    """The layouts that slides of a deck may name: those of Slidev and of its theme."""
-    return {*LAYOUTS, *THEMES.get(deck.theme, THEMES["default"])["layouts"]}
+    if language := seed.get("language"):
+        texts = [deck_words.fold(slide.text) for slide in deck.shown]
+        share, least = language_share(texts, language), least_share(language)
+        if share is not None and share < least:
+            message = f"the text does not read as {language} ({share:.2f}, least {least})"
+            yield wrong(1, "language", message)
 
 
 def found_features(deck: Deck) -> dict[str, int]:
@@ -106,30 +116,9 @@ def found_features(deck: Deck) -> dict[str, int]:
     }
 
 
-def is_loose_frontmatter(slide: Slide) -> bool:
-    """Whether a blank line parts a slide's frontmatter from its `---`, so that Slidev shows it as
-    text."""
-    if slide.frontmatter_line is not None:
-        return False
-    lines = [line for line in slide.content.split("\n") if line.strip()]
-    matches = [re.match(r"([A-Za-z][\w-]*):(?:\s|$)", line) for line in lines]
-    keys = [match[1] for match in matches if match]
-    return bool(lines) and len(keys) == len(lines) and any(key in _KEYS for key in keys)
-
-
 def least_share(language: str) -> float:
     """The least value of language_share with which a text counts as being in a language."""
     return LANGUAGE["script" if language.split("-")[0] in SCRIPTS else "latin"]
-
-
-def _language(deck: Deck, asked: str | None) -> Iterator[DraftFault]:
-    if asked is None:
-        return
-    texts = [deck_words.fold(slide.text) for slide in deck.shown]
-    share, least = language_share(texts, asked), least_share(asked)
-    if share is not None and share < least:
-        message = f"the text does not read as {asked} ({share:.2f}, least {least})"
-        yield wrong(1, "language", message)
 
 
 def _headmatter(deck: Deck, seed: Seed) -> Iterator[DraftFault]:
@@ -143,20 +132,6 @@ def _headmatter(deck: Deck, seed: Seed) -> Iterator[DraftFault]:
     if deck.theme != asked and not deck.faults:
         line = deck.slides[0].key_line("theme") if deck.slides else 1
         yield wrong(line, "theme", f"the theme is {deck.theme}, asked was {asked}")
-
-
-def _slide(slide: Slide, known: set[str]) -> Iterator[DraftFault]:
-    # The slide without fences, comments and inline code, character for character.
-    bare = _INLINE_CODE.sub(lambda match: " " * len(match[0]), slide.prose)
-    yield from _layout(slide, known)
-    yield from _emptiness(slide)
-    yield from _addresses(slide, bare)
-    yield from _pictures(slide)
-    yield from _comments(slide, bare)
-    for fence in slide.fences:
-        if not fence.closed:
-            yield wrong(fence.line, "fence", "the code fence is not closed")
-    yield from _markup(slide, bare)
 
 
 def _line(slide: Slide, match: re.Match[str]) -> int:
@@ -183,7 +158,11 @@ def _layout(slide: Slide, known: set[str]) -> Iterator[DraftFault]:
 
 
 def _emptiness(slide: Slide) -> Iterator[DraftFault]:
-    if is_loose_frontmatter(slide):
+    lines = [line for line in slide.content.split("\n") if line.strip()]
+    matches = [re.match(r"([A-Za-z][\w-]*):(?:\s|$)", line) for line in lines]
+    keys = [match[1] for match in matches if match]
+    are_keys = bool(lines) and len(keys) == len(lines) and any(key in _KEYS for key in keys)
+    if slide.frontmatter_line is None and are_keys:  # Slidev shows them as text
         message = "a blank line parts a frontmatter from its `---`"
         yield wrong(slide.content_line, "frontmatter-blank", message)
     elif not (slide.prose.strip() or slide.fences or slide.layout in _BARE_LAYOUTS):
@@ -250,7 +229,11 @@ def _comments(slide: Slide, bare: str) -> Iterator[DraftFault]:
 
 
 def _markup(slide: Slide, bare: str) -> Iterator[DraftFault]:
-    prose = _drop_math(bare)
+    # Formulas are blanked, character for character and line for line.
+    blocks = r"\$\$[^$]{0,5000}\$\$"
+    prose = re.sub(blocks, lambda math: re.sub(r"[^\n]", " ", math[0]), bare)
+    inline = r"(?<![\\$\w])\$(?=[^\s$])[^$\n]{1,300}(?<=\S)\$(?!\w)"
+    prose = re.sub(inline, lambda math: " " * len(math[0]), prose)
     if match := re.search(r"\{\{|\}\}", prose):
         yield wrong(_line(slide, match), "interpolation", f"{match[0]} stands outside of code")
     for opening in re.finditer(r"<([A-Za-z][\w.:-]*)(?=[\s/>])", prose):
@@ -267,10 +250,3 @@ def _markup(slide: Slide, bare: str) -> Iterator[DraftFault]:
         yield wrong(_line(slide, match), "forbidden", message)
     if match := _PLACEHOLDER.search(bare):
         yield wrong(_line(slide, match), "placeholder", f"the slide says {match[0]!r}")
-
-
-def _drop_math(text: str) -> str:
-    """The text with formulas blanked, character for character and line for line."""
-    text = re.sub(r"\$\$[^$]{0,5000}\$\$", lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    inline = r"(?<![\\$\w])\$(?=[^\s$])[^$\n]{1,300}(?<=\S)\$(?!\w)"
-    return re.sub(inline, lambda m: " " * len(m[0]), text)

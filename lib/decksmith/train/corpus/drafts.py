@@ -15,7 +15,6 @@ import json
 import os
 import stat
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -101,8 +100,6 @@ Status = TypedDict(
         "seed_sha": str,
         "instructions_sha": str,
         "author": str,
-        "started": str,
-        "ended": str | None,
         "rc": int | None,
         "class": str | None,
         "reasons": list[str],
@@ -110,7 +107,6 @@ Status = TypedDict(
         "sha256": dict[str, str],
         "usage": Usage,
         "cut": DraftFault,
-        "walls": str,
     },
     total=False,
 )
@@ -226,11 +222,6 @@ def save(folder: Path, status: Status, news: Status) -> None:
     """Write status.json with some news; `status` is updated too."""
     status.update(news)
     stream.write(folder / "status.json", json.dumps(status, ensure_ascii=False, indent=1) + "\n")
-
-
-def now() -> str:
-    """The time as status.json and run.log have it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @contextlib.asynccontextmanager

@@ -24,7 +24,7 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
     run: the folder that the record's paths are relative to. Raises cli.BadData for a record that
     lacks what an earlier stage writes, or whose pictures are gone.
     """
-    stages = (*STAGES, "judge") if rules.needs_judge else STAGES
+    stages = (*STAGES, "judge") if rules.judge else STAGES
     fault = scoring.fault(rules.protocol, {key: record[key] for key in stages if key in record})
     if fault and fault["kind"] != "model":
         why = f"{fault['kind']} fault, {fault['class']}: {fault['message']}"
@@ -73,7 +73,7 @@ def measured(record: Record, rules: Rules, run: str | Path) -> dict[str, float]:
     for name in sorted(rules.used):
         if (quality := _quality(name, pages, rules)) is not None:
             found[name] = quality
-    if rules.needs_judge:  # what does not answer its request gets nothing for its looks
+    if rules.judge:  # what does not answer its request gets nothing for its looks
         found["layout"] = found.get("layout", 0.0) * found["answers"]
     return found
 
@@ -82,7 +82,7 @@ def _quality(name: str, pages: Pages, rules: Rules) -> float | None:
     """A component of a deck, 0 to 1, or None where it does not apply."""
     if name == "parses":
         return _parses(pages.record, rules)
-    if name == "checklist" and rules.needs_judge:
+    if name == "checklist" and rules.judge:
         answers = pages.record["judge"].get("checklist") or []
         yes = sum(bool(answer["yes"]) for answer in answers)
         return yes / len(answers) if answers else None

@@ -157,7 +157,8 @@ class RulesFile(validation.Body):
 class Rules:
     """One file of assets/rewards.
 
-    judge    the protocol whose judge reads the decks, of rules that need one
+    judge    the protocol whose judge reads the decks, of rules that need one; a record needs its
+             `judge` then
     weights  {component: its share of the mean}, which sum to 1
     ramps    {component: where it is 0 and 1}
     sha256   of all of this, of the protocol's measures, of what decides what the judge says, and
@@ -177,11 +178,6 @@ class Rules:
         """The components that count."""
         return {*self.weights, *self.gates}
 
-    @property
-    def needs_judge(self) -> bool:
-        """Whether the reward needs the `judge` of a record, by a model that reads."""
-        return self.judge is not None
-
     def shared_with(self, protocol: Protocol) -> list[str]:
         """The measures that this reward and a protocol's scores have in common, sorted: a model
         that was trained on the one was trained to please the other by them.
@@ -194,7 +190,7 @@ class Rules:
         if protocol.measures:
             return sorted(trained & {*protocol.measures})
         alike = trained & {"checklist", "slides", "errors", "empty"}
-        return sorted(alike | ({"content"} if self.needs_judge else set()))
+        return sorted(alike | ({"content"} if self.judge else set()))
 
 
 def read(name: str | Path) -> Rules:
