@@ -142,7 +142,7 @@ class PairChooser:
         self.reader, self.rules, self.encode, self.best = reader, rules, encode, best
         self.held = list({overlap.plain(overlap.request(one)): one for one in held}.values())
         self.before: list[Chat] = []  # requests that were let in
-        self.said: set[bytes] = set()  # hashes of the answers that were chosen
+        self.said: set[int] = set()  # hashes of the answers that were chosen
         self.lengths = Balance(rules.length)
         self.unchecked = Balance(rules.length)  # as without the rule on lengths
         self.margin: float = getattr(rules.margin, reader.by)
@@ -187,14 +187,15 @@ class PairChooser:
         pairs = sorted(self._margins(prompt), key=lambda pair: -pair.margin)
         if not pairs:
             return "margin"
-        least, apart = self.rules.near.answers, []
-        for pair in pairs:
-            sides = [overlap.plain(one.answer["content"]) for one in (pair.chosen, pair.rejected)]
-            if not overlap.jaccard(sides, least=least):
-                apart.append(pair)
+        near = self.rules.near.answers
+        apart = [
+            pair
+            for pair in pairs
+            if not overlap.jaccard([pair.chosen.plain, pair.rejected.plain], least=near)
+        ]
         if not apart:
             return "alike"
-        fresh = [pair for pair in apart if _digest(pair.chosen) not in self.said]
+        fresh = [pair for pair in apart if hash(pair.chosen.plain) not in self.said]
         if not fresh:
             return "copied"
         self.unchecked.add(fresh[0].stretch)
@@ -203,7 +204,7 @@ class PairChooser:
             return "length"
         pair = even[0]
         self.lengths.add(pair.stretch)
-        self.said.add(_digest(pair.chosen))
+        self.said.add(hash(pair.chosen.plain))
         self.sums["margin"] += pair.margin
         if not self.reader.votes:
             self.sums["chosen"] += pair.chosen.worth
@@ -231,16 +232,13 @@ class PairChooser:
         if first.worth < least:
             return "least"
         floor = max(first.worth - self.margin, least)
-        good = [
-            sample
-            for sample in prompt.samples
-            if sample.worth >= floor and _digest(sample) not in self.said
-        ]
+        good = [one for one in prompt.samples if one.worth >= floor]
+        good = [one for one in good if hash(one.plain) not in self.said]
         if not good:
             return "copied"
         middle = statistics.median(sample.length for sample in prompt.samples)
         chosen = min(good, key=lambda one: (abs(math.log(one.length / middle)), -one.worth))
-        self.said.add(_digest(chosen))
+        self.said.add(hash(chosen.plain))
         self.lengths.add(math.log(chosen.length / middle))
         self.unchecked.add(math.log(first.length / middle))
         self.sums["chosen"] += chosen.worth
@@ -284,11 +282,6 @@ def sentences(report: PreferReport) -> Iterator[str]:
         )
 
 
-def _digest(sample: SampledAnswer) -> bytes:
-    plain = overlap.plain(sample.answer["content"])
-    return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).digest()
-
-
 def held_out(more: Iterable[Path] = ()) -> list[Chat]:
     """The requests that nobody may train on: of every evaluation that lies here, and of the files
     `more`."""
@@ -297,7 +290,7 @@ def held_out(more: Iterable[Path] = ()) -> list[Chat]:
     files += sorted(results.glob("runs/*/*/prompts.jsonl"))
     files += sorted(results.glob("bench/*/*/questions.jsonl"))
     found: list[Chat] = []
-    for path in [*(path for path in files if path.is_file()), *more]:
+    for path in [*filter(Path.is_file, files), *more]:
         for _, record in stream.records(path):
             asked = record.get("messages")
             if not asked and "task" in record:

@@ -2,6 +2,7 @@
 a score or votes.
 """
 
+import functools
 import json
 import math
 from collections import Counter
@@ -15,7 +16,7 @@ from decksmith.core import cli, records, stream
 from decksmith.core.records import Message
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.models.records import Gen
-from decksmith.train.corpus import chat_rows
+from decksmith.train.corpus import chat_rows, overlap
 from decksmith.train.corpus.records import Seed
 
 SCALES = {"reward": (0, 1), "score": (1, 5)}
@@ -46,6 +47,11 @@ class SampledAnswer:
     length: int
     worth: float
     reward: str | None = None
+
+    @functools.cached_property
+    def plain(self) -> str:
+        """The answer as it is compared."""
+        return overlap.plain(self.answer["content"])
 
 
 @dataclass
@@ -82,28 +88,21 @@ class Votes:
         pairs, votes = study / "pairs.jsonl", study / "tally/votes.jsonl"
         for path in (pairs, votes):
             if not path.is_file():
-                raise cli.Missing(
-                    f"there is no {path}; vote-tally --study {study} --close writes it"
-                )
+                say = f"there is no {path}; vote-tally --study {study} --close writes it"
+                raise cli.Missing(say)
         asked = {pair["id"]: pair for _, pair in stream.records(pairs) if pair["kind"] == "vote"}
         self.found: dict[str, dict[tuple[Key, Key], list[int]]] = {}
         for number, line in enumerate(votes.read_text(encoding="utf-8").splitlines(), 1):
             try:
                 vote = json.loads(line)
                 choice, pair = vote["choice"], asked.get(str(vote["pair"]))
+                if choice not in ("left", "right", "tie", "bad"):
+                    raise ValueError(f"choice is {choice!r}; it is left, right, tie or bad")
             except (ValueError, KeyError, TypeError) as error:
-                raise cli.BadData(
-                    f"{votes}:{number}: no vote ({error!r}); vote-tally writes these lines"
-                ) from None
-            if choice not in ("left", "right", "tie", "bad"):
-                raise cli.BadData(
-                    f"{votes}:{number}: choice is {choice!r}; it is left, right, tie or bad"
-                )
+                raise cli.BadData(f"{votes}:{number}: {error}; vote-tally writes these") from None
             if pair:
-                left, right = (
-                    (str(side["model"]), int(side["sample"]))
-                    for side in (pair["left"], pair["right"])
-                )
+                sides = pair["left"], pair["right"]
+                left, right = ((str(side["model"]), int(side["sample"])) for side in sides)
                 said = self.found.setdefault(pair["prompt"], {}).setdefault((left, right), [])
                 said.append((choice == "left") - (choice == "right"))
 
