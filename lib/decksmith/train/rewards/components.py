@@ -10,7 +10,7 @@ from decksmith.measure.judging import offline, scoring
 from decksmith.measure.judging.records import Reward
 from decksmith.measure.judging.rendered import Pages
 from decksmith.train.rewards import wording
-from decksmith.train.rewards.rules import COMPONENTS, Rules
+from decksmith.train.rewards.rules import MEASURES, Rules
 
 DIGITS = 6
 PALE = 2.0  # contrast ratio; themes have 2.6 and more
@@ -86,7 +86,7 @@ def _quality(name: str, pages: Pages, rules: Rules) -> float | None:
         answers = pages.record["judge"].get("checklist") or []
         yes = sum(bool(answer["yes"]) for answer in answers)
         return yes / len(answers) if answers else None
-    if COMPONENTS[name].measures:
+    if MEASURES[name]:
         return _offline(name, pages, rules)
     value = OWN[name](pages)
     return None if value is None else offline.quality(value, rules.ramps[name])
@@ -96,7 +96,7 @@ def _offline(name: str, pages: Pages, rules: Rules) -> float | None:
     """What the offline measures of a component say together. Merits are averaged and lowered by
     faults, in the offline judge's arithmetic; faults alone are multiplied."""
     settings = rules.protocol.measures
-    every = offline.measured(pages, settings, COMPONENTS[name].measures)
+    every = offline.measured(pages, settings, MEASURES[name])
     here = offline.qualities(every)
     if any(settings[measure]["role"] == "merit" for measure in here):
         return float(offline.share(here, settings, bool(pages.whole))[0])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -29,73 +29,30 @@ MEASURING = (
 )
 
 
-class Component(NamedTuple):
-    """A part of a reward.
-
-    says      what it is, in a sentence
-    measures  those of the offline judge that it is made of; none for one of our own
-    """
-
-    says: str
-    measures: tuple[str, ...]
-
-
-def _component(says: str, measures: str = "") -> Component:
-    return Component(says, tuple(measures.split()))
-
-
-COMPONENTS = {
-    "parses": _component(
-        "The reply holds a deck of at least as many slides as the protocol takes for one."
-    ),
-    "renders": _component(
-        "Share of the slides that are drawn without an error and show something.", "errors empty"
-    ),
-    "slides": _component("As many slides as were asked for.", "slides"),
-    "elements": _component(
-        "Share of the asked elements (code, diagram, formula, table, picture ..) that are there.",
-        "features",
-    ),
-    "theme": _component("The theme that was asked for.", "theme"),
-    "language": _component("The text is in the language that was asked for.", "language"),
-    "outline": _component("Share of the asked headings that a slide's title has.", "outline"),
-    "order": _component("The asked headings come in the asked order.", "order"),
-    "checklist": _component(
-        "Share of the checklist that is found on slides where it can be read.", "checklist"
-    ),
-    "figures": _component("Share of the request's figures that the deck shows.", "figures"),
-    "layout": _component(
-        "Overflow, overlap, contrast, type size, pictures that load, density, space, hierarchy and variety.",
-        "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals",
-    ),
-    "length": _component("Words on a slide, on average: neither next to none nor too many."),
-    "unread": _component("What the page says can be made out in the picture.", "unread"),
-    "pale": _component("The text stands out from what is behind it in the picture."),
-    "taken": _component("The slides take up the request's words below their titles."),
-    "topic": _component("The slides take up the request's words, and have others.", "topic"),
-    "together": _component(
-        "What one sentence of the request says together stands together on a slide."
-    ),
-    "phrases": _component("Neighbouring words of the request stand near each other on a slide."),
-    "sequence": _component("What the request names once comes in its order."),
-    "own": _component("The deck has words that the request does not have."),
-    "molds": _component("Sentences are not of one mold with other words in them."),
-    "sense": _component(
-        "Words stand as they do in sentences, without raw markup or text for the author to replace.",
-        "grammar articles leftovers",
-    ),
-    "echo": _component("The deck does not repeat the request.", "echo"),
-    "copied": _component(
-        "The deck has few pieces of the request, or of the checklist's questions."
-    ),
-    "again": _component("No slide says below its title what another one says there."),
-    "repetition": _component(
-        "No slide repeats another, or shows an asked heading and nothing else.", "repeats hollow"
-    ),
-    "unasked": _component("No code and no formulas where neither was asked for.", "aside"),
-    "answers": _component("A judge that reads says that the deck answers its request."),
+# The components of a reward, which docs/rewards.md says in words, and the measures of the offline
+# judge that each is made of; none for one of our own.
+OFFLINE = {
+    "renders": "errors empty",
+    "slides": "slides",
+    "elements": "features",
+    "theme": "theme",
+    "language": "language",
+    "outline": "outline",
+    "order": "order",
+    "checklist": "checklist",
+    "figures": "figures",
+    "layout": "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals",
+    "unread": "unread",
+    "topic": "topic",
+    "sense": "grammar articles leftovers",
+    "echo": "echo",
+    "repetition": "repeats hollow",
+    "unasked": "aside",
 }
-RAMPED = [name for name, one in COMPONENTS.items() if not one.measures and name != "parses"]
+# Those of our own, whose values a file of rules says the ends of.
+RAMPED = "length pale taken together phrases sequence own molds copied again answers".split()
+MEASURES = {"parses": [], **{name: each.split() for name, each in OFFLINE.items()}}
+MEASURES |= {name: [] for name in RAMPED}
 
 
 def _one_of(names: Collection[str]) -> AfterValidator:
@@ -114,7 +71,7 @@ def _ramp(numbers: list[float]) -> list[float]:
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, _one_of(COMPONENTS)]
+Name = Annotated[str, _one_of(MEASURES)]
 Ramped = Annotated[str, _one_of(RAMPED)]
 Ramp = Annotated[list[float], AfterValidator(_ramp)]
 
@@ -186,7 +143,7 @@ class Rules:
         checklist, the number of slides (a cap of the score) and what does not render (the floor),
         and `content` where a judge that reads is part of the reward.
         """
-        trained = {name for component in self.used for name in COMPONENTS[component].measures}
+        trained = {name for component in self.used for name in MEASURES[component]}
         if protocol.measures:
             return sorted(trained & {*protocol.measures})
         alike = trained & {"checklist", "slides", "errors", "empty"}
