@@ -42,7 +42,6 @@ Rows = dict[str, tuple[str, str]]  # {id: (split, fingerprint of the content)}
 REPO = re.compile(r"[\w.-]+/[\w.-]+")
 KEYS = ("theme", "domain", "language")  # of a seed, whose values are counted
 PARTS = ("prompt", "reasoning", "deck", "total")  # of `tokens`
-SIZES = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M"}
 # What the card calls the settings of adapter_config.json.
 SHAPE = {
     "method": "peft_type",
@@ -106,9 +105,7 @@ def _write_card(
     body = templates.get_template(f"{kind}.md.j2").render(
         table=_table,
         plain=plain,
-        listed=_listed,
         flat=_flat,
-        money=_money,
         version=__version__,
         **known,
     )
@@ -138,16 +135,6 @@ def _flat(value: object, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(value, dict):
         return [pair for key, inner in value.items() for pair in _flat(inner, f"{prefix}{key}.")]
     return [(prefix.rstrip("."), _text(value))]
-
-
-def _listed(value: object) -> list[str]:
-    """The items of a list as text; anything but a list is a list of one."""
-    return [plain(item) for item in (value if isinstance(value, list) else [value])]
-
-
-def _money(cost: object) -> str:
-    """A number is in USD; anything else is told as it stands."""
-    return f"{cost:.2f} USD" if isinstance(cost, int | float) else plain(cost)
 
 
 # --- datasets -------------------------------------------------------------------------------------
@@ -189,7 +176,6 @@ def describe_dataset(bundle: Bundle, out: Path) -> dict[str, Path]:
         "language": sorted(one for one in languages if re.fullmatch("[a-z]{2,3}", one)) or None,
         "task_categories": ["text-generation"],
         "tags": tags,
-        "size_categories": [next((name for n, name in SIZES.items() if len(rows) < n), "1M<n<10M")],
         "configs": [{"config_name": "default", "data_files": files}],
         "dataset_info": _dataset_info(features),
     }
@@ -228,21 +214,14 @@ def _read(bundle: Bundle) -> Iterator[_Row]:
             if data["id"] in bundle.rows:
                 other = bundle.rows[data["id"]][0]
                 raise cli.BadData(f"{place}: this id came before, in {other}.jsonl")
-            if not _has_messages(data):
-                said = "no messages with role and content; draft-pack makes these rows"
-                raise cli.BadData(f"{place}: {said}")
+            messages = data.get("messages") or [None]
+            for one in messages if isinstance(messages, list) else [None]:
+                said = [one.get("role"), one.get("content")] if isinstance(one, dict) else [None]
+                if not all(isinstance(each, str) for each in said):
+                    wanted = "no messages with role and content; draft-pack makes these rows"
+                    raise cli.BadData(f"{place}: {wanted}")
             bundle.rows[data["id"]] = (split, fingerprint(data))
             yield _Row(split, place, data)
-
-
-def _has_messages(row: Record) -> bool:
-    messages = row.get("messages")
-    return bool(messages) and all(
-        isinstance(one, dict)
-        and isinstance(one.get("content"), str)
-        and isinstance(one.get("role"), str)
-        for one in (messages if isinstance(messages, list) else [None])
-    )
 
 
 def _clusters(rows: Sequence[_Row]) -> Counter[str]:
