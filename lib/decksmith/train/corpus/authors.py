@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 from decksmith.core import stream
 from decksmith.core.records import Error
@@ -21,6 +21,10 @@ from decksmith.measure.decks import templates
 from decksmith.train.corpus import drafts, rules
 from decksmith.train.corpus.drafts import Status
 from decksmith.train.corpus.records import Draft, DraftFault, DraftRecord, Seed
+
+if TYPE_CHECKING:
+    from decksmith.train.corpus.author_command import Command
+    from decksmith.train.corpus.author_model import Model
 
 GIVEN = ("seed.json", "INSTRUCTIONS.md", "EXAMPLE.md", "reasons.txt", templates.FILE)
 
@@ -41,18 +45,8 @@ class Delivery(TypedDict, total=False):
     said: str
 
 
-class Author(Protocol):
-    """Whoever writes drafts. A draft belongs to the author of this `name`."""
-
-    name: str
-
-    async def ready(self, parent: Path) -> None:
-        """Get ready to write drafts in folders of `parent`."""
-        ...
-
-    async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
-        """Write the draft once. Raises stream.Fault for what is not the author's fault."""
-        ...
+# Whoever writes drafts; a draft belongs to the author of its `name`.
+Author: TypeAlias = "Command | Model"
 
 
 def key(seed: Seed) -> dict[str, str]:

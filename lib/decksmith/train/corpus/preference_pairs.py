@@ -15,7 +15,7 @@ from itertools import combinations, islice
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from decksmith.bench.benchmarks import tasks
 from decksmith.core import cli, stream, validation
@@ -46,37 +46,32 @@ REASONS = {
 
 
 Number = Annotated[float, Field(ge=0)]
-
-
-class _Margin(validation.Body):
-    reward: Number
-    score: Number
-    votes: Number
-
-
-class _Least(validation.Body):
-    reward: Number
-    score: Number
-
-
-class _Near(validation.Body):
-    answers: Number
-
-
-class _Length(validation.Body):
-    ratio: float = Field(gt=1)
-    drift: Number
+KEYS = {
+    "margin": "reward score votes",
+    "least": "reward score",
+    "near": "answers",
+    "length": "ratio drift",
+}
 
 
 class PairRules(validation.Body):
     """assets/recipes/prefer.toml or a file like it."""
 
     name: str
-    margin: _Margin
-    least: _Least
-    near: _Near
-    length: _Length
+    margin: dict[str, Number]
+    least: dict[str, Number]
+    near: dict[str, Number]
+    length: dict[str, Number]
     sha256: str  # of the file's bytes
+
+    @model_validator(mode="after")
+    def _complete(self) -> "PairRules":
+        for table, keys in KEYS.items():
+            if {*getattr(self, table)} != {*keys.split()}:
+                raise validation.sentence(f"{table}: its keys are {keys}")
+        if self.length["ratio"] <= 1:
+            raise validation.sentence("length.ratio: write a number over 1")
+        return self
 
 
 def read_rules(path: Path = RULES) -> PairRules:
@@ -97,8 +92,8 @@ class Balance:
     A stretch is the logarithm of how many times longer the chosen answer is.
     """
 
-    def __init__(self, rules: _Length):
-        self.step, self.drift = math.log(rules.ratio), rules.drift
+    def __init__(self, rules: PairRules):
+        self.step, self.drift = math.log(rules.length["ratio"]), rules.length["drift"]
         self.n, self.longer, self.shorter, self.total = 0, 0, 0, 0.0
 
     def takes(self, stretch: float) -> bool:
@@ -143,9 +138,9 @@ class PairChooser:
         self.held = list({overlap.plain(overlap.request(one)): one for one in held}.values())
         self.before: list[Chat] = []  # requests that were let in
         self.said: set[int] = set()  # hashes of the answers that were chosen
-        self.lengths = Balance(rules.length)
-        self.unchecked = Balance(rules.length)  # as without the rule on lengths
-        self.margin: float = getattr(rules.margin, reader.by)
+        self.lengths = Balance(rules)
+        self.unchecked = Balance(rules)  # as without the rule on lengths
+        self.margin = rules.margin[reader.by]
         self.reasons: Counter[str] = Counter()
         self.sums: dict[str, float] = defaultdict(float)
 
@@ -187,7 +182,7 @@ class PairChooser:
         pairs = sorted(self._margins(prompt), key=lambda pair: -pair.margin)
         if not pairs:
             return "margin"
-        near = self.rules.near.answers
+        near = self.rules.near["answers"]
         apart = [
             pair
             for pair in pairs
@@ -228,7 +223,7 @@ class PairChooser:
         if len(prompt.samples) < 2:
             return "few"
         first = max(prompt.samples, key=lambda one: one.worth)
-        least: float = getattr(self.rules.least, self.reader.by)
+        least = self.rules.least[self.reader.by]
         if first.worth < least:
             return "least"
         floor = max(first.worth - self.margin, least)

@@ -124,13 +124,8 @@ class Reviser:
         if not self._can_be_revised(record):
             return ["unrevised", record["id"]]
         asked = self._request(record, self._findings(record), 1)
-        return [
-            asked,
-            self.table,
-            self.criterion.sha256,
-            self.protocol.render,
-            record["render"]["engine"],
-        ]
+        engine = record["render"]["engine"]
+        return [asked, self.table, self.criterion.sha256, self.protocol.render, engine]
 
     async def revise(self, record: Record) -> Record:
         """The value of `revise`: `{"rule", "rounds", "kept", "stages"}`; `stages` are the deck's,
