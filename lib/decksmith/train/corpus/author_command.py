@@ -146,10 +146,8 @@ class Command:
 
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
         """Run the command once; what it delivered, with what is held against it by its behaviour.
-
         Raises stream.Fault of kind infra for a cell that failed, cli.Missing for a command that
-        cannot start in it.
-        """
+        cannot start in it."""
         given = {name: drafts.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
         files = {name: text for name, text in given.items() if text is not None}
         task = TASK + (AGAIN if "reasons.txt" in files else "")
@@ -287,9 +285,7 @@ class Command:
         self, home: Path, order: Order, env: dict[str, str], walls: Walls, log: "Log | None"
     ) -> tuple[Outcome, int | None, str]:
         """Run an order in a cell: (what was delivered, exit status, the last that was said).
-
-        Everything is ended on the way out.
-        """
+        Everything is ended on the way out."""
         reads, writes = os.pipe()
         python = os.path.realpath(sys.executable)
         command = [python, "-IS", WORKSPACE, str(writes)]

@@ -51,10 +51,7 @@ def row(
     counter: Count | None = None,
 ) -> ChatRow:
     """The chat row of a checked record (docs/records.md); without `counter` its tokens are
-    estimated.
-
-    Raises cli.BadData naming a file that cannot be read.
-    """
+    estimated. Raises cli.BadData naming a file that cannot be read."""
     draft = record["draft"]
     folder = Path(run) / draft["path"]
     found, lacks = drafts.texts(folder)
@@ -107,9 +104,6 @@ def tokenizer(path: Path | str) -> Count:
     except Exception as error:  # the package raises plain Exception
         raise cli.BadConfig(f"{path}: {error}") from None
     return lambda text: len(known.encode(text, add_special_tokens=False).ids)
-
-
-# --- the split -----------------------------------------------------------------------------------
 
 
 def assign(rows: Sequence[ChatRow], share: float, decided: dict[str, str]) -> Sides:

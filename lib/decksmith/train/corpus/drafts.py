@@ -155,10 +155,8 @@ def gold() -> dict[Path, Seed]:
 
 
 def read(path: Path | str) -> bytes:
-    """The bytes of a file that an author wrote: never through a link, never from a pipe.
-
-    Raises OSError, also for a file of more than LARGEST bytes.
-    """
+    """The bytes of a file that an author wrote: never through a link, never from a pipe. Raises
+    OSError, also for a file of more than LARGEST bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)
@@ -178,10 +176,8 @@ def text(path: Path) -> str | None:
 
 
 def texts(folder: Path | str) -> tuple[dict[str, str | None], list[DraftFault]]:
-    """({name: text or None}, faults) of a draft's three files.
-
-    Links and what is no regular file count as missing.
-    """
+    """({name: text or None}, faults) of a draft's three files. Links and what is no regular file
+    count as missing."""
     found: dict[str, str | None] = dict.fromkeys(FILES)
     faults = []
     for name in FILES:

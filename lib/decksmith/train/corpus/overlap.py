@@ -60,11 +60,8 @@ def plain(text: str) -> str:
 
 def grams(text: str) -> "ndarray":
     """The distinct n-grams of a plain text as sorted 64-bit hashes; a text shorter than one is one
-    gram.
-
-    Among a billion n-grams the chance of any collision is below 3 %, and one would change a
-    similarity by one gram.
-    """
+    gram. Among a billion n-grams the chance of any collision is below 3 %, and one would change a
+    similarity by one gram."""
     import numpy
 
     codes = numpy.frombuffer(
@@ -143,11 +140,8 @@ def cosines(left: "ndarray", right: "ndarray | None" = None, least: float = COSI
 
 def quotes(left: list[str], right: list[str], least: float = QUOTED) -> list[Pair]:
     """The pairs of plain texts of which the second repeats at least the share `least` of the
-    first's runs of RUN words, `[(i, j, share)]`, however long the second is; a shorter text is
-    one run.
-
-    As contamination is counted since GPT-3 (Brown et al. 2020, appendix C).
-    """
+    first's runs of RUN words, `[(i, j, share)]`, however long the second is; a shorter text is one
+    run. As contamination is counted since GPT-3 (Brown et al. 2020, appendix C)."""
     runs = [_runs(text.split(), {RUN}) or _runs(text.split(), {len(text.split())}) for text in left]
     lengths = {min(RUN, len(text.split())) for text in left} - {0}
     holders: dict[int, list[int]] = {}  # {run: the texts of `left` that have it}
@@ -237,12 +231,9 @@ def _said(record: Chat, role: str | None = None) -> list[str]:
 def near(
     rows: Sequence[Chat], held: Sequence[Chat], encode: Encode | None = None
 ) -> tuple[list[Likeness], list[Likeness]]:
-    """Which requests are near-duplicates: `(leaks, pairs)`.
-
-    `leaks` are of a row `a` and a held-out row `b`, `pairs` of two rows. encode: the embeddings of
-    requests; without it only letters are compared. Equal answers (assistant messages) are a pair
-    too.
-    """
+    """Which requests are near-duplicates: `(leaks, pairs)`. `leaks` are of a row `a` and a held-out
+    row `b`, `pairs` of two rows. encode: the embeddings of requests; without it only letters are
+    compared. Equal answers (assistant messages) are a pair too."""
     texts, theirs = [plain(request(row)) for row in rows], [plain(request(row)) for row in held]
     leaks: dict[Similarity, list[Pair]] = {"ngram": jaccard(texts, theirs)}
     pairs: dict[Similarity, list[Pair]] = {"ngram": jaccard(texts)}
@@ -291,10 +282,8 @@ def _joined(
 def seen(
     questions: Sequence[Chat], train: Sequence[Chat], encode: Encode | None = None
 ) -> list[Likeness]:
-    """The questions `a` that are near training rows `b`, the nearest of a question first.
-
-    Of training rows the requests are compared, and quotations sought in all that is said.
-    """
+    """The questions `a` that are near training rows `b`, the nearest of a question first. Of
+    training rows the requests are compared, and quotations sought in all that is said."""
     texts, asks = [plain(request(one)) for one in questions], [plain(request(one)) for one in train]
     told = [plain("\n".join(_said(row))) for row in train]
     pairs: dict[Similarity, list[Pair]] = {

@@ -87,10 +87,8 @@ def read_rules(path: Path = RULES) -> PairRules:
 
 
 class Balance:
-    """The lengths of what was chosen so far: whether one more may be, and what they come to.
-
-    A stretch is the logarithm of how many times longer the chosen answer is.
-    """
+    """The lengths of what was chosen so far: whether one more may be, and what they come to. A
+    stretch is the logarithm of how many times longer the chosen answer is."""
 
     def __init__(self, rules: PairRules):
         self.step, self.drift = math.log(rules.length["ratio"]), rules.length["drift"]

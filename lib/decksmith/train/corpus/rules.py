@@ -154,10 +154,8 @@ def _prompt(text: str, seed: Seed) -> Iterator[DraftFault]:
 
 
 def _naming(theme: str) -> str:
-    """A pattern for the name of a theme in a prompt.
-
-    Other names than those of the seeds are words too: they count beside the word theme, or as code.
-    """
+    """A pattern for the name of a theme in a prompt. Other names than those of the seeds are words
+    too: they count beside the word theme, or as code."""
     name = theme.replace("-", "[- ]")
     if theme in SEED_THEMES:
         return rf"(?i)\b{name}\b"

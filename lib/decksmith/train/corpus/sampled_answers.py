@@ -77,11 +77,8 @@ class AnswerPair:
 
 
 class Votes:
-    """What people said of answers, in the study of a folder (pair-build, vote-tally).
-
-    Votes on repeated pairs and on attention items are not counted; a tie is a vote that prefers
-    neither.
-    """
+    """What people said of answers, in the study of a folder (pair-build, vote-tally). Votes on
+    repeated pairs and on attention items are not counted; a tie is a vote that prefers neither."""
 
     def __init__(self, study: Path):
         """Raises cli.Missing, cli.BadData."""
@@ -132,10 +129,7 @@ class Reader:
 
     def read(self, path: str) -> Iterator[SampledPrompt]:
         """Yield the prompts of a JSONL file or /dev/stdin, in which the answers to one follow one
-        another.
-
-        Raises cli.BadData naming file and line.
-        """
+        another. Raises cli.BadData naming file and line."""
         name = path.removeprefix("/dev/")
         for of, group in groupby(stream.records(path), lambda line: records.prompt_of(line[1])):
             prompt: SampledPrompt | None = None

@@ -102,9 +102,6 @@ class Table:
     kinds: dict[str, Kind]
 
 
-# --- the spine ------------------------------------------------------------------------------------
-
-
 def table(path: Path = TABLE) -> Table:
     """The table in a file like assets/seeds.toml."""
     found = tomllib.loads(path.read_text())
@@ -163,9 +160,6 @@ def allowed(found: Table, seed: Seed) -> list[str]:
     kinds = [kind for kind in found.kinds.values() if seed["domain"] in kind["domains"]]
     theirs = {name for kind in kinds for name in kind["features"]}
     return [name for name in drafts.FEATURES if name in theirs]
-
-
-# --- what the model writes ------------------------------------------------------------------------
 
 
 def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, object]:
@@ -249,9 +243,6 @@ def _clean(seed: Seed, written: Written) -> Seed:
     if seed["wants_outline"]:
         more["outline"] = [tidy(heading) for heading in written["outline"]]
     return {**seed, **more}
-
-
-# --- sampling -------------------------------------------------------------------------------------
 
 
 class Kept(TypedDict):

@@ -76,10 +76,8 @@ def _json_object(path: Path) -> dict[str, object]:
 
 
 def _report(bundle: Bundle, folder: Path) -> dict[str, object]:
-    """What is known of how the folder was made. Raises cli.BadData, cli.BadConfig.
-
-    about.toml has what no tool knows: licence, limits and the like.
-    """
+    """What is known of how the folder was made. Raises cli.BadData, cli.BadConfig. about.toml has
+    what no tool knows: licence, limits and the like."""
     known: dict[str, object] = {}
     for name in ("manifest.json", "report.json"):  # of model-export, of chat-split
         if name in bundle.files:
@@ -137,9 +135,6 @@ def _flat(value: object, prefix: str = "") -> list[tuple[str, str]]:
     return [(prefix.rstrip("."), _text(value))]
 
 
-# --- datasets -------------------------------------------------------------------------------------
-
-
 class _Row(NamedTuple):
     """A row of a dataset and where it stands, for sentences about it; `data` is published whole."""
 
@@ -154,9 +149,7 @@ class _Row(NamedTuple):
 
 def describe_dataset(bundle: Bundle, out: Path) -> dict[str, Path]:
     """Check the rows (into bundle.rows) and write the card of a dataset; returns it as a file.
-
-    Raises cli.BadData naming file, line and row.
-    """
+    Raises cli.BadData naming file, line and row."""
     rows = list(_read(bundle))
     if not rows:
         raise cli.BadData(f"{bundle.files['train.jsonl']}: no rows")
@@ -290,15 +283,9 @@ def _quantiles(tokens: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, ...]]
             yield part, *(f"{value:,}" for value in values)
 
 
-# --- adapters -------------------------------------------------------------------------------------
-
-
 def describe_adapter(bundle: Bundle, out: Path) -> dict[str, Path]:
     """Write the card of an adapter: what it changes of which model, how it was trained, what a
-    comparison may claim.
-
-    Returns it as a file. Raises cli.BadData.
-    """
+    comparison may claim. Returns it as a file. Raises cli.BadData."""
     config = _json_object(bundle.files["adapter_config.json"])
     report = _report(bundle, out.parent)
     compared = _comparison(bundle)

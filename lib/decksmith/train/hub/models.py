@@ -107,9 +107,7 @@ def lacking(folder: Path, small: bool = False) -> list[str]:
 
 def need(model: str | Path) -> Path | None:
     """The whole folder of a model of the Hub in the cache; None for one that is none of the Hub.
-
-    Raises cli.Missing with the command that fetches it.
-    """
+    Raises cli.Missing with the command that fetches it."""
     name = str(model)
     if not is_name(name):
         return None
@@ -154,10 +152,8 @@ def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Pat
 
 def fetch_gguf(name: str, revision: str | None = None) -> Path:
     """Bring a model of assets/gguf.toml into the cache and write its lock; returns the file there.
-
     The revision is `revision`, else the lock's, else the table's. Raises what `fetch` raises, and
-    cli.BadData where the Hub's file is another than the one that is pinned.
-    """
+    cli.BadData where the Hub's file is another than the one that is pinned."""
     entry, there = gguf.table()[name], gguf.lock(name)
     if there and not revision and gguf.is_whole(there):
         return Path(there["path"])
@@ -199,11 +195,9 @@ def _info(name: str, revision: str) -> "ModelInfo":
 
 
 def _download(name: str, info: "ModelInfo", files: "list[RepoSibling]") -> Path:
-    """Bring files of a commit into the cache; returns the commit's folder there.
-
-    Not snapshot_download: it would leave a list of all files of the repository, and offline it then
-    refuses a cache without those that are left out here (vLLM asks so).
-    """
+    """Bring files of a commit into the cache; returns the commit's folder there. Not
+    snapshot_download: it would leave a list of all files of the repository, and offline it then
+    refuses a cache without those that are left out here (vLLM asks so)."""
     hub, commit = library(), str(info.sha)
     folder = _folder(name) / "snapshots" / commit
     left = [file for file in files if not (folder / file.rfilename).is_file()]

@@ -24,11 +24,9 @@ _BINARY = (".safetensors", ".gguf")
 
 
 def bundle(folder: Path, kind: Literal["dataset", "adapter"], repo: str) -> Bundle:
-    """Check the folder, write its card to FOLDER/card and return what is to be sent.
-
-    Raises cli.BadData naming the file and line of what must not be published, cli.Missing without
-    huggingface_hub.
-    """
+    """Check the folder, write its card to FOLDER/card and return what is to be sent. Raises
+    cli.BadData naming the file and line of what must not be published, cli.Missing without
+    huggingface_hub."""
     models.library()
     found = {name: folder / name for name in FILES[kind] if (folder / name).is_file()}
     if lacks := [name for name in NEEDED[kind] if name not in found]:
@@ -85,11 +83,9 @@ class HubDifference(TypedDict):
 
 
 class Repository:
-    """One repository on the Hub, seen by the owner of HF_TOKEN.
-
-    Raises cli.BadConfig when the token is absent, unknown or may not do this, cli.TryAgain when the
-    Hub does not answer, cli.BadData when it refuses what is sent.
-    """
+    """One repository on the Hub, seen by the owner of HF_TOKEN. Raises cli.BadConfig when the token
+    is absent, unknown or may not do this, cli.TryAgain when the Hub does not answer, cli.BadData
+    when it refuses what is sent."""
 
     def __init__(self, made: Bundle):
         self.made = made
@@ -185,11 +181,8 @@ class Repository:
 
     def push(self, difference: HubDifference, public: bool) -> dict[str, str | None]:
         """Send what differs as one commit on the revision that was compared; returns `{"url",
-        "revision"}`.
-
-        A repository that is not there is made. Uploads that an interrupted push finished are not
-        repeated.
-        """
+        "revision"}`. A repository that is not there is made. Uploads that an interrupted push
+        finished are not repeated."""
         from huggingface_hub import CommitOperationAdd
 
         repo, kind = self.made.repo, self.type

@@ -52,9 +52,8 @@ def worth(found: Mapping[str, float], rules: Rules) -> float:
 
 def contributions(found: Mapping[str, float], rules: Rules) -> dict[str, float]:
     """What each component with a weight adds to the reward, gates included, 0 to 1; they sum to it.
-
-    No gate lowers what `parses` adds: a deck about something else is still worth more than no deck.
-    """
+    No gate lowers what `parses` adds: a deck about something else is still worth more than no
+    deck."""
     weights = {name: weight for name, weight in rules.weights.items() if name in found}
     gates = math.prod(
         gate.factor(found[name]) for name, gate in rules.gates.items() if name in found

@@ -76,10 +76,8 @@ class RewardStore:
 
 class Metrics:
     """Counts of answers, and how long whoever asked had to wait: for Prometheus, and for the line a
-    minute on stderr.
-
-    `waiting` and `working` give the decks that wait for a worker, and those that are worked on.
-    """
+    minute on stderr. `waiting` and `working` give the decks that wait for a worker, and those that
+    are worked on."""
 
     def __init__(self, waiting: Callable[[], int], working: Callable[[], int]) -> None:
         self.waiting, self.working = waiting, working

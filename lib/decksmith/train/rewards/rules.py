@@ -151,10 +151,8 @@ class Rules:
 
 
 def read(name: str | Path) -> Rules:
-    """Rules by their name in assets/rewards, or by path (anything with a slash or `.toml`).
-
-    Raises cli.BadConfig with one sentence that names the file and the key.
-    """
+    """Rules by their name in assets/rewards, or by path (anything with a slash or `.toml`). Raises
+    cli.BadConfig with one sentence that names the file and the key."""
     by_path = "/" in str(name) or str(name).endswith(".toml")
     path = Path(name) if by_path else SHIPPED / f"{name}.toml"
     try:
