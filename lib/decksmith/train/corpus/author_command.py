@@ -48,17 +48,6 @@ ENFORCED = {
 }
 
 
-class Order(TypedDict):
-    """What core/workspace.py is told; the limits are in seconds and bytes."""
-
-    files: Mapping[str, str]
-    argv: Sequence[str]
-    timeout: float
-    grace: float
-    take: Sequence[str]
-    most: int
-
-
 class Outcome(TypedDict, total=False):
     """What core/workspace.py answers; `cannot` stands alone."""
 
@@ -165,14 +154,7 @@ class Command:
         assert self.walls is not None
         words = {"dir": str(folder), "id": folder.name, "prompt": task}
         fields = re.compile(r"\{(dir|id|prompt)\}")
-        order: Order = {
-            "files": files,
-            "argv": [fields.sub(lambda match: words[match[1]], word) for word in self.argv],
-            "timeout": self.timeout,
-            "grace": GRACE,
-            "take": take,
-            "most": drafts.LARGEST,
-        }
+        argv = [fields.sub(lambda match: words[match[1]], word) for word in self.argv]
         env = {
             "PATH": self.path,
             "HOME": str(folder),
@@ -183,7 +165,9 @@ class Command:
         log = Log(folder / "run.log")
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         log.line(f"--- {said}, {now}: {self.name}")
-        out, status, last = await self._run(folder, order, env, self.walls, log)
+        out, status, last = await self._run(
+            folder, argv, env, self.walls, timeout=self.timeout, files=files, take=take, log=log
+        )
         if self.walls[0] == "plain":
             _sweep(folder)
         late = ", out of time" if out.get("timeout") else ""
@@ -252,14 +236,7 @@ class Command:
 
     async def _probe(self, parent: Path) -> Walls:
         """The strongest walls in which an interpreter runs here. Raises cli.Missing."""
-        order: Order = {
-            "files": {},
-            "argv": [os.path.realpath(sys.executable), "-IS", "-c", "pass"],
-            "timeout": 60,
-            "grace": 1,
-            "take": [],
-            "most": 0,
-        }
+        argv = [os.path.realpath(sys.executable), "-IS", "-c", "pass"]
         refusals, root = [], os.geteuid() == 0
         for walls in WALLS:
             if walls[0] == "bubblewrap" or not (root or walls[1]):
@@ -269,7 +246,7 @@ class Command:
             trial = parent / f".trial-{os.getpid()}"
             trial.mkdir(exist_ok=True)
             try:
-                out, _, said = await self._run(trial, order, {"PATH": self.path}, walls, None)
+                out, _, said = await self._run(trial, argv, {"PATH": self.path}, walls, timeout=60)
             finally:
                 shutil.rmtree(trial, ignore_errors=True)
             if out.get("rc") == 0:
@@ -282,10 +259,21 @@ class Command:
         )
 
     async def _run(
-        self, home: Path, order: Order, env: dict[str, str], walls: Walls, log: "Log | None"
+        self,
+        home: Path,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        walls: Walls,
+        *,
+        timeout: float,
+        files: Mapping[str, str] | None = None,
+        take: Sequence[str] = (),
+        log: "Log | None" = None,
     ) -> tuple[Outcome, int | None, str]:
-        """Run an order in a cell: (what was delivered, exit status, the last that was said).
+        """Run a command in a cell: (what was delivered, exit status, the last that was said).
         Everything is ended on the way out."""
+        order = {"argv": argv, "timeout": timeout, "grace": GRACE, "files": files or {}}
+        order |= {"take": take, "most": drafts.LARGEST}
         reads, writes = os.pipe()
         python = os.path.realpath(sys.executable)
         command = [python, "-IS", WORKSPACE, str(writes)]
@@ -319,7 +307,7 @@ class Command:
         try:
             process.stdin.write(json.dumps(order).encode() + b"\n")  # it stays open
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(order["timeout"] + order["grace"] + 60):
+                async with asyncio.timeout(timeout + GRACE + 60):
                     data = await delivery.read(-1)
                     await process.wait()
         finally:
