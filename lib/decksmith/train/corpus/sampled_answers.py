@@ -136,17 +136,17 @@ class Reader:
             ids: set[tuple[str | None, str]] = set()
             for number, line in group:
                 record = cast(DeckRecord, line)
-                where = f"{name}:{number}: {record['id']}"
-                prompt = prompt or self._begin(of, record, where)
-                if record.get("messages") != prompt.messages:
-                    raise cli.BadData(
-                        f"{where}: its messages are not those of the other answers to {of}"
-                    )
-                if (_model(record), record["id"]) in ids:
-                    raise cli.BadData(f"{where}: this id came before, of the same model")
+                try:
+                    prompt = prompt or self._begin(of, record)
+                    if record.get("messages") != prompt.messages:
+                        raise ValueError(f"its messages are not those of the other answers to {of}")
+                    if (_model(record), record["id"]) in ids:
+                        raise ValueError("this id came before, of the same model")
+                    sample = self._sample(record, of)
+                except ValueError as error:
+                    raise cli.BadData(f"{name}:{number}: {record['id']}: {error}") from None
                 ids.add((_model(record), record["id"]))
                 self.answers += 1
-                sample = self._sample(record, where, of)
                 if isinstance(sample, str):
                     self.lacks[sample] += 1
                 else:
@@ -154,24 +154,24 @@ class Reader:
             if prompt:
                 yield prompt
 
-    def _begin(self, of: str, record: DeckRecord, where: str) -> SampledPrompt:
+    def _begin(self, of: str, record: DeckRecord) -> SampledPrompt:
         messages = record.get("messages")
         if of in self.seen:
-            raise cli.BadData(
-                f"{where}: other prompts stand between this answer to {of} and those before it; bring them together: "
+            raise ValueError(
+                f"other prompts stand between this answer to {of} and those before it; bring them together: "
                 "jq -cs 'sort_by(.gen.sample.of // .id)[]'"
             )
         if not isinstance(messages, list) or not messages:
-            raise cli.BadData(f'{where}: no "messages" in this record; it is none of chat-generate')
+            raise ValueError('no "messages" in this record; it is none of chat-generate')
         if not isinstance(messages[-1], dict) or messages[-1].get("role") != "user":
-            raise cli.BadData(f"{where}: the last message is not the user's; what is answered?")
+            raise ValueError("the last message is not the user's; what is answered?")
         self.seen.add(of)
         self.prompts += 1
         return SampledPrompt(of, messages, cast(Seed | None, record.get("seed")))
 
-    def _sample(self, record: DeckRecord, where: str, of: str) -> SampledAnswer | str:
+    def _sample(self, record: DeckRecord, of: str) -> SampledAnswer | str:
         """The answer of a record, or why it does not count (LACKS)."""
-        worth = self._worth(record, where)
+        worth = self._worth(record)
         if worth is None:
             return "masked"
         gen = record.get("gen") or {}
@@ -192,22 +192,21 @@ class Reader:
             reward = str(record["reward"].get("rules") or "").partition(" ")[0] or None
         return SampledAnswer(record["id"], key, answer, length, worth, reward)
 
-    def _worth(self, record: DeckRecord, where: str) -> float | None:
-        """What an answer is worth, None where that was not measured. Raises cli.BadData."""
+    def _worth(self, record: DeckRecord) -> float | None:
+        """What an answer is worth, None where that was not measured. Raises ValueError."""
         if self.by == "votes":
             return 0.0
         value = record.get(self.by)
         if not isinstance(value, dict):
-            raise cli.BadData(
-                f'{where}: no "{self.by}" in this record; deck-{self.by} writes it (docs/records.md)'
-            )
+            said = f'no "{self.by}" in this record; deck-{self.by} writes it (docs/records.md)'
+            raise ValueError(said)
         number = value.get("reward" if self.by == "reward" else "overall")
         if number is None or value.get("masked") or value.get("error"):
             return None
         low, high = SCALES[self.by]
         is_flag = isinstance(number, bool)
         if is_flag or not isinstance(number, int | float) or not low <= number <= high:
-            raise cli.BadData(f"{where}: {self.by} is {number!r}, no number from {low} to {high}")
+            raise ValueError(f"{self.by} is {number!r}, no number from {low} to {high}")
         return float(number)
 
 
