@@ -89,7 +89,13 @@ class Command:
         if not self.argv:
             raise cli.BadConfig("--author is empty")
         self.name, self.timeout, self.net, self.walls = template, timeout, net, walls
-        self.passed = _environment(names)
+        self.passed: dict[str, str] = {}  # variables; their values are masked from here on
+        for name in names:
+            if name not in os.environ:
+                said = f"--pass-env {name}: it is not set in the environment or in .env"
+                raise cli.BadConfig(said)
+            self.passed[name] = os.environ[name]
+            masking.add(self.passed[name], name)
         self._find(show)
         self.probing = asyncio.Lock()
 
@@ -324,18 +330,6 @@ class Command:
             return cast(Outcome, json.loads(data)), process.returncode, last
         except ValueError:
             return {}, process.returncode, last
-
-
-def _environment(names: Iterable[str]) -> dict[str, str]:
-    """The variables that the command gets; their values are masked from here on. Raises
-    cli.BadConfig."""
-    passed = {}
-    for name in names:
-        if name not in os.environ:
-            raise cli.BadConfig(f"--pass-env {name}: it is not set in the environment or in .env")
-        passed[name] = os.environ[name]
-        masking.add(passed[name], name)
-    return passed
 
 
 def _is_below(path: str, tops: Sequence[str]) -> bool:

@@ -373,28 +373,27 @@ class Sampler:
 
         spine = self.work / "shards" / "spine.jsonl"
         stream.write_records(spine, map(self._columns, shard))
+        limits = dd.ChatCompletionInferenceParams(
+            max_parallel_requests=self.client.jobs, timeout=86400
+        )
         author = dd.ModelConfig(
             alias="author",
             model=self.client.model.slug,
             provider="gateway",
             skip_health_check=True,
-            inference_parameters=dd.ChatCompletionInferenceParams(
-                max_parallel_requests=self.client.jobs, timeout=86400
-            ),
+            inference_parameters=limits,
+        )
+        column = dd.LLMStructuredColumnConfig(
+            name="written",
+            model_alias="author",
+            system_prompt=self.system,
+            prompt=self.user,
+            output_format=schema(drafts.FEATURES),
         )
         builder = dd.DataDesignerConfigBuilder(model_configs=[author])
-        builder.with_seed_dataset(
-            dd.LocalFileSeedSource(path=str(spine)), sampling_strategy=dd.SamplingStrategy.ORDERED
-        )
-        builder.add_column(
-            dd.LLMStructuredColumnConfig(
-                name="written",
-                model_alias="author",
-                system_prompt=self.system,
-                prompt=self.user,
-                output_format=schema(drafts.FEATURES),
-            )
-        )
+        source, ordered = dd.LocalFileSeedSource(path=str(spine)), dd.SamplingStrategy.ORDERED
+        builder.with_seed_dataset(source, sampling_strategy=ordered)
+        builder.add_column(column)
         before = self.gateway.heard
         try:
             name = f"shard-{secrets.token_hex(4)}"
@@ -427,26 +426,22 @@ class Sampler:
         # It would fetch a vocabulary over the network, to count tokens in a profile that nobody
         # reads; without one it goes on.
         token_counting.get_cl100k_base_tokenizer = no_vocabulary
+        url, key = self.gateway.url, self.gateway.key
         gateway = dd.ModelProvider(
-            name="gateway",
-            endpoint=self.gateway.url,
-            provider_type="openai",
-            api_key=self.gateway.key,
+            name="gateway", endpoint=url, provider_type="openai", api_key=key
         )
+        shards = self.work / "shards"
         self.designer = DataDesigner(
-            artifact_path=self.work / "shards",
-            auto_configure_logging=False,
-            model_providers=[gateway],
+            artifact_path=shards, auto_configure_logging=False, model_providers=[gateway]
         )
-        self.designer.set_run_config(
-            dd.RunConfig(
-                otel_metrics_port=None,
-                buffer_size=SHARD,
-                max_conversation_restarts=0,
-                max_conversation_correction_steps=1,
-                disable_early_shutdown=True,
-            )
+        config = dd.RunConfig(
+            otel_metrics_port=None,
+            buffer_size=SHARD,
+            max_conversation_restarts=0,
+            max_conversation_correction_steps=1,
+            disable_early_shutdown=True,
         )
+        self.designer.set_run_config(config)
         return self.designer
 
 
@@ -499,9 +494,13 @@ class _Gateway:
         if request.headers.get("Authorization") != f"Bearer {self.key}":
             return refusal("this server belongs to a seed-sample that runs", 401)
         asked = (await request.json())["messages"]
-        messages: list[Message] = [
-            {"role": m["role"], "content": _text(m["content"])} for m in asked
-        ]
+        messages: list[Message] = []
+        for one in asked:  # whose content may come in parts
+            parts = (
+                [{"text": one["content"]}] if isinstance(one["content"], str) else one["content"]
+            )
+            text = "".join(part.get("text") or "" for part in parts)
+            messages.append({"role": one["role"], "content": text})
         # The first line of what comes after the system message.
         ident = messages[1]["content"].split(".")[0].removeprefix("Talk ")
         self.heard += 1
@@ -555,19 +554,8 @@ def _fixed(seed: Seed) -> str:
 
 
 def _example(seed: Seed) -> str:
-    written: dict[str, object] = {
-        "topic": seed["topic"],
-        "audience_phrase": seed["audience"],
-        "style": seed["style"],
-        "feature_hints": seed["features"],
-    }
+    written: dict[str, object] = {"topic": seed["topic"], "audience_phrase": seed["audience"]}
+    written |= {"style": seed["style"], "feature_hints": seed["features"]}
     if "outline" in seed:
         written["outline"] = seed["outline"]
     return f"{_fixed(seed)}\n{json.dumps(written, ensure_ascii=False)}\n\n"
-
-
-def _text(content: str | list[dict[str, str]]) -> str:
-    """The text of a message's content, which may come in parts."""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text") or "" for part in content)

@@ -17,7 +17,6 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatch
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import ModuleType
@@ -140,12 +139,10 @@ def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Pat
         left_out = LEFT_OUT + (SMALL if small else ())
         if any(file.rfilename.endswith(".safetensors") for file in info.siblings or []):
             left_out += TORCH
-        wanted = [
-            file
-            for file in info.siblings or []
-            if not any(fnmatch(file.rfilename, kind) for kind in left_out)
-        ]
-        folder = _download(name, info, wanted)
+        wanted = library().utils.filter_repo_objects(
+            info.siblings or [], ignore_patterns=left_out, key=lambda file: file.rfilename
+        )
+        folder = _download(name, info, [*wanted])
         stream.write(_folder(name) / "refs/main", folder.name)
     return folder
 
@@ -176,14 +173,8 @@ def fetch_gguf(name: str, revision: str | None = None) -> Path:
             )
         cli.say(f"{entry.repo} at {str(info.sha)[:12]}: {_licence(info)}")
         path = _download(entry.repo, info, [file]) / entry.file
-    found = {
-        "repo": entry.repo,
-        "file": entry.file,
-        "commit": str(info.sha),
-        "sha256": sha256,
-        "size": path.stat().st_size,
-        "path": str(path),
-    }
+    found: dict[str, object] = {"repo": entry.repo, "file": entry.file, "commit": str(info.sha)}
+    found |= {"sha256": sha256, "size": path.stat().st_size, "path": str(path)}
     stream.write(gguf.lock_path(name), json.dumps(found, indent=1) + "\n")
     return path
 

@@ -89,7 +89,14 @@ class Repository:
 
     def __init__(self, made: Bundle):
         self.made = made
-        token = _token()
+        token = os.environ.get("HF_TOKEN", "").strip()
+        masking.add(token, "HF_TOKEN")
+        if not token:
+            raise cli.BadConfig(
+                "HF_TOKEN is not set; make a token with write permission on the Hub's page settings/tokens and export it"
+            )
+        if not re.fullmatch(r"[!-~]+", token):
+            raise cli.BadConfig("HF_TOKEN holds characters that no token has")
         endpoint = os.environ.get("HF_ENDPOINT") or None
         self.api = models.library().HfApi(endpoint=endpoint, token=token, library_name="decksmith")
         self.type = "dataset" if made.kind == "dataset" else "model"
@@ -222,18 +229,6 @@ def check_visibility(repo: str, private: bool | None, public: bool) -> None:
         raise cli.BadConfig(
             f"{repo} is there and private, but --public was asked: make it public on its settings page, or leave out --public"
         )
-
-
-def _token() -> str:
-    token = os.environ.get("HF_TOKEN", "").strip()
-    masking.add(token, "HF_TOKEN")
-    if not token:
-        raise cli.BadConfig(
-            "HF_TOKEN is not set; make a token with write permission on the Hub's page settings/tokens and export it"
-        )
-    if not re.fullmatch(r"[!-~]+", token):
-        raise cli.BadConfig("HF_TOKEN holds characters that no token has")
-    return token
 
 
 def _compared(name: str, path: Path, there: "RepoSibling | None") -> FileChange:

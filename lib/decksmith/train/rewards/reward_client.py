@@ -172,7 +172,10 @@ _summing = threading.Lock()
 def _settled(rows: Sequence[Record], answers: Sequence[Record]) -> list[float]:
     """The rewards of answers; of one that is masked the mean of the others of its prompt so far, or
     of all prompts. Raises RewardUnavailable where no reward is known yet at all."""
-    names = [_prompt(row) for row in rows]
+    names = []  # of the prompts: all of a row but the reply
+    for row in rows:
+        fields = {name: value for name, value in row.items() if name != "reply"}
+        names.append(hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest())
     rewards: list[float] = []
     with _summing:
         for name, answer in zip(names, answers, strict=True):
@@ -191,12 +194,6 @@ def _settled(rows: Sequence[Record], answers: Sequence[Record]) -> list[float]:
             else:
                 rewards.append(float(answer["reward"]))
     return rewards
-
-
-def _prompt(row: Record) -> str:
-    """A prompt's name: all of its row but the reply."""
-    fields = {name: value for name, value in row.items() if name != "reply"}
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 # slime and miles

@@ -99,21 +99,19 @@ class Scorer:
         return value["why"] if value["masked"] else None
 
     async def _scored(self, record: Record) -> RewardAnswer:
+        folder = self.work / record["id"]
         try:
-            return await self._through(dict(record))
+            record = await self._ask(do="prepare", record=record)
+            if not stream.fault(record):
+                record["render"] = await self.pool.render(self.work, record)
+            if self.judge and "judge" not in record and not stream.fault(record):
+                try:
+                    record["judge"] = await self.judge.work(cast(DeckRecord, record))
+                except stream.Fault as fault:  # of the judge, or of the way to it
+                    record["judge"] = {"error": fault.error}
+            value = cast(RewardAnswer, await self._ask(do="score", record=record))
         finally:
-            await asyncio.to_thread(shutil.rmtree, self.work / record["id"], ignore_errors=True)
-
-    async def _through(self, record: Record) -> RewardAnswer:
-        record = await self._ask(do="prepare", record=record)
-        if not stream.fault(record):
-            record["render"] = await self.pool.render(self.work, record)
-        if self.judge and "judge" not in record and not stream.fault(record):
-            try:
-                record["judge"] = await self.judge.work(cast(DeckRecord, record))
-            except stream.Fault as fault:  # of the judge, or of the way to it
-                record["judge"] = {"error": fault.error}
-        value = cast(RewardAnswer, await self._ask(do="score", record=record))
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if value["masked"]:
             lost = stream.fault(record)
             value["cause"] = lost["kind"] if lost else "scorer"
