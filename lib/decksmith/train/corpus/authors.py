@@ -138,7 +138,7 @@ async def write(run: Path | str, record: DraftRecord, author: Author, *, retries
             raise
         except Fault as fault:
             error = fault.error
-            news: Status = {"state": "infra", "class": error["class"]}
+            news: Status = {"state": "infra", "kind": error["class"]}
             drafts.save(folder, status, {**news, "reasons": [error["message"]]})
             raise
 
@@ -166,7 +166,7 @@ async def _attempts(
             if status["state"] not in ("running", "interrupted", "infra"):
                 if status["attempt"] > retries:
                     said = f"{status['reasons'][0]} (after {status['attempt']} attempts)"
-                    kind = status["class"] or "invalid"
+                    kind = status.get("kind") or "invalid"
                     error: Error = {"kind": "model", "class": kind, "message": said}
                     return {**_value(folder, status), "error": error}
                 status["attempt"] += 1
@@ -181,7 +181,7 @@ async def _attempts(
         more = status["attempt"] <= retries
         stream.warn(
             status["id"],
-            f"attempt {status['attempt']} of {max(status['attempt'], retries + 1)}: {status['class']}: "
+            f"attempt {status['attempt']} of {max(status['attempt'], retries + 1)}: {status.get('kind')}: "
             f"{status['reasons'][0]}{'; once more' if more else ''}",
         )
         if not more:
@@ -200,7 +200,7 @@ def _judge(folder: Path, seed: Seed, status: Status, done: Delivery) -> None:
     news: Status = {"rc": done.get("rc")}
     if not faults and conduct in (None, "timeout", "crash"):
         noted += reasons
-        news |= {"state": "valid", "class": None, "reasons": []}
+        news |= {"state": "valid", "kind": None, "reasons": []}
         (folder / "reasons.txt").unlink(missing_ok=True)
     else:
         kind = conduct or _kind(faults)
@@ -208,7 +208,7 @@ def _judge(folder: Path, seed: Seed, status: Status, done: Delivery) -> None:
             ended = f"exit status {done.get('rc')}, it said: {done.get('said')}"
             reasons.insert(0, f"the author wrote nothing ({ended})")
         reasons += map(drafts.sentence, faults)
-        news |= {"state": "refused", "class": kind, "reasons": reasons}
+        news |= {"state": "refused", "kind": kind, "reasons": reasons}
         stream.write(folder / "reasons.txt", "\n".join(reasons) + "\n")
     status.pop("noted", None)
     if noted:
@@ -244,6 +244,6 @@ def _value(folder: Path, status: Status) -> Draft:
 def _good(folder: Path, status: Status) -> Draft:
     sums = drafts.hashes(folder)
     if status.get("sha256") != sums or status["state"] != "valid":
-        news: Status = {"state": "valid", "reasons": [], "sha256": sums, "class": None}
+        news: Status = {"state": "valid", "reasons": [], "sha256": sums, "kind": None}
         drafts.save(folder, status, news)
     return {**_value(folder, status), "sha256": sums}

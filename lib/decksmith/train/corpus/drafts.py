@@ -88,28 +88,24 @@ STRICT = {
     "memory": "make the deck smaller",
 }
 
-# status.json. state: waiting, running, refused, valid, failed, interrupted or infra; class: of the
-# last refusal; cut: where the last reply of a model was cut off; usage: what all of its replies
-# used.
-Status = TypedDict(
-    "Status",
-    {
-        "id": str,
-        "state": str,
-        "attempt": int,
-        "seed_sha": str,
-        "instructions_sha": str,
-        "author": str,
-        "rc": int | None,
-        "class": str | None,
-        "reasons": list[str],
-        "noted": list[str],
-        "sha256": dict[str, str],
-        "usage": Usage,
-        "cut": DraftFault,
-    },
-    total=False,
-)
+
+class Status(TypedDict, total=False):
+    """status.json. state: waiting, running, refused, valid, failed, interrupted or infra; kind: of
+    the last refusal; cut: where the last reply of a model was cut off; usage: of all its replies."""
+
+    id: str
+    state: str
+    attempt: int
+    seed_sha: str
+    instructions_sha: str
+    author: str
+    rc: int | None
+    kind: str | None
+    reasons: list[str]
+    noted: list[str]
+    sha256: dict[str, str]
+    usage: Usage
+    cut: DraftFault
 
 
 def fault(file: str, line: int, rule: str, message: str) -> DraftFault:
