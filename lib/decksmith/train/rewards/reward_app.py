@@ -16,7 +16,7 @@ from aiohttp import web as http
 
 from decksmith.core import cli, stream, validation, web
 from decksmith.train.rewards.components import contributions
-from decksmith.train.rewards.reward_queue import SPAN, Full, RewardQueue, RewardStore
+from decksmith.train.rewards.reward_queue import SPAN, RewardQueue, RewardStore
 from decksmith.train.rewards.rows import REPLY, RewardAnswer, Row, Rows, masked, spoken
 from decksmith.train.rewards.rules import Rules
 from decksmith.train.rewards.scorer import Scorer
@@ -127,8 +127,8 @@ class RewardRoutes:
         prompt = self.rows.prompt(row, asked)
         try:
             return await self.queue.answer(self.scorer.key(prompt, reply), prompt, reply)
-        except Full as full:
-            raise self._busy(full.seconds, str(full)) from None
+        except asyncio.QueueFull:
+            raise self._busy("the queue is full") from None
 
     async def reward(self, request: http.Request) -> http.Response:
         """{reply or response, prompt, id, asks, checklist, label} -> an RewardAnswer."""
@@ -138,7 +138,7 @@ class RewardRoutes:
         """slime's and miles' remote_rm: {prompt, response, label} -> the reward, a JSON number."""
         value = await self._of_body(request)
         if value["masked"]:
-            raise self._busy(self.queue.pause(), f"{value['cause']}: {value['why']}")
+            raise self._busy(f"{value['cause']}: {value['why']}")
         return http.json_response(value["reward"])
 
     async def _of_body(self, request: http.Request) -> RewardAnswer:
@@ -150,9 +150,10 @@ class RewardRoutes:
             self.metrics.refused["400"] += 1
             raise
 
-    def _busy(self, seconds: int, words: str) -> http.HTTPException:
+    def _busy(self, words: str) -> http.HTTPException:
         self.metrics.refused["503"] += 1
-        return http.HTTPServiceUnavailable(text=words, headers={"Retry-After": str(seconds)})
+        again = {"Retry-After": str(self.queue.pause())}
+        return http.HTTPServiceUnavailable(text=words, headers=again)
 
     async def verify(self, request: http.Request) -> http.Response:
         """What a resources server of NeMo Gym is asked: the request and its reward."""

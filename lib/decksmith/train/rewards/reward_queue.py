@@ -156,14 +156,6 @@ def quantile(ordered: list[float], share: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
 
 
-class Full(Exception):
-    """The queue is full; `seconds` is when to ask again."""
-
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"the queue is full; again in {seconds} s")
-        self.seconds = seconds
-
-
 class _Deck:
     """A deck that waits or is in work; `done` gets its answer."""
 
@@ -190,9 +182,9 @@ class RewardQueue:
         self, score: Score, store: RewardStore, *, jobs: int, most: int, deadline: float
     ) -> None:
         self.score, self.store = score, store
-        self.jobs, self.most, self.deadline = jobs, most, deadline
+        self.jobs, self.deadline = jobs, deadline
         self.decks: dict[str, _Deck] = {}
-        self.queue: asyncio.Queue[_Deck] = asyncio.Queue()
+        self.queue: asyncio.Queue[_Deck] = asyncio.Queue(most)
         self.working = 0
         self.pace = 2.0  # seconds that a deck takes, smoothed
         self.metrics = Metrics(self.queue.qsize, lambda: self.working)
@@ -208,7 +200,7 @@ class RewardQueue:
 
     async def answer(self, key: str, prompt: Prompt, reply: str) -> RewardAnswer:
         """The answer of a deck, masked with the cause `overload` when it is not there by the
-        deadline. Raises Full where the queue is."""
+        deadline. Raises asyncio.QueueFull."""
         began = time.monotonic()
         source: Origin = "scored"
         if value := self.store.get(key):
@@ -216,11 +208,10 @@ class RewardQueue:
         else:
             if deck := self.decks.get(key):
                 source = "joined"
-            elif self.queue.qsize() < self.most:
-                deck = self.decks[key] = _Deck(key, prompt, reply)
-                self.queue.put_nowait(deck)
             else:
-                raise Full(self.pause())
+                deck = _Deck(key, prompt, reply)
+                self.queue.put_nowait(deck)
+                self.decks[key] = deck
             value = await self._waited(deck)
         self.metrics.answered(value, source, time.monotonic() - began)
         return value
