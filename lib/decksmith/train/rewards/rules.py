@@ -29,30 +29,24 @@ MEASURING = (
 )
 
 
-# The components of a reward, which docs/rewards.md says in words, and the measures of the offline
-# judge that each is made of; none for one of our own.
-OFFLINE = {
-    "renders": "errors empty",
-    "slides": "slides",
-    "elements": "features",
-    "theme": "theme",
-    "language": "language",
-    "outline": "outline",
-    "order": "order",
-    "checklist": "checklist",
-    "figures": "figures",
-    "layout": "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals",
-    "unread": "unread",
-    "topic": "topic",
-    "sense": "grammar articles leftovers",
-    "echo": "echo",
-    "repetition": "repeats hollow",
-    "unasked": "aside",
-}
-# Those of our own, whose values a file of rules says the ends of.
+# Components of our own, whose values a file of rules says the ends of.
 RAMPED = "length pale taken together phrases sequence own molds copied again answers".split()
-MEASURES = {"parses": [], **{name: each.split() for name, each in OFFLINE.items()}}
-MEASURES |= {name: [] for name in RAMPED}
+# Those that are one measure of the offline judge, under its name.
+SAME = "slides theme language outline order checklist figures unread topic echo".split()
+# The components of a reward, which docs/rewards.md says in words, and the measures of the offline
+# judge that each is made of.
+MEASURES = {
+    **{name: [] for name in ("parses", *RAMPED)},
+    **{name: [name] for name in SAME},
+    "renders": ["errors", "empty"],
+    "elements": ["features"],
+    "layout": (
+        "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals"
+    ).split(),
+    "sense": ["grammar", "articles", "leftovers"],
+    "repetition": ["repeats", "hollow"],
+    "unasked": ["aside"],
+}
 
 
 def _one_of(names: Collection[str]) -> AfterValidator:
