@@ -152,9 +152,8 @@ def frozen(path: Path) -> dict[str, str]:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         ident, tab, side = line.partition("\t")
         if not tab or side not in ("train", "test") or found.setdefault(ident, side) != side:
-            raise cli.BadData(
-                f"{path}:{number}: expected an id, a tab, and train or test, each id once"
-            )
+            words = f"{path}:{number}: expected an id, a tab, and train or test, each id once"
+            raise cli.BadData(words)
     return found
 
 

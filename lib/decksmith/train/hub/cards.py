@@ -250,9 +250,8 @@ def _features(rows: Sequence[_Row]) -> "Features":
     if said := fault(len(data)):
         counts = range(len(data) + 1)
         first = bisect.bisect_left(counts, True, key=lambda count: fault(count) is not None)
-        raise cli.BadData(
-            f"{rows[first - 1].place}: {said}; load_dataset refuses a field of two types"
-        )
+        words = f"{rows[first - 1].place}: {said}; load_dataset refuses a field of two types"
+        raise cli.BadData(words)
     return Features.from_arrow_schema(pyarrow.schema(list(pyarrow.array(data).type)))
 
 

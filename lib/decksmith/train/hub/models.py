@@ -46,9 +46,8 @@ def library() -> ModuleType:
     try:
         import huggingface_hub
     except ImportError:
-        raise cli.Missing(
-            "the package huggingface_hub is not installed; `make .venv/.hub` installs it"
-        ) from None
+        words = "the package huggingface_hub is not installed; `make .venv/.hub` installs it"
+        raise cli.Missing(words) from None
     return huggingface_hub
 
 
@@ -271,9 +270,8 @@ def _told(error: Exception, name: str, revision: str, command: str) -> Exception
             said = f"accept the terms on {page}, make a token at {tokens}, and write HF_TOKEN=.. into .env"
         return cli.BadConfig(f"{name} is gated: {said}; then run this again")
     if isinstance(error, errors.RevisionNotFoundError):
-        return cli.Missing(
-            f"{page} has no revision {revision}; name one with --revision (main is its newest)"
-        )
+        words = f"{page} has no revision {revision}; name one with --revision (main is its newest)"
+        return cli.Missing(words)
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 403):
         who = f"a private one wants HF_TOKEN ({tokens})"

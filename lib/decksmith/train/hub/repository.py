@@ -49,9 +49,8 @@ def _check_secrets(made: Bundle) -> None:
             continue
         data = path.read_bytes()
         if found := next((key for key, value in secrets.items() if value in data), None):
-            raise cli.BadData(
-                f"{path}: holds the value of {found}; take it out before anything is published"
-            )
+            words = f"{path}: holds the value of {found}; take it out before anything is published"
+            raise cli.BadData(words)
         if str(cli.ROOT).encode() in data:
             made.notes.append(f"{name} names a path of this machine, {cli.ROOT}")
 
