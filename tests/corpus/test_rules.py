@@ -485,6 +485,12 @@ def test_tokens_are_counted_by_a_tokenizer_where_the_package_is(tmp_path):
             }
         )
     )
+    try:
+        import tokenizers  # noqa: F401
+    except ImportError:
+        with pytest.raises(cli.Missing, match="tokenizers"):
+            chat_rows.tokenizer(path)
+        return
     assert chat_rows.tokenizer(path)("three worms, cold") == 4
     with pytest.raises(cli.BadConfig, match="prompts.jsonl"):
         chat_rows.tokenizer(ROOT / "data/prompts.jsonl")

@@ -96,11 +96,13 @@ def row(
 
 
 def tokenizer(path: Path | str) -> Count:
-    """A function text -> tokens by a tokenizer.json. Raises cli.BadConfig."""
-    from tokenizers import Tokenizer
-
+    """A function text -> tokens by a tokenizer.json. Raises cli.Missing, cli.BadConfig."""
     try:
+        from tokenizers import Tokenizer
+
         known = Tokenizer.from_file(str(path))
+    except ImportError:
+        raise cli.Missing("tokenizers is not installed; run: make .venv/.corpus") from None
     except Exception as error:  # the package raises plain Exception
         raise cli.BadConfig(f"{path}: {error}") from None
     return lambda text: len(known.encode(text, add_special_tokens=False).ids)
