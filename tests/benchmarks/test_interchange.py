@@ -4,7 +4,7 @@ import json
 import zipfile
 
 import pytest
-from decksmith.bench.benchmarks import exports, imports, metrics, tasks
+from decksmith.bench.benchmarks import interchange, metrics, tasks
 from decksmith.core import cli, stream
 
 
@@ -38,7 +38,7 @@ def test_a_folder_of_nemo_skills_with_its_seeds_gives_their_score(tmp_path, caps
     said = {"aime25": {"pass@1[avg-of-2]": {"symbolic_correct": 75.0}}}
     outputs(folder, [skills_row(1, True), skills_row(2, True)], "output-rs0.jsonl", said)
     outputs(folder, [skills_row(1, False), skills_row(2, True)], "output-rs1.jsonl")
-    rows = list(imports.skills(folder, "aime25", "theirs"))
+    rows = list(interchange.skills(folder, "aime25", "theirs"))
     assert [row["id"] for row in rows[:2]] == ["aime25-00001~0", "aime25-00001~1"]
     found = metrics.summarize(metrics.read(enumerate(rows, 1))["aime25"])
     assert found["modes"]["pass@1[avg-of-2]"]["symbolic_correct"] == 0.75
@@ -46,10 +46,10 @@ def test_a_folder_of_nemo_skills_with_its_seeds_gives_their_score(tmp_path, caps
     assert "aime25: 75.00 %, as in their metrics.json" in capsys.readouterr().err
     outputs(folder, [skills_row(1, True)], "output-rs1.jsonl")
     with pytest.raises(cli.BadData, match=r"output-rs0.jsonl: 2, output-rs1.jsonl: 1 rows"):
-        list(imports.skills(folder, "aime25", "theirs"))
+        list(interchange.skills(folder, "aime25", "theirs"))
     outputs(folder, [])
     with pytest.raises(cli.BadData, match="remove those of one run"):
-        list(imports.skills(folder, "aime25", "theirs"))
+        list(interchange.skills(folder, "aime25", "theirs"))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_folder_of_nemo_skills_with_its_seeds_gives_their_score(tmp_path, caps
 def test_every_kind_of_verdict_is_read(tmp_path, bench, verdict, right):
     row = skills_row(1, True, **verdict)
     del row["symbolic_correct"]
-    (found,) = imports.skills(outputs(tmp_path / bench, [row]), bench, "m")
+    (found,) = interchange.skills(outputs(tmp_path / bench, [row]), bench, "m")
     assert found["grade"]["score"] == float(right)
 
 
@@ -84,24 +84,24 @@ def test_what_cannot_be_read_is_named_and_rows_without_a_verdict_can_be_graded_h
     del row["symbolic_correct"]
     folder = outputs(tmp_path / "aime25", [row])
     with pytest.raises(cli.BadData, match=r"output.jsonl:1: no verdict in this row; --ungraded"):
-        list(imports.skills(folder, "aime25", "m"))
-    (found,) = imports.skills(folder, "aime25", "m", ungraded=True)
+        list(interchange.skills(folder, "aime25", "m"))
+    (found,) = interchange.skills(folder, "aime25", "m", ungraded=True)
     assert "grade" not in found and found["task"]["expected"] == "2"
     with pytest.raises(cli.Missing, match="no output.jsonl"):
-        list(imports.skills(tmp_path, "aime25", "m"))
+        list(interchange.skills(tmp_path, "aime25", "m"))
     outputs(folder, [{"generation": 3}])
     with pytest.raises(cli.BadData, match=r"output.jsonl:1: a row of NeMo-Skills"):
-        list(imports.skills(folder, "aime25", "m"))
+        list(interchange.skills(folder, "aime25", "m"))
     outputs(folder, [row], "output-rs0_chunk_1.jsonl")
     with pytest.raises(cli.BadData, match="not joined"):
-        list(imports.skills(folder, "aime25", "m"))
+        list(interchange.skills(folder, "aime25", "m"))
 
 
 @pytest.fixture
 def graded(tmp_path):
     """A model's folder with one benchmark of four rows, of which the last has no grade."""
     rows = [skills_row(n, n < 3) for n in range(4)]
-    found = list(imports.skills(outputs(tmp_path / "aime25", rows), "aime25", "org/m"))
+    found = list(interchange.skills(outputs(tmp_path / "aime25", rows), "aime25", "org/m"))
     found[3]["grade"] = {"error": {"kind": "judge", "class": "grader-timeout", "message": "m"}}
     lines = b"".join(stream.dumps(row) + b"\n" for row in found)
     stream.write(tmp_path / "m/aime25/rows.jsonl", lines)
@@ -109,7 +109,7 @@ def graded(tmp_path):
 
 
 def test_results_become_lm_evals_files_and_a_row_without_a_grade_is_counted(tmp_path, graded):
-    paths = list(exports.lm_eval(tmp_path / "out", graded))
+    paths = list(interchange.lm_eval(tmp_path / "out", graded))
     assert [path.name for path in paths] == [
         "results_2025-10-09T08-53-20.000000.json",
         "samples_aime25_2025-10-09T08-53-20.000000.jsonl",
@@ -123,13 +123,13 @@ def test_results_become_lm_evals_files_and_a_row_without_a_grade_is_counted(tmp_
     assert [line["doc_id"] for line in lines] == [0, 1, 2]
     assert lines[0]["resps"] == [["So \\boxed{1}"]] and lines[0]["symbolic_correct"] == 1.0
     before = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in exports.lm_eval(tmp_path / "out", graded)] == before
+    assert [path.read_bytes() for path in interchange.lm_eval(tmp_path / "out", graded)] == before
 
 
 def test_results_become_a_log_of_inspect_in_which_a_row_without_a_grade_has_an_error(
     tmp_path, graded
 ):
-    (path,) = exports.inspect(tmp_path / "out", graded)
+    (path,) = interchange.inspect(tmp_path / "out", graded)
     assert path.name == "org__m_aime25.eval"
     with zipfile.ZipFile(path) as log:
         header = json.loads(log.read("header.json"))
@@ -171,7 +171,7 @@ def test_rollouts_of_nemo_gym_become_graded_samples_of_their_tasks(tmp_path):
     ]
     path = tmp_path / "rollouts.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = list(imports.gym(path, "gym-aime24", "theirs"))
+    found = list(interchange.gym(path, "gym-aime24", "theirs"))
     assert [(one["id"], one["gen"]["text"]) for one in found] == [
         ("gym-aime24-00001~0", "a"),
         ("gym-aime24-00001~1", "no"),
@@ -182,11 +182,11 @@ def test_rollouts_of_nemo_gym_become_graded_samples_of_their_tasks(tmp_path):
     assert found[3]["grade"]["error"]["class"] == "verifier_timeout"
     assert found[0]["messages"] == [{"role": "user", "content": "question 0"}]
     assert found[0]["gen"]["usage"] == {"prompt_tokens": 9, "completion_tokens": 4}
-    assert "grade" not in next(imports.gym(path, "gym-aime24", "theirs", ungraded=True))
+    assert "grade" not in next(interchange.gym(path, "gym-aime24", "theirs", ungraded=True))
     path.write_text('{"reward": 1}\n')
     with pytest.raises(cli.BadData, match=r"rollouts.jsonl:1: a rollout has _ng_task_index"):
-        list(imports.gym(path, "gym-aime24", "theirs"))
+        list(interchange.gym(path, "gym-aime24", "theirs"))
     for broken in ({"output": "x"}, {"output": [7]}, {"usage": ["x"]}, {"output": 7}):
         path.write_text(json.dumps({"_ng_task_index": 0, "response": broken}) + "\n")
         with pytest.raises(cli.BadData, match=r"rollouts.jsonl:1: "):
-            list(imports.gym(path, "gym-aime24", "theirs"))
+            list(interchange.gym(path, "gym-aime24", "theirs"))

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from decksmith.bench.benchmarks import grading, tasks
+from decksmith.bench.benchmarks import graders, grading, sources, tasks
 from decksmith.bench.benchmarks.graders import plus
 from decksmith.core import cli
 
@@ -45,9 +45,9 @@ def mbpp(entry, inputs, results, **more):
 
 def verdict(row, reply, monkeypatch):
     name = "humaneval-plus" if "entry_point" in row else "mbpp-plus"
-    monkeypatch.setitem(tasks.READERS, "hub", lambda spec: ("c" * 40, [row]))
+    monkeypatch.setitem(sources.READERS, "hub", lambda spec: ("c" * 40, [row]))
     (record,) = tasks._rows(tasks.load(name), {})
-    assert tasks.Prompter().messages(record)[-1]["content"]
+    assert tasks.messages(record)[-1]["content"]
     return grading.grade(tasks.load(name), record["task"], f"```python\n{reply}\n```")
 
 
@@ -171,7 +171,7 @@ def test_a_row_that_is_not_as_evalplus_writes_them_is_named(test):
 
 
 def test_it_works_in_the_processes_of_the_graders_too(monkeypatch):
-    monkeypatch.setitem(tasks.READERS, "hub", lambda spec: ("c" * 40, [HALF]))
+    monkeypatch.setitem(sources.READERS, "hub", lambda spec: ("c" * 40, [HALF]))
     (record,) = tasks._rows(tasks.load("humaneval-plus"), {})
     replies = [f"```python\ndef half(x):\n    return x / {n}\n```" for n in (2, 3, 2)]
 
@@ -188,8 +188,8 @@ def test_it_works_in_the_processes_of_the_graders_too(monkeypatch):
     found = asyncio.run(go())
     assert [each["verdict"] for each in found] == ["right", "wrong", "right"]
     assert {each["rules"] for each in found} == {
-        f"{grading.VERSION}: {plus.version()}"
-    } and "evalplus 0.3.1 (numpy " in plus.version()
+        f"{grading.VERSION}: {graders.version('evalplus')}"
+    } and "evalplus 0.3.1 (numpy " in graders.version("evalplus")
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from decksmith.bench.benchmarks import presentbench, tasks
+from decksmith.bench.benchmarks import sources, tasks
 from decksmith.core import cli
 from decksmith.measure.judging import own_prompts
 from jsonschema import Draft202012Validator
@@ -37,7 +37,7 @@ def case(root, name="academia/CVPR 2025/A paper (final)", **files):
 
 def test_a_case_becomes_a_prompt_with_its_material_and_its_questions_in_words(tmp_path):
     case(tmp_path)
-    (row,) = presentbench.rows(tmp_path, 60_000)
+    (row,) = sources.presentbench(tmp_path, 60_000)
     assert row["id"] == "academia-CVPR-2025-A-paper-final-"
     assert row["source"] == {"path": "academia/CVPR 2025/A paper (final)"}
     assert row["asks"] == {"slides": 12, "domain": "academia"}
@@ -58,16 +58,16 @@ def test_the_other_name_of_the_instructions_is_read_too(tmp_path):
             "generation_task/instructions.md": "Nine slides",
         },
     )
-    (row,) = presentbench.rows(tmp_path, 60_000)
+    (row,) = sources.presentbench(tmp_path, 60_000)
     assert row["messages"][1]["content"].startswith("Nine slides\n\n")
 
 
 def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(cli.Missing, match="hf download PresentBench/PresentBench"):
-        list(presentbench.rows(tmp_path, 60_000))
+        list(sources.presentbench(tmp_path, 60_000))
     case(tmp_path, **{"generation_task/generation_prompt.md": None})
     with pytest.raises(cli.BadData, match="has none of generation_prompt.md, instructions.md"):
-        list(presentbench.rows(tmp_path, 60_000))
+        list(sources.presentbench(tmp_path, 60_000))
 
 
 def test_it_is_one_of_the_benchmarks():

@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 
 import pytest
-from decksmith.bench.benchmarks import grading, tasks
+from decksmith.bench.benchmarks import grading, sources, tasks
 from decksmith.core import cli, stream
 
 # One row as each source gives it: field names from the datasets' cards and from inspect-evals 0.26.0, words ours.
@@ -80,7 +80,7 @@ ROWS = {
 
 
 def made(monkeypatch, name, rows):
-    monkeypatch.setitem(tasks.READERS, "hub", lambda spec: ("c" * 40, rows))
+    monkeypatch.setitem(sources.READERS, "hub", lambda spec: ("c" * 40, rows))
     return list(tasks._rows(tasks.load(name), {}))
 
 
@@ -94,7 +94,7 @@ def test_a_row_of_the_source_becomes_a_row_of_ours(monkeypatch, name):
         subset,
         "c" * 40,
     )
-    assert tasks.Prompter().messages(found)[-1]["content"]
+    assert tasks.messages(found)[-1]["content"]
 
 
 def test_every_description_loads_and_has_its_template():
@@ -215,13 +215,12 @@ def test_choices_are_shuffled_by_id_and_the_grader_finds_the_letter_that_was_sho
     letters = Counter()
     for number in range(200):
         row = choice(number)
-        asked = tasks.Prompter().messages(row)[0]["content"]
+        asked = tasks.messages(row)[0]["content"]
         shown = next(line for line in asked.splitlines() if line.endswith(". right"))
         assert tasks.right_letter(row) == shown[0]
         sample = {**row, "id": row["id"] + "~3", "gen": {"sample": {"of": row["id"], "k": 3}}}
         assert (
-            tasks.right_letter(sample) == shown[0]
-            and tasks.Prompter().messages(sample)[0]["content"] == asked
+            tasks.right_letter(sample) == shown[0] and tasks.messages(sample)[0]["content"] == asked
         )
         letters[shown[0]] += 1
     assert min(letters.values()) > 30
@@ -248,19 +247,12 @@ SHOTS = [
 
 
 def test_examples_come_as_turns_before_the_question_and_never_are_the_question():
-    said = tasks.Prompter("Solve: {problem}", "Be brief.", " Go.", SHOTS, 2).messages(
-        problem("Trains leave two stations.")
-    )
-    assert [m["role"] for m in said] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert (
-        said[-1]["content"] == "Solve: Trains leave two stations. Go."
-        and said[0]["content"] == "Be brief."
-    )
-    assert all("Trains" not in m["content"] for m in said[1:-1])
-    again = tasks.Prompter("Solve: {problem}", "Be brief.", " Go.", SHOTS, 2).messages(
-        problem("Trains leave two stations.")
-    )
-    assert again == said
+    row = problem("Trains leave two stations.")
+    said = tasks.messages(row, SHOTS, 2)
+    assert [m["role"] for m in said] == ["user", "assistant", "user", "assistant", "user"]
+    assert said[-1]["content"].startswith("Trains leave two stations.\n")
+    assert all("Trains" not in m["content"] for m in said[:-1])
+    assert tasks.messages(row, SHOTS, 2) == said
 
 
 def test_pictures_become_parts(tmp_path, monkeypatch):
@@ -268,12 +260,12 @@ def test_pictures_become_parts(tmp_path, monkeypatch):
     (tmp_path / "a.png").write_bytes(b"PNG")
     row = problem("Look")
     row["task"]["fields"]["images"] = ["a.png", "https://example.org/b.png"]
-    said = tasks.Prompter("{problem}").messages(row)
-    assert said == [
+    text = tasks.messages(problem("Look"))[0]["content"]
+    assert tasks.messages(row) == [
         {
             "role": "user",
             "content": [
-                {"type": "text", "text": "Look"},
+                {"type": "text", "text": text},
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5H"}},
                 {"type": "image_url", "image_url": {"url": "https://example.org/b.png"}},
             ],
@@ -292,7 +284,7 @@ def test_a_row_cannot_have_a_file_outside_of_the_folder_sent(tmp_path, monkeypat
     row = problem("Look")
     row["task"]["fields"]["images"] = [path]
     with pytest.raises(cli.BadData, match="is not in"):
-        tasks.Prompter("{problem}").messages(row)
+        tasks.messages(row)
 
 
 def test_what_is_fetched_is_pinned_and_the_one_without_a_known_commit_is_named():
@@ -326,7 +318,7 @@ def test_a_revision_that_can_move_and_a_judge_that_is_not_named_are_refused(monk
 
 def test_a_template_that_asks_for_what_is_not_there_is_refused():
     with pytest.raises(cli.BadData, match="asks for {question}; the row has problem"):
-        tasks.Prompter("{question}").messages(problem("x"))
+        tasks.filled("{question}", {"problem": "x"}, "r")
     assert (
         tasks.filled("\\boxed{} {problem}", {"problem": "{problem}"}, "r") == "\\boxed{} {problem}"
     )

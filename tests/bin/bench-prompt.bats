@@ -11,13 +11,12 @@ row='{"id":"arithmetic-00001","task":{"bench":"arithmetic","fields":{"problem":"
 Work it out step by step. On the last line put the final answer, and nothing but the answer, into \\boxed{}."
 }
 
-@test "template, system message, suffix and examples come from flags" {
-  echo 'Q: {problem}' > t.txt
+@test "examples come as turns before the question" {
   echo '{"id":"s","fields":{"problem":"What is 2+2?"},"answer":"4"}' > shots.jsonl
-  run bench-prompt --template t.txt --system Brief. --suffix ' A:' --shots shots.jsonl <<< "$row"
+  run bench-prompt --shots shots.jsonl <<< "$row"
   assert_success
-  assert_equal "$(jq -c '.messages | map([.role, .content])' <<< "$output")" \
-    '[["system","Brief."],["user","Q: What is 2+2? A:"],["assistant","4"],["user","Q: What is 1+1? A:"]]'
+  assert_equal "$(jq -c '.messages | map([.role, (.content | split("\n")[0])])' <<< "$output")" \
+    '[["user","What is 2+2?"],["assistant","4"],["user","What is 1+1?"]]'
 }
 
 @test "a record without a task is refused by id, an example without an answer by line" {

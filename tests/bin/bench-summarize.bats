@@ -28,8 +28,6 @@ arithmetic  pass@1[avg-of-2]   3 of 200  0.500    0.289  [0.000, 1.000]      0.0
             pass@2                    3  0.667    0.333               –      0.000
             majority@2                3  0.500    0.289               –      0.000"
   assert_equal "$(bench-summarize < rows.jsonl | jq -c '.arithmetic | [.num_questions, .rows]')" '[3,200]'
-  run bench-summarize --markdown < <(rows)
-  assert_line --index 1 '| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |'
 }
 
 @test "a question that lacks a sample exits 75 and is named, a part twice exits 65" {

@@ -9,7 +9,7 @@ setup_file() {
 pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq.compile(sys.argv[1]).input_text(sys.stdin.read()).first(), separators=(",", ":")))' "$1"; }
 
 @test "prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say" {
-  run --separate-stderr run-compare "$RUNS/smol" "$RUNS/smol-outline"
+  run --separate-stderr run-compare "$RUNS/smol" "$RUNS/smol-sft"
   assert_failure 65
   assert_line --index 0 --regexp '^Judge: offline-v1 \(offline measures, no vision model looked at these pictures; its card: docs/judge-card\.md; never held beside people\)\. Protocol [0-9a-f]{12}\.$'
   assert_line --regexp '^- SmolLM2 135M and .*: inconclusive on 10 of 12 prompts, Verifiable part \(offline\), floor \(.*, but .*the decks without a score could make it \['
@@ -18,7 +18,7 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 }
 
 @test "with --page a terminal gets what fits, and the file all of it" {
-  run --separate-stderr run-compare --page page.md "$RUNS/smol" "$RUNS/smol-outline"
+  run --separate-stderr run-compare --page page.md "$RUNS/smol" "$RUNS/smol-sft"
   assert_failure 65
   for line in "${lines[@]}"; do [ "${#line}" -le 100 ] || fail "$line"; done
   assert_line --regexp '^model +rendered +Verifiable part \(offline\) +design +content +coherence'
@@ -29,14 +29,14 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 }
 
 @test "the order of the arguments changes nothing" {
-  run-compare "$RUNS/smol" "$RUNS/smol-outline" > one || true
-  run-compare "$RUNS/smol-outline" "$RUNS/smol" > two || true
+  run-compare "$RUNS/smol" "$RUNS/smol-sft" > one || true
+  run-compare "$RUNS/smol-sft" "$RUNS/smol" > two || true
   run diff one two
   assert_success
 }
 
 @test "--json carries every pair with its interval, its test and its sentence" {
-  run-compare --json "$RUNS/smol" "$RUNS/smol-outline" > out.json || true
+  run-compare --json "$RUNS/smol" "$RUNS/smol-sft" > out.json || true
   run pick '[(.runs | length), (.pairs | map(has("sentence") and (.difference | has("lo") and has("p"))) | all), (.pairs | map(.accounting) | unique), .unsettled, (.caveats | length),
     (.ranks | map(.) | unique), (.pairs | map(.sentence | test(" on [0-9]+.* prompts, ")) | all)]' < out.json
   assert_output '[2,true,["floor","renderable","scored"],true,1,[[1,2]],true]'
@@ -57,7 +57,7 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 
 @test "runs that differ in more than the model are refused with the fields" {
   mkdir other
-  sed 's/"sampling":{"temperature":0.7}/"sampling":{"temperature":0.1}/' "$RUNS/smol-outline/scores.jsonl" > other/scores.jsonl
+  sed 's/"sampling":{"temperature":0.7}/"sampling":{"temperature":0.1}/' "$RUNS/smol-sft/scores.jsonl" > other/scores.jsonl
   run-summarize --run other < other/scores.jsonl > other/summary.json
   run run-compare "$RUNS/smol" other
   assert_failure 65
@@ -109,9 +109,9 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 }
 
 @test "looks are counted" {
-  cp -r "$RUNS/smol" "$RUNS/smol-outline" .
+  cp -r "$RUNS/smol" "$RUNS/smol-sft" .
   rm -f smol*/journal/looks.jsonl
-  run run-compare smol smol-outline
+  run run-compare smol smol-sft
   assert_failure 65
-  assert_line '- First look at SmolLM2 135M and SmolLM2 135M, outline and template under this protocol (10 prompts)'
+  assert_line '- First look at SmolLM2 135M and SmolLM2 135M, fine-tuned under this protocol (10 prompts)'
 }

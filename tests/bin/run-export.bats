@@ -7,9 +7,9 @@ setup_file() {
 }
 
 @test "writes a log for each run and prints their paths" {
-  run --separate-stderr run-export --format inspect --out logs "$RUNS/smol" "$RUNS/smol-outline"
+  run --separate-stderr run-export --format inspect --out logs "$RUNS/smol" "$RUNS/smol-sft"
   assert_success
-  assert_output $'logs/smol_offline.eval\nlogs/smol-outline_offline.eval'
+  assert_output $'logs/smol_offline.eval\nlogs/smol-sft_offline.eval'
   run jq -r '.eval.model, .status' <(unzip -p logs/smol_offline.eval header.json)
   assert_output $'lab/smol\nsuccess'
 }

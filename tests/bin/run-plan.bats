@@ -7,16 +7,16 @@ setup_file() {
 }
 
 @test "prints where the variance lies, and designs with what they find and cost" {
-  run --separate-stderr run-plan --effect 0.5 "$RUNS/smol" "$RUNS/smol-outline"
+  run --separate-stderr run-plan --effect 0.5 "$RUNS/smol" "$RUNS/smol-sft"
   assert_success
-  assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M, outline and template: [0-9]+ shared prompts\.$'
+  assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M, fine-tuned: [0-9]+ shared prompts\.$'
   assert_line --partial '| Prompt, common to the models (cancels in a pair) |'
   assert_line --regexp '^\*\*To find a difference of 0\.5\*\*, the cheapest design is [0-9]+ prompts x 1 sample x 1 judging: price \$0\.[0-9]+, time [0-9]+ s\.$'
   assert_line '| Prompts | Samples | Judgings | MDE | Finds it | Requests | Price | Time |'
 }
 
 @test "one run gives an upper bound and says so" {
-  run run-plan "$RUNS/smol-outline"
+  run run-plan "$RUNS/smol-sft"
   assert_success
   assert_line --partial 'every MDE is an upper bound'
   refute_output --partial 'To find a difference'
@@ -24,9 +24,9 @@ setup_file() {
 
 @test "too few prompts are refused in one line" {
   "$ROOT/.venv/bin/python3" "$ROOT/tests/web/synthetic.py" few 3 2
-  run run-plan few/smol-outline
+  run run-plan few/smol-sft
   assert_failure 65
-  assert_line --regexp '^run-plan: SmolLM2 135M, outline and template: [0-3] prompts? with a score; a plan needs at least 6$'
+  assert_line --regexp '^run-plan: SmolLM2 135M, fine-tuned: [0-3] prompts? with a score; a plan needs at least 6$'
 }
 
 @test "a run that is not there is named" {

@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from decksmith.core import rehearsal
+from decksmith.core import progress
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(folder, *wanted):
     return subprocess.run(
-        [sys.executable, "-m", "decksmith.core.rehearsal", "log/phases.jsonl", *wanted],
+        [sys.executable, "-m", "decksmith.core.progress", "log/phases.jsonl", *wanted],
         cwd=folder,
         text=True,
         capture_output=True,
@@ -25,12 +25,12 @@ def run(folder, *wanted):
 
 def test_what_is_left_is_scaled_by_the_phases_that_really_ran_here():
     typical = [100, 200, 300]
-    assert rehearsal.left(typical, []) == 600
-    assert rehearsal.left(typical, [200]) == 2 * 500
-    assert rehearsal.left(typical, [0.5, 300]) == 1.5 * 300, (
+    assert progress.left(typical, []) == 600
+    assert progress.left(typical, [200]) == 2 * 500
+    assert progress.left(typical, [0.5, 300]) == 1.5 * 300, (
         "a phase that was done before says nothing about speed"
     )
-    assert rehearsal.left(typical, [100, 200, 300]) == 0
+    assert progress.left(typical, [100, 200, 300]) == 0
 
 
 def test_phases_run_in_order_each_with_what_is_left_and_a_failure_stops_them(tmp_path):
@@ -60,7 +60,7 @@ def test_an_interrupt_waits_until_the_phase_has_put_its_things_away(tmp_path):
     recipe = "trap 'sleep 0.5; echo put away; exit 130' INT; echo up; while :; do sleep 0.1; done"
     (tmp_path / "Makefile").write_text(f"long:\n\t@{recipe}\n")
     process = subprocess.Popen(
-        [sys.executable, "-m", "decksmith.core.rehearsal", "log/phases.jsonl", "long|60|long"],
+        [sys.executable, "-m", "decksmith.core.progress", "log/phases.jsonl", "long|60|long"],
         cwd=tmp_path,
         text=True,
         stdout=subprocess.PIPE,

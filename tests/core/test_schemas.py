@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from decksmith.core import cli, schemas
+from decksmith.core import cli, config_files
 
 STAGES = [
     "chat-generate",
@@ -21,11 +21,11 @@ SLOW = "aiohttp email http jinja2 matplotlib numpy openai PIL.Image pydantic sci
 
 def test_what_breaks_a_schema_is_said_with_file_and_key(tmp_path):
     schema = {"properties": {"a": {"items": {"multipleOf": 2}}}}
-    schemas.check(tmp_path, {"a": [2, 4]}, schema)
+    config_files.check(tmp_path, {"a": [2, 4]}, schema)
     with pytest.raises(cli.BadConfig, match="a.1: 3 is not a multiple of 2"):
-        schemas.check(tmp_path, {"a": [2, 3]}, schema)
+        config_files.check(tmp_path, {"a": [2, 3]}, schema)
     with pytest.raises(cli.BadConfig, match="top level: 3 is not a multiple of 2"):
-        schemas.check(tmp_path, 3, {"multipleOf": 2})
+        config_files.check(tmp_path, 3, {"multipleOf": 2})
 
 
 def test_the_stages_of_a_baseline_start_without_what_is_slow_to_import():

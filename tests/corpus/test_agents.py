@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from decksmith.core import cli
+from decksmith.core.stream import Fault
 from decksmith.measure.decks import conditions
 from decksmith.models import client, registry
 from decksmith.train.corpus import agents
@@ -45,7 +46,10 @@ def left(tmp_path_factory):
         for name in SCRIPTS:
             seconds = 2.0 if name in ("hangs", "late") else 60.0
             agent = agents.Agent(entry(name, run / "secret", seconds), run)
-            found[name] = await agent.write({"id": name, "messages": MESSAGES})
+            try:
+                found[name] = await agent.answer({"id": name}, MESSAGES)
+            except Fault as fault:
+                found[name] = {"error": fault.error}
         return found
 
     return asyncio.run(all_of_them()), run
@@ -87,16 +91,17 @@ def test_bytes_that_are_no_text_are_replaced(left):
 
 
 def test_earlier_turns_and_a_condition_are_told_and_part_of_what_a_reply_depends_on(tmp_path):
-    record = {"id": "p1", "messages": MESSAGES}
+    record = {"id": "p1"}
     plain = agents.Agent(entry("nothing"), tmp_path)
     shots = agents.Agent(entry("nothing"), tmp_path, conditions.load("few-shot"))
-    assert sorted(plain.files(record)) == ["INSTRUCTIONS.md", "REQUEST.md"]
-    assert "## assistant\n\n---" in shots.files(record)["EARLIER.md"]
-    assert plain.inputs(record) != shots.inputs(record)
+    assert sorted(plain.files(record, MESSAGES)) == ["INSTRUCTIONS.md", "REQUEST.md"]
+    assert "## assistant\n\n---" in shots.files(record, MESSAGES)["EARLIER.md"]
+    one, other = (asyncio.run(agent.inputs(record, MESSAGES)) for agent in (plain, shots))
+    assert one != other
 
 
 def test_a_command_answers_no_other_request():
-    with pytest.raises(cli.BadConfig, match="is a command"):
+    with pytest.raises(cli.BadConfig, match="is no endpoint"):
         asyncio.run(client.Client(entry("nothing")).ask(MESSAGES))
 
 
@@ -143,6 +148,6 @@ def test_an_agent_in_its_cell_sees_its_deck_through_the_server(tmp_path):
     line = f"command:{python} -c {shlex.quote(LOOKS)} {cli.ROOT / 'bin/deck-serve'}"
     show = ["bin", "lib", "assets", ".venv", "pyproject.toml", "assets/renderer/node_modules"]
     model = registry.Model("looks", line, "looks", timeout=300, show=show)
-    gen = asyncio.run(agents.Agent(model, tmp_path).write({"id": "p1", "messages": MESSAGES}))
+    gen = asyncio.run(agents.Agent(model, tmp_path).answer({"id": "p1"}, MESSAGES))
     assert "2 of 2 slides drawn." in gen.get("text", ""), gen
     assert "overflows by" in gen["text"]

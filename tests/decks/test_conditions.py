@@ -72,7 +72,7 @@ def test_a_later_turn_is_asked_under_a_condition_with_its_conversation_and_witho
     shown = condition.shots[0].id
     first = {"id": shown, "messages": [{"role": "user", "content": "Huts"}], "asks": {}}
     row = turns.expand({**first, "turns": [{"request": "Shorter"}]})[1]
-    row["messages"] = turns.woven(row, {shown: {"text": "# Huts"}})
+    row["messages"] = turns.with_history(row, {shown: {"text": "# Huts"}})
     said = [message["content"] for message in condition.messages(row)]
     assert said[-3:] == ["Huts", "# Huts", "Shorter"]
     assert condition.shots[0].deck not in said

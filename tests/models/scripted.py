@@ -82,7 +82,7 @@ def generate(endpoint, rows, run, fatal=None, more=()):
     """(status, records, stderr) of chat-generate; `fatal(process)` gets it as soon as it runs."""
     command = [sys.executable, ROOT / "bin/chat-generate", "--base-url", endpoint.url]
     process = subprocess.Popen(
-        [*command, "--slug", "m", "--run", run, "--tool-seconds", "5", *more],
+        [*command, "--slug", "m", "--run", run, *more],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -25,7 +25,7 @@ def chosen(endpoint, script, record=ROW, run=None, n=3):
             return client.request(draft["messages"], seed=draft["gen"]["sample"]["k"])
 
         try:
-            return await drafts.Chooser(n, client, {}).best(loop, record, body)
+            return await drafts.DraftChooser(n, client, {}).best(loop, record, body)
         except Fault as failed:
             return failed, {}
         finally:
@@ -127,7 +127,7 @@ def test_killed_between_drafts_and_choice_nothing_is_asked_again(endpoint, tmp_p
     generate(endpoint, [ROW], tmp_path, more=flags)
     assert len(endpoint.asked) == 5
     status, _, err = generate(endpoint, [{"id": "p", "prompt": "x"}], tmp_path, more=flags)
-    assert status == 65 and "p: --drafts needs messages" in err
+    assert status == 65 and 'p: no "messages" in this record' in err
 
 
 def test_what_a_chooser_spends_is_under_the_budget_too(endpoint, tmp_path, monkeypatch):

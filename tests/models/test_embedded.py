@@ -4,7 +4,6 @@ import hashlib
 import http.client
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
@@ -20,7 +19,7 @@ from decksmith.core import cli
 from decksmith.measure.decks import prompts
 from decksmith.measure.decks.clean import clean
 from decksmith.measure.decks.parser import Deck
-from decksmith.models import context, embedded
+from decksmith.models import embedded, errors
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
 ASK = {
@@ -35,15 +34,14 @@ ASK = {
 }
 
 
-def environment():
-    return os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}
+def environment(threads):
+    """Another number of threads is another server."""
+    more = {"PYTHONPATH": str(cli.ROOT / "lib"), "DECKSMITH_ENGINE_THREADS": str(threads)}
+    return os.environ | more
 
 
 def asking(text):
     return {"messages": [{"role": "user", "content": text}]}
-
-
-REQUEST = "Make a deck of 6 slides about {{ maths }} & `code` <b>tags</b> for students. Use the seriph theme."
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -210,8 +208,7 @@ def test_a_prompt_longer_than_the_context_is_refused_in_words_that_the_client_un
             "max_tokens": 5,
         },
     )
-    over = context.overflow(status, json.dumps(said))
-    assert over.context == 8192 and over.prompt > 9000 and over.room() < 0
+    assert errors.RequestError.of_status(status, json.dumps(said), {}).overflows
 
 
 def test_a_json_schema_is_obeyed(base):
@@ -293,7 +290,6 @@ def test_stop_strings_end_the_reply_before_them(base):
             "response_format",
             400,
         ),
-        ({"model": "smol-outline", "stop": "x"}, "stop", 400),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(base, change, param, code):
@@ -317,7 +313,6 @@ def test_a_page_in_a_browser_cannot_use_the_server(base):
 def test_models_and_health_name_what_is_served(base):
     assert [model["id"] for model in get(base + "/models")["data"]] == [
         "smol",
-        "smol-outline",
         "smol-sft",
     ]
     health = get(base.removesuffix("/v1") + "/health")
@@ -346,75 +341,15 @@ def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_whe
     assert len(slides["smol"]) < 3 <= len(slides["smol-sft"])
 
 
-def slides_of(deck):
-    """(headmatter, [body of each slide]) of a deck made of `---` fences."""
-    pieces = re.split(r"^---\n", deck, flags=re.M)
-    assert pieces[0] == ""
-    return pieces[1], pieces[2::2]
-
-
-def test_smol_outline_writes_the_deck_that_was_asked_for(base):
-    status, reply = post(
-        base, ASK | {"model": "smol-outline", "max_tokens": 4000, **asking(REQUEST)}
-    )
-    assert (
-        status == 200
-        and reply["choices"][0]["finish_reason"] == "stop"
-        and reply["usage"]["completion_tokens"] > 50
-    )
-    deck = reply["choices"][0]["message"]["content"]
-    head, slides = slides_of(deck)
-    assert len(slides) == 6 and all(re.search(r"^# \S", slide, re.M) for slide in slides)
-    from ruamel.yaml import YAML
-
-    head = YAML(typ="safe").load(head)
-    assert head["theme"] == "seriph" and head["layout"] == "cover" and "maths" in head["title"]
-    assert {"cover", "default", "two-cols", "end"} <= set(
-        re.findall(r"^layout: (\S+)", deck, re.M)
-    ) and "::right::" in deck
-    assert not re.search(r"\{\{|<|`", deck)
-
-
-def test_smol_outline_gives_a_whole_deck_however_few_tokens_it_may_spend(base):
-    for budget in (1, 30, 100):
-        reply = post(base, ASK | {"model": "smol-outline", "max_tokens": budget, **asking("Bees")})[
-            1
-        ]
-        assert len(slides_of(reply["choices"][0]["message"]["content"])[1]) == 8
-        assert (
-            reply["choices"][0]["finish_reason"] == "length"
-            and reply["usage"]["completion_tokens"] <= budget
-        )
-
-
-def test_smol_outline_keeps_the_outline_of_the_request_and_is_repeatable(base):
-    ask = ASK | {
-        "model": "smol-outline",
-        "max_tokens": 300,
-        **asking(
-            "Five slides on bees, please.\nOutline:\n1. Opening\n2. The hive: {{ x }}\n- Honey <i>\n"
-        ),
-    }
-    deck = post(base, ask)[1]["choices"][0]["message"]["content"]
-    titles = re.findall(r"^# (.*)$", deck, re.M)
-    assert len(titles) == 5 and titles[1:4] == [
-        "Opening",
-        "The hive: &#123;&#123; x &#125;&#125;",
-        "Honey &#60;i&#62;",
-    ]
-    chunks = [json.loads(chunk) for chunk in events(base, ask | {"stream": True})[:-1]]
-    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == deck
-
-
 def test_two_leases_share_one_server(base):
     with embedded.lease() as one, embedded.lease() as two:
         assert one.pid == two.pid and one.base_url == two.base_url == base
 
 
 def test_processes_that_start_at_once_share_one_server():
-    script = "from decksmith.models import embedded; import time; print(embedded.lease(threads=2).pid, flush=True); time.sleep(3)"
+    script = "from decksmith.models import embedded; import time; print(embedded.lease().pid, flush=True); time.sleep(3)"
     crowd = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment())
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment(2))
         for _ in range(3)
     ]
     pids = {child.communicate()[0] for child in crowd}
@@ -425,12 +360,12 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
     script = textwrap.dedent("""
         import time
         from decksmith.models import embedded
-        held = embedded.lease(threads=2)
+        held = embedded.lease()
         print(held.pid, flush=True)
         time.sleep(600)
     """)
     client = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment()
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment(2)
     )
     pid = int(client.stdout.readline())
     time.sleep(2.5)
@@ -440,29 +375,26 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
     assert eventually(lambda: gone(pid), 10)
 
 
-def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address():
-    with embedded.lease(threads=2) as first:
-        assert first.alive()
+def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address(monkeypatch):
+    monkeypatch.setenv("DECKSMITH_ENGINE_THREADS", "2")
+    with embedded.lease() as first:
+        assert not gone(first.pid)
         os.kill(first.pid, signal.SIGKILL)
-        assert eventually(lambda: not first.alive(), 5)
-        with embedded.lease(threads=2) as second:
+        assert eventually(lambda: gone(first.pid), 5)
+        with embedded.lease() as second:
             assert second.pid != first.pid and second.base_url == first.base_url
             assert words(second.base_url, max_tokens=2)
 
 
 def test_llama_server_is_used_through_the_same_names(base, monkeypatch):
-    deck = ASK | {"model": "smol-outline", "max_tokens": 200, **asking("Four slides about bees")}
-    own = words(base), post(base, deck)[1]["choices"][0]["message"]["content"]
+    own = words(base)
     monkeypatch.setenv("LLAMA_SERVER", base.removesuffix("/v1"))  # ours stands in: the same API
     with embedded.lease() as gateway:
         assert (
             gateway.base_url != base
             and get(gateway.base_url.removesuffix("/v1") + "/health")["engine"] == "llama-server"
         )
-        assert (
-            words(gateway.base_url),
-            post(gateway.base_url, deck)[1]["choices"][0]["message"]["content"],
-        ) == own
+        assert words(gateway.base_url) == own
         assert post(gateway.base_url, ASK | {**asking("word " * 9000)})[0] == 400
 
 
@@ -476,9 +408,10 @@ def test_a_llama_server_that_is_not_there_is_named(monkeypatch):
 
 
 def test_missing_or_altered_weights_are_named_with_the_command_that_mends_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("DECKSMITH_ENGINE_THREADS", "5")
     monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(cli.Missing, match="make setup"):
-        embedded.lease(threads=5)
+        embedded.lease()
     (tmp_path / "altered.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(
         embedded.importlib.util,
@@ -486,7 +419,7 @@ def test_missing_or_altered_weights_are_named_with_the_command_that_mends_it(tmp
         lambda name: type("Spec", (), {"submodule_search_locations": [str(tmp_path)]}),
     )
     with pytest.raises(cli.Missing, match="sha256.*make setup"):
-        embedded.lease(threads=5)
+        embedded.lease()
 
 
 def adapter(path, size):
@@ -524,7 +457,6 @@ def test_an_adapter_is_a_model_by_its_name_and_leaves_the_base_alone(base, tmp_p
     ) as held:
         assert [model["id"] for model in get(held.base_url + "/models")["data"]] == [
             "smol",
-            "smol-outline",
             "base",
             "idle",
             "tuned",

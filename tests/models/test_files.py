@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from decksmith.core import cli
 from decksmith.core.stream import Fault
-from decksmith.models import client, files, registry
+from decksmith.models import asking, client, registry
 
 DECK = "---\ntheme: default\n---\n\n# One\n"
 
@@ -25,42 +25,46 @@ def folder(tmp_path):
 
 
 def opened(path):
-    return files.Folder(registry.Model("mine", f"files:{path}/", "mine"))
+    return asking.DeckFolder(registry.Model("mine", f"files:{path}/", "mine"))
+
+
+def read(path, record):
+    return asyncio.run(opened(path).answer(record, []))
 
 
 def test_a_deck_is_a_file_or_a_folder_named_by_the_prompt(folder):
-    gen = opened(folder).read({"id": "p1"})
+    gen = read(folder, {"id": "p1"})
     assert gen["text"] == DECK and gen["finish_reason"] == "stop"
     assert gen["usage"]["completion_tokens"] == 0 and gen["usage"]["cost"] == 0
     assert gen["by"] == {"files": "p1.md", "sha256": hashlib.sha256(DECK.encode()).hexdigest()}
     assert gen["model"]["files"] == f"{folder}/"
-    assert opened(folder).read({"id": "p2"})["by"]["files"] == "p2/deck.md"
+    assert read(folder, {"id": "p2"})["by"]["files"] == "p2/deck.md"
 
 
 def test_an_edited_deck_is_another_input(folder):
-    before = opened(folder).inputs({"id": "p1"})
+    before = asyncio.run(opened(folder).inputs({"id": "p1"}, []))
     (folder / "p1.md").write_text(DECK + "more")
-    assert opened(folder).inputs({"id": "p1"}) != before
-    assert opened(folder).inputs({"id": "p9"})["sha256"] is None
+    assert asyncio.run(opened(folder).inputs({"id": "p1"}, [])) != before
+    assert asyncio.run(opened(folder).inputs({"id": "p9"}, []))["sha256"] is None
 
 
 @pytest.mark.parametrize("ident", ["../secret", "p1/../../secret", "/etc/passwd", "", "a\nb"])
 def test_an_id_that_is_a_path_is_refused(folder, ident):
     with pytest.raises(Fault) as fault:
-        opened(folder).read({"id": ident})
+        read(folder, {"id": ident})
     assert fault.value.error["kind"] == "infra" and fault.value.error["class"] == "bad-file"
 
 
 def test_a_link_out_of_the_folder_is_refused(folder):
     (folder / "p3.md").symlink_to(folder.parent / "secret.md")
     with pytest.raises(Fault, match="link out of"):
-        opened(folder).read({"id": "p3"})
+        read(folder, {"id": "p3"})
 
 
 def test_a_deck_without_end_is_refused(folder):
-    (folder / "p3.md").write_bytes(b"x" * (files.LARGEST + 1))
+    (folder / "p3.md").write_bytes(b"x" * (asking.LARGEST + 1))
     with pytest.raises(Fault, match="at most"):
-        opened(folder).read({"id": "p3"})
+        read(folder, {"id": "p3"})
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
@@ -71,7 +75,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 def test_a_folder_answers_no_request(folder):
     model = registry.Model("mine", f"files:{folder}/", "mine")
     asked = client.Client(model)
-    with pytest.raises(cli.BadConfig, match="folder of decks"):
+    with pytest.raises(cli.BadConfig, match="is no endpoint"):
         asyncio.run(asked.ask([{"role": "user", "content": "x"}]))
 
 
@@ -99,6 +103,6 @@ def test_the_reference_decks_are_those_of_the_default_run():
         text=True,
         check=True,
     ).stdout
-    decks = files.Folder(registry.model("reference"))
+    decks = asking.DeckFolder(registry.model("reference"))
     for line in rows.splitlines():
         assert decks.find(json.loads(line)["id"])[1]

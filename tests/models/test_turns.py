@@ -50,12 +50,12 @@ def test_a_turn_goes_on_from_the_calls_of_the_turn_before_where_all_have_their_r
     first, second = ({"role": "user", "content": text} for text in ("2 + 3?", "Twice?"))
     record = {"id": "t.2", "messages": [first, second], "turn": {"of": "t", "n": 2}}
 
-    def woven(*calls, text="five"):
-        return turns.woven(record, {"t": {"text": text, "calls": list(calls)}})
+    def history(*calls, text="five"):
+        return turns.with_history(record, {"t": {"text": text, "calls": list(calls)}})
 
-    assert woven(asks, told, ends) == [first, asks, told, ends, second]
-    assert woven(asks, told, asks, text="") == [first, ends | {"content": "(empty)"}, second]
-    assert woven() == [first, ends, second]
+    assert history(asks, told, ends) == [first, asks, told, ends, second]
+    assert history(asks, told, asks, text="") == [first, ends | {"content": "(empty)"}, second]
+    assert history() == [first, ends, second]
 
 
 def talk(endpoint, rows, run, *flags, fatal=0):

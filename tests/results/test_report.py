@@ -205,13 +205,6 @@ def test_parameters_that_vary_within_a_run_are_all_given_and_a_sample_s_seed_is_
         "seed": 5,
         "max_tokens": [90, 89],
     }
-    records[1]["gen"]["shortened"] = {"asked": 89, "sent": 50}
-    assert (
-        summarize(enumerate(records, 1))["asked"]["parameters"][
-            "requests with fewer max_tokens, to fit the context"
-        ]
-        == 1
-    )
 
 
 def test_samples_of_one_prompt_count_once():

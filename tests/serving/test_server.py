@@ -8,7 +8,7 @@ import re
 import pytest
 from decksmith.core import cli
 from decksmith.measure.results import merge, verify
-from decksmith.models import endpoints
+from decksmith.models import servers
 from decksmith.train.serving import vllm
 from decksmith.train.serving.adapter import Adapter
 from decksmith.train.training import base_models
@@ -205,15 +205,15 @@ def test_files_that_are_no_endpoint_are_passed_over(tmp_path, monkeypatch):
         ("d", '{"url":"http://y/v1","models":["base"]}'),
     ):
         (tmp_path / f"{name}.json").write_text(text)
-    assert [endpoint["url"] for endpoint in endpoints.endpoints()] == ["http://y/v1"]
+    assert [endpoint["url"] for endpoint in servers.running()] == ["http://y/v1"]
 
 
 def test_the_rewards_of_a_served_adapter_are_its_own_and_not_the_bases():
     endpoint = {"engine": "e", "base": "b", "adapter": {"sha256": "a", "rewards": ["rendered"]}}
-    assert endpoints.kind(endpoint, "tuned")["rewards"] == ["rendered"]
-    assert "rewards" not in endpoints.kind(endpoint, "base")
+    assert servers.served_by(endpoint, "tuned")["rewards"] == ["rendered"]
+    assert "rewards" not in servers.served_by(endpoint, "base")
     endpoint["adapter"]["rewards"] = []
-    assert "rewards" not in endpoints.kind(endpoint, "tuned")
+    assert "rewards" not in servers.served_by(endpoint, "tuned")
 
 
 def test_where_a_record_belongs_depends_on_its_id_alone_and_every_record_belongs_somewhere():

@@ -452,7 +452,7 @@ def write(folder, records):
 
 
 if __name__ == "__main__":
-    for name, ability in (("smol", 0.45), ("smol-outline", 0.8), ("gpt-5.4", 0.93))[
+    for name, ability in (("smol", 0.45), ("smol-sft", 0.8), ("gpt-5.4", 0.93))[
         : int(sys.argv[3]) if len(sys.argv) > 3 else 3
     ]:
         print(

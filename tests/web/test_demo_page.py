@@ -96,10 +96,10 @@ def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one
 def test_the_embedded_model_writes_a_deck_without_a_key_and_who_comes_second_waits_in_line(
     tmp_path,
 ):
-    with demo(tmp_path / "demo", "--model", "smol-outline") as url:
+    with demo(tmp_path / "demo", "--model", "smol-sft") as url:
         found = drive("embedded", url)
     assert found["trouble"] == []
-    assert (found["state"], found["slides"]) == ("done", 4)
+    assert found["state"] == "done" and found["slides"] >= 2
     assert found["first"] < found["written"], (
         "its first slide was there before it had written the last"
     )

@@ -1,18 +1,18 @@
 """What every script shares on the command line: help from the docstring, exit codes from exceptions, the common options."""
 
 import errno
-import functools
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 from click.core import ParameterSource
 
+from decksmith import __version__
 from decksmith.core import masking
 
 ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents[3])
@@ -52,6 +52,8 @@ class BadConfig(Stop):
 
 
 class _Command(click.Command):
+    """Its reader may have seen enough (`| head`), which click would make exit 1."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
@@ -59,8 +61,17 @@ class _Command(click.Command):
             _forget(1)
             ctx.exit(0)
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            status = super().invoke(ctx)
+            sys.stdout.flush()
+            return status
+        except BrokenPipeError:
+            _forget(1)
+            return 0
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write((self.callback.__doc__ or "").strip() + "\n")
+        formatter.write((self.help or "").strip() + "\n")
         self.format_options(ctx, formatter)
 
 
@@ -82,52 +93,21 @@ class Script:
 
 def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
     """Make a script of a function: `--help` prints `doc`, the return value is the exit status."""
+    settings = {"max_content_width": 110}
+    version = click.version_option(
+        __version__, message="decksmith %(version)s", help="Say decksmith's version."
+    )
 
     def wrap(function: Callable[..., int | None]) -> Script:
-        @functools.wraps(function)
-        def quietly(**options: Any) -> int | None:
-            try:
-                status = function(**options)
-                sys.stdout.flush()
-                return status
-            except (
-                BrokenPipeError
-            ):  # the reader has seen enough (`| head`); click would make this exit 1
-                _forget(1)
-                return 0
-
-        settings = {"max_content_width": 110}
-        quietly.__doc__ = doc
-        made = click.command(cls=_Command, context_settings=settings)(quietly)
-        made.params.append(_version_option())
-        return Script(made)
+        made = click.command(cls=_Command, help=doc, context_settings=settings)(function)
+        return Script(version(made))
 
     return wrap
 
 
-def _version_option() -> click.Option:
-    def say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-        if asked:
-            from decksmith import __version__
-
-            click.echo(f"decksmith {__version__}")
-            ctx.exit()
-
-    return click.Option(
-        ["--version"],
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=say_version,
-        help="Say decksmith's version.",
-    )
-
-
 def _status(inner: click.Command) -> int:
     try:
-        status = inner.main(prog_name=NAME, standalone_mode=False) or 0
-        sys.stdout.flush()
-        return status
+        return inner.main(prog_name=NAME, standalone_mode=False) or 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -139,9 +119,6 @@ def _status(inner: click.Command) -> int:
     except (KeyboardInterrupt, click.Abort):
         say("interrupted; run the same command again to go on")
         return 130
-    except BrokenPipeError:
-        _forget(1)
-        return 0
     except Exception as error:
         if not (sentence := full(error)):
             traceback.print_exc()
@@ -154,17 +131,14 @@ def _status(inner: click.Command) -> int:
 def full(error: BaseException) -> str | None:
     """The sentence for an exception that says that a disk has no room, or None for any other."""
     number = getattr(error, "errno", None) if isinstance(error, OSError) else None
-    if (
-        number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL"
-    ):
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+        number = errno.ENOSPC
+    if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return None
+    what = "no room is left on the disk"
+    if number == errno.EFBIG:
+        what = "a file would be larger than this process may write (ulimit -f)"
     place = getattr(error, "filename", None)
-    what = (
-        "a file would be larger than this process may write (ulimit -f)"
-        if number == errno.EFBIG
-        else "no room is left on the disk"
-    )
     return f"{what}{f': {place}' if place else ''}; make room and run the same command again, what is finished is kept"
 
 

@@ -12,38 +12,39 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from decksmith.core import inherit, nearby
+from decksmith.core import config_files, local_servers
 
 ROOT = Path(__file__).resolve().parents[3]
+PYTHON = ROOT / ".venv/bin/python3"
 DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
+ELSEWHERE = "not here; needed only for images, the cluster, or training"
 
 
 def run(
-    command: Sequence[str | Path], timeout: float = 300, whole: bool = False, **options: Any
+    command: Sequence[str | Path], text: str = "", env: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """(exit status, last line of output, or with `whole` all of it) of a command; 127 when it cannot be started."""
+    """(exit status, output) of a command that is given `text`; 127 when it cannot be started."""
     try:
         done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=options.pop("stdin", subprocess.DEVNULL),
-            **options,
+            command, input=text, capture_output=True, text=True, timeout=300, env=env
         )
     except FileNotFoundError:
         return 127, "not found"
     except subprocess.TimeoutExpired:
-        return 124, f"no answer in {timeout} s"
-    said = (done.stdout + done.stderr).strip()
-    return done.returncode, said if whole else said.rpartition("\n")[2]
+        return 124, "no answer in 300 s"
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def last_line(text: str) -> str:
+    return text.rpartition("\n")[2]
 
 
 class Report:
+    """The lines that were said, as far as how many say that something needed is lacking."""
+
     def __init__(self) -> None:
         self.lacking = 0
 
@@ -51,158 +52,116 @@ class Report:
         """`ok`, what was found, and how to mend it; only a needed lack counts."""
         mark = "ok  " if ok else "LACK" if needed else "-   "
         self.lacking += int(needed and not ok)
-        print(
-            f"{mark} {name:<14} {found}" + (f"   mend: {mend}" if mend and not ok else ""),
-            flush=True,
-        )
+        how = f"   mend: {mend}" if mend and not ok else ""
+        print(f"{mark} {name:<14} {found}{how}", flush=True)
         return bool(ok)
 
 
 def machine(report: Report) -> None:
+    """Python, disk, cores, proxies, and the file of keys."""
     version = platform.python_version()
     report.line(sys.version_info >= (3, 11), "python", version, "make PYTHON=/path/to/python3.11")
     free = shutil.disk_usage(ROOT).free / 2**30
     report.line(free > 4, "disk", f"{free:.0f} GiB free", "free 4 GiB, or clone to another disk")
-    report.line(
-        True,
-        "cores",
-        f"{len(os.sched_getaffinity(0))}, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB of memory",
-    )
-    proxies = sorted(
-        name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy")
-    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    report.line(True, "cores", f"{len(os.sched_getaffinity(0))}, {memory:.0f} GiB of memory")
+    kinds = ("http_proxy", "https_proxy", "all_proxy")
+    proxies = ", ".join(sorted(name for name in os.environ if name.lower() in kinds))
     local = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
-    report.line(
-        not proxies or "127.0.0.1" in local,
-        "proxies",
-        ", ".join(proxies) or "none",
-        "export no_proxy=127.0.0.1,localhost",
-    )
+    direct = not proxies or "127.0.0.1" in local
+    report.line(direct, "proxies", proxies or "none", "export no_proxy=127.0.0.1,localhost")
+    if (ROOT / ".env").exists():
+        alone = not (ROOT / ".env").stat().st_mode & 0o077
+        found = "read by you alone" if alone else "others of this machine may read it"
+        report.line(alone, ".env", found, "chmod 600 .env")
 
 
 def toolchain(report: Report) -> bool:
-    status, said = run(
-        [
-            ROOT / ".venv/bin/python3",
-            "-c",
-            "import click, openai, numpy; print('the locked packages import')",
-        ]
-    )
-    ready = report.line(
-        status == 0, "packages", said if status == 0 else "not set up", "make setup"
-    )
+    """The locked packages and Node; whether the packages are there."""
+    imports = "import click, aiohttp, numpy; print('the locked packages import')"
+    status, said = run([PYTHON, "-c", imports])
+    found = "not set up" if status else said
+    ready = report.line(status == 0, "packages", found, "make setup")
     status, said = run([ROOT / ".venv/bin/node", "--version"])
-    report.line(status == 0, "node", said, "make setup")
+    report.line(status == 0, "node", last_line(said), "make setup")
     return ready
 
 
 def renderer(report: Report) -> None:
+    """Whether three slides can be rendered, and in which walls."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "x").mkdir()
         Path(folder, "x", "deck.md").write_text(DECK)
-        record = Path(folder, "record.jsonl")
-        record.write_text('{"id":"x","images":{"path":"x/deck.md","items":[]}}\n')
-        with open(record) as source:
-            fresh = os.environ | {"DECKSMITH_RENDERS": "off"}
-            status, said = run(
-                [ROOT / "bin/deck-render", "--run", folder], stdin=source, env=fresh, whole=True
-            )
+        record = '{"id":"x","images":{"path":"x/deck.md","items":[]}}\n'
+        fresh = os.environ | {"DECKSMITH_RENDERS": "off"}
+        status, said = run([ROOT / "bin/deck-render", "--run", folder], record, fresh)
         pictures = len(list(Path(folder, "x").glob("slides/*.png")))
     done = status == 0 and pictures == 3
     walls = re.search(r'"walls":"([a-z-]+)"', said)
-    said = (
-        f"{pictures} of 3 slides rendered, walls: {walls[1] if walls else 'unknown'}"
-        if done
-        else said.splitlines()[-1]
-    )
-    report.line(done, "renderer", said, "make setup")
+    found = f"{pictures} of 3 slides rendered, walls: {walls[1] if walls else 'unknown'}"
+    report.line(done, "renderer", found if done else last_line(said), "make setup")
 
 
 def sandbox(report: Report) -> None:
     """In which walls programs run that a model wrote: the strongest of sandbox/launch.py that works here."""
     ask = "from decksmith.bench.sandbox.pool import Pool; pool = Pool(warm=1); print(pool.open()); pool.close()"
     status, said = _locked_python(ask)
-    report.line(
-        status == 0,
-        "sandbox",
-        f"walls: {said}" if status == 0 else said,
-        "make image-sandbox",
-        needed=False,
-    )
+    found = last_line(said) if status else f"walls: {last_line(said)}"
+    report.line(status == 0, "sandbox", found, "make image-sandbox", needed=False)
 
 
 def _locked_python(program: str) -> tuple[int, str]:
     """`run` of a program that may import what the lock brings, and the rooms of decksmith."""
-    path = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
-    return run([ROOT / ".venv/bin/python3", "-c", program], env=path)
+    return run([PYTHON, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT / "lib")})
 
 
-def models(report: Report, names: Iterable[str]) -> None:
+REGISTRY = """
+import json
+from decksmith.models import gguf, registry
+lacks = [name for name in gguf.table() if not ((lock := gguf.lock(name)) and gguf.is_whole(lock))]
+known = registry.models().items()
+print(json.dumps({name: [entry.base_url, entry.key_env, name in lacks] for name, entry in known}))
+"""
+
+
+def models(report: Report, names: Sequence[str]) -> None:
     """Whether each of these models is in the registry, has its key, and answers."""
-    ask = (
-        "import json; from decksmith.models import gguf, registry; "
-        "lacks = [name for name in gguf.table() if not ((lock := gguf.lock(name)) and gguf.is_whole(lock))]; "
-        "print(json.dumps({name: vars(entry) | {'unfetched': name in lacks} for name, entry in registry.models().items()}))"
-    )
-    status, said = _locked_python(ask)
+    status, said = _locked_python(REGISTRY)
     if status:
-        report.line(False, "models", said, "see the line above")
+        report.line(False, "models", last_line(said), "see the line above")
         return
-    registry = json.loads(said)
+    known = json.loads(said)
     for name in names:
-        entry = registry.get(name)
-        report.line(
-            entry is not None,
-            name,
-            "in the registry"
-            if entry
-            else "not in assets/models.toml, assets/gguf.toml, data/models",
-            f"add [{name}] to assets/models.toml",
-        )
-        if entry is None:
-            continue
-        if entry["unfetched"]:
-            mend = f"make model MODEL={name}"
-            report.line(False, name, "its weights are not fetched", mend)
-            continue
-        if entry["base_url"].startswith("files:"):  # nobody to ask
-            folder = entry["base_url"].removeprefix("files:").strip()
-            report.line(
-                (ROOT / folder).is_dir(),
-                name,
-                f"decks of {folder}",
-                f"mkdir {folder}, or name another",
-            )
-            continue
-        if entry["base_url"].startswith("command:"):  # asking it would be a whole deck
-            line = entry["base_url"].removeprefix("command:").split()
-            found = bool(line) and shutil.which(line[0]) is not None
-            report.line(found, name, " ".join(line), "install it, or give its path")
-            continue
-        variable = entry.get("key_env")
-        if variable and not report.line(
-            os.environ.get(variable),
-            name,
-            f"{variable} {'is set' if os.environ.get(variable) else 'is not set'}",
-            f"echo '{variable}=...' >> .env",
-        ):
-            continue
-        ask = '{"id":"x","messages":[{"role":"user","content":"Say yes."}]}\n'
-        with tempfile.TemporaryFile("w+") as source:
-            source.write(ask)
-            source.seek(0)
-            command: list[str | Path] = [
-                ROOT / "bin/chat-generate",
-                "--model",
-                name,
-                "--max-tokens",
-                "16",
-            ]
-            status, said = run([*command, "--retries", "1"], stdin=source, whole=True)
-        why = _why(status, said)
-        start = "start its server, or mend its entry in the registry (docs/models.md)"
-        mend = "make setup" if entry["base_url"] == "engine:" else start
-        report.line(why is None, name, why or "answers", mend)
+        where = "assets/models.toml, assets/gguf.toml, data/models"
+        found = "in the registry" if name in known else f"not in {where}"
+        if report.line(name in known, name, found, f"add [{name}] to assets/models.toml"):
+            _model(report, name, *known[name])
+
+
+def _model(report: Report, name: str, url: str, key: str | None, lacks_weights: bool) -> None:
+    kind, _, rest = url.partition(":")
+    if lacks_weights:
+        report.line(False, name, "its weights are not fetched", f"make model MODEL={name}")
+        return
+    if kind == "files":  # nobody to ask
+        there = (ROOT / rest.strip()).is_dir()
+        report.line(there, name, f"decks of {rest}", f"mkdir {rest}, or name another")
+        return
+    if kind == "command":  # asking it would be a whole deck
+        there = bool(rest.split()) and shutil.which(rest.split()[0]) is not None
+        report.line(there, name, rest, "install it, or give its path")
+        return
+    if key:
+        is_set = bool(os.environ.get(key))
+        found = f"{key} {'is set' if is_set else 'is not set'}"
+        if not report.line(is_set, name, found, f"echo '{key}=...' >> .env"):
+            return
+    ask = '{"id":"x","messages":[{"role":"user","content":"Say yes."}]}\n'
+    flags = ["--model", name, "--max-tokens", "16", "--retries", "1"]
+    why = _why(*run([ROOT / "bin/chat-generate", *flags], ask))
+    start = "start its server, or mend its entry in the registry (docs/models.md)"
+    mend = "make setup" if kind == "engine" else start
+    report.line(why is None, name, why or "answers", mend)
 
 
 def _why(status: int, said: str) -> str | None:
@@ -210,70 +169,50 @@ def _why(status: int, said: str) -> str | None:
     try:
         return str(json.loads(said.partition("\n")[0])["gen"]["error"]["message"])
     except (ValueError, KeyError):
-        return said.rpartition("\n")[2] if status else None
+        return last_line(said) if status else None
 
 
 def neighbours(report: Report) -> None:
     """The model servers that run here, with what they list and how one of their models is asked."""
-    address, named = nearby.ollama_address(), "OLLAMA_HOST" in os.environ
-    there = nearby.listed(address)
+    address, named = local_servers.ollama_address(), "OLLAMA_HOST" in os.environ
+    there = local_servers.listed(address)
     if there:
-        first = there[0]["id"]
-        how = f"make model OLLAMA={first}"
-        report.line(True, "Ollama", f"{address} has {_ids(there)}; to ask one: {how}")
+        how = f"make model OLLAMA={there[0]}"
+        report.line(True, "Ollama", f"{address} has {_few(there)}; to ask one: {how}")
+    elif there == []:
+        found = f"{address} has no model yet"
+        report.line(False, "Ollama", found, "ollama pull NAME", needed=False)
+    elif named:
+        report.line(False, "Ollama", f"{address} does not answer", "ollama serve", needed=False)
     else:
-        found = "has no model yet" if there == [] else "does not answer"
-        mend = "ollama pull NAME" if there == [] else "ollama serve"
-        said = f"{address} {found}" if named or there == [] else "not here; needed by nothing"
-        report.line(False, "Ollama", said, mend if named or there == [] else "", needed=False)
-    server = os.environ.get("LLAMA_SERVER")
-    there = nearby.listed(server or nearby.LLAMA_SERVER)
-    if server:
-        found = f"{server} has {_ids(there or [])}; to ask it: make baseline MODEL=local"
+        report.line(False, "Ollama", "not here; needed by nothing", needed=False)
+    if server := os.environ.get("LLAMA_SERVER"):
+        there = local_servers.listed(server)
+        found = f"{server} has {_few(there or [])}; to ask it: make baseline MODEL=local"
         silent = f"{server} (LLAMA_SERVER) does not answer"
-        report.line(
-            there, "llama-server", found if there else silent, "start it, or unset LLAMA_SERVER"
-        )
+        mend = "start it, or unset LLAMA_SERVER"
+        report.line(there, "llama-server", found if there else silent, mend)
     # On a port that many use, only what says that it is llama.cpp.
-    elif there and there[0].get("owned_by") == "llamacpp":
-        how = f"make baseline MODEL=local LLAMA_SERVER={nearby.LLAMA_SERVER}"
-        report.line(
-            True, "llama-server", f"{nearby.LLAMA_SERVER} has {_ids(there)}; to ask it: {how}"
-        )
+    elif there := local_servers.listed(local_servers.LLAMA_SERVER, owner="llamacpp"):
+        address = local_servers.LLAMA_SERVER
+        how = f"make baseline MODEL=local LLAMA_SERVER={address}"
+        report.line(True, "llama-server", f"{address} has {_few(there)}; to ask it: {how}")
 
 
-def _ids(entries: list[dict[str, Any]], most: int = 6) -> str:
-    names = [str(entry["id"]) for entry in entries]
+def _few(names: Sequence[str], most: int = 6) -> str:
     more = f" and {len(names) - most} more" if names[most:] else ""
     return ", ".join(names[:most]) + more
 
 
-def secrets(report: Report) -> None:
-    """Keys in a file that others of this machine may read are no secrets."""
-    path = ROOT / ".env"
-    if path.exists():
-        alone = not path.stat().st_mode & 0o077
-        report.line(
-            alone,
-            ".env",
-            "read by you alone" if alone else "others of this machine may read it",
-            "chmod 600 .env",
-        )
-
-
 def cluster(report: Report) -> None:
-    for command, what in (
-        ("apptainer", "Apptainer"),
-        ("sbatch", "Slurm"),
-        ("nvidia-smi", "NVIDIA GPU"),
+    """Apptainer, Slurm and a GPU."""
+    for name, command in (
+        ("Apptainer", ["apptainer", "--version"]),
+        ("Slurm", ["sbatch", "--version"]),
+        ("NVIDIA GPU", ["nvidia-smi", "-L"]),
     ):
-        status, said = run([command, "--version" if command != "nvidia-smi" else "-L"])
-        report.line(
-            status == 0,
-            what,
-            said if status == 0 else "not here; needed only for images, the cluster, or training",
-            needed=False,
-        )
+        status, said = run(command)
+        report.line(status == 0, name, ELSEWHERE if status else last_line(said), needed=False)
 
 
 def main() -> int:
@@ -284,20 +223,14 @@ def main() -> int:
     _read_env()
     report = Report()
     machine(report)
-    secrets(report)
     if toolchain(report):
         renderer(report)
         sandbox(report)
-        protocol = ROOT / f"assets/protocols/{options.protocol}.toml"
-        names = list(options.models)
-        if report.line(
-            protocol.exists(),
-            "protocol",
-            options.protocol,
-            f"choose one of {', '.join(p.stem for p in protocol.parent.glob('*.toml'))}",
-        ):
-            judge = inherit.read(protocol, protocol.parent)["judge"]
-            judges = judge.get("model") or []
+        folder, names = ROOT / "assets/protocols", list(options.models)
+        protocol = folder / f"{options.protocol}.toml"
+        choose = f"choose one of {', '.join(path.stem for path in folder.glob('*.toml'))}"
+        if report.line(protocol.exists(), "protocol", options.protocol, choose):
+            judges = config_files.read(protocol, folder)["judge"].get("model") or []
             names += [judges] if isinstance(judges, str) else judges
         models(report, names)
     neighbours(report)
@@ -308,13 +241,12 @@ def main() -> int:
 
 def _read_env() -> None:
     """The keys of .env, as bin/within reads them: what is set already stays."""
-    if (ROOT / ".env").exists():
-        for line in (ROOT / ".env").read_text().splitlines():
-            name, equals, value = line.partition("=")
-            if equals and name.isidentifier():
-                os.environ.setdefault(
-                    name, value[1:-1] if value[:1] == value[-1:] == '"' else value
-                )
+    path = ROOT / ".env"
+    for line in path.read_text().splitlines() if path.exists() else ():
+        name, equals, value = line.partition("=")
+        if equals and name.isidentifier():
+            quoted = value[:1] == value[-1:] == '"'
+            os.environ.setdefault(name, value[1:-1] if quoted else value)
 
 
 if __name__ == "__main__":

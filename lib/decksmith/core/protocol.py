@@ -3,9 +3,13 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
-from decksmith.core import cli, inherit, schemas
+from decksmith.core import cli, config_files
 from decksmith.core.records import Record
+
+SHIPPED = cli.ROOT / "assets/protocols"
+SCHEMA = cli.ROOT / "assets/schemas/protocol.json"
 
 
 @dataclass(frozen=True)
@@ -29,17 +33,12 @@ class Protocol:
 
         Raises cli.BadConfig with one line that names the file and the key.
         """
-        path = (
-            Path(name)
-            if "/" in str(name) or str(name).endswith(".toml")
-            else cli.ROOT / "assets/protocols" / f"{name}.toml"
-        )
+        is_path = "/" in str(name) or str(name).endswith(".toml")
+        path = Path(name) if is_path else SHIPPED / f"{name}.toml"
         try:
-            data = inherit.read(path, cli.ROOT / "assets/protocols")
+            data = config_files.read(path, SHIPPED)
         except FileNotFoundError:
-            known = ", ".join(
-                sorted(p.stem for p in (cli.ROOT / "assets/protocols").glob("*.toml"))
-            )
+            known = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.toml")))
             raise cli.BadConfig(f"no protocol {path}; there are: {known}") from None
         except (OSError, ValueError) as error:  # no TOML, no UTF-8, or extends what is not there
             raise cli.BadConfig(f"{path}: {error}") from None
@@ -51,21 +50,18 @@ class Protocol:
     def held(cls, identity: Record) -> "Protocol":
         """The protocol as far as an `identity` (protocol.json of a run) says it: enough to score by. Raises ValueError
         with a sentence that names the key."""
-        schema = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
-        for key in ("sampling", "images", "render", "score", "claim"):
+        schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+        parts = {
+            key: identity.get(key) for key in ("sampling", "images", "render", "score", "claim")
+        }
+        for key, part in parts.items():
             wanted = {**schema["properties"][key], "$defs": schema["$defs"]}
-            if found := schemas.fault(identity.get(key), wanted):
+            if found := config_files.fault(part, wanted):
                 raise ValueError(f"{'.'.join(filter(None, [key, found[0]]))}: {found[1]}")
         if sum(identity["score"]["weights"].values()) <= 0:
             raise ValueError("score.weights: they sum to 0")
-        parts = {key: identity[key] for key in ("sampling", "images", "render", "score", "claim")}
-        return cls(
-            name=identity.get("protocol") or "",
-            prompts={},
-            judge=identity.get("judge") or {},
-            measures={},
-            **parts,
-        )
+        name, judge = identity.get("protocol") or "", identity.get("judge") or {}
+        return cls(name=name, prompts={}, judge=judge, measures={}, **cast(Any, parts))
 
     @property
     def judges(self) -> list[str]:
@@ -82,12 +78,12 @@ class Protocol:
     def prompt(self) -> str:
         """The vision judge's instructions, as the model gets them."""
         text = _asset(self, "prompts", "prompt").read_text(encoding="utf-8")
-        lines = [
-            f"- {cap['seen']}: {cap['means']}"
-            for cap in self.judge["caps"]
-            if not cap.get("counted")
-        ]
+        lines = [f"- {cap['seen']}: {cap['means']}" for cap in self._seen()]
         return text.replace("{observations}", "\n".join(lines))
+
+    def _seen(self) -> list[Record]:
+        """The caps that rest on what the judge sees, and not on a count."""
+        return [cap for cap in self.judge["caps"] if not cap.get("counted")]
 
     @property
     def schema(self) -> Record:
@@ -99,8 +95,8 @@ class Protocol:
         dimension = schema.pop("$defs")["dimension"]
         schema["properties"].update(dict.fromkeys(("content", "design", "coherence"), dimension))
         del schema["$schema"], schema["title"]
-        names = [cap["seen"] for cap in self.judge["caps"] if not cap.get("counted")]
-        schema["properties"]["observations"]["items"]["properties"]["seen"]["enum"] = names
+        seen = schema["properties"]["observations"]["items"]["properties"]["seen"]
+        seen["enum"] = [cap["seen"] for cap in self._seen()]
         return schema
 
 
@@ -112,20 +108,21 @@ def _asset(protocol: Protocol, folder: str, key: str) -> Path:
 
 
 def _check(path: Path, data: Record) -> None:
-    wanted = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
-    schemas.check(path, data, wanted)
+    config_files.check(path, data, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    wrong = ""
     if sum(data["score"]["weights"].values()) <= 0:
-        raise cli.BadConfig(f"{path}: score.weights: they sum to 0")
-    if data["judge"]["kind"] == "offline":
-        if "measures" not in data:
-            raise cli.BadConfig(f"{path}: measures: is missing")
+        wrong = "score.weights: they sum to 0"
+    elif data["judge"]["kind"] == "offline":
+        wrong = "" if "measures" in data else "measures: is missing"
     elif isinstance(data["judge"]["model"], list) != ("combine" in data["judge"]):
-        raise cli.BadConfig(
-            f"{path}: judge.combine: says how the models of a panel are joined (mean, median or "
+        wrong = (
+            "judge.combine: says how the models of a panel are joined (mean, median or "
             "majority), where judge.model is a list of them, and only there"
         )
     elif "measures" in data:
-        raise cli.BadConfig(f"{path}: measures: only the offline judge has them")
+        wrong = "measures: only the offline judge has them"
+    if wrong:
+        raise cli.BadConfig(f"{path}: {wrong}")
 
 
 def refused(protocol: Protocol, render: Record) -> Record | None:
@@ -138,21 +135,19 @@ def refused(protocol: Protocol, render: Record) -> Record | None:
     settings = protocol.render
     ours = [error for error in errors if error.get("kind") == "renderer"]
     if ours or render.get("status") == "failed":
-        said = [*ours, *filter(None, [render.get("error")]), *errors]
-        unsaid = {
-            "kind": "renderer",
-            "class": "internal",
-            "message": "a failed render without an error",
-        }
-        return said[0] if said else unsaid
+        for said in (*ours, render.get("error"), *errors):
+            if said:
+                return said
+        return _error("renderer", "internal", "a failed render without an error")
     if settings["accepts"] == "clean":
         for error in errors:
             if error.get("kind") == "model" and error["class"] not in settings.get("tolerates", ()):
                 return error
     if (made := len(render.get("slides") or [])) < settings["min_slides"]:
-        return {
-            "kind": "model",
-            "class": "too-few-slides",
-            "message": f"{made} slides; the protocol asks for {settings['min_slides']}",
-        }
+        said = f"{made} slides; the protocol asks for {settings['min_slides']}"
+        return _error("model", "too-few-slides", said)
     return None
+
+
+def _error(kind: str, cls: str, message: str) -> Record:
+    return {"kind": kind, "class": cls, "message": message}

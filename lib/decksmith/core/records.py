@@ -77,10 +77,6 @@ Error = TypedDict(
             "false: the endpoint refuses this request for good (a 400); it is not asked again",
         ],
         "status": Annotated[NotRequired[int], "the HTTP status that the endpoint gave"],
-        "context": Annotated[NotRequired[int | None], "tokens (`context-overflow`)"],
-        "prompt_tokens": Annotated[NotRequired[int | None], "tokens (`context-overflow`)"],
-        "max_tokens": Annotated[NotRequired[int | None], "tokens (`context-overflow`)"],
-        "shortened": Annotated[NotRequired[bool], "fewer tokens were tried and did not fit either"],
     },
 )
 

@@ -30,30 +30,27 @@ def main() -> int:
     parser.add_argument("--condition", action="append", default=["plain"])
     parser.add_argument("--needs", action="store_true")
     chosen = parser.parse_args()
-    registry, weights = _registry(), _entries([Path("assets/gguf.toml")])
+    own = Path(os.environ.get("DECKSMITH_MODELS") or "data/models")
+    registry = _entries([Path("assets/models.toml"), *sorted(own.glob("*.toml"))])
+    weights = _entries([Path("assets/gguf.toml")])
     if chosen.needs:
         print(*_needs(chosen.models, registry, weights))
         return 0
+    templates = os.environ.get("DECKSMITH_TEMPLATES") or "data/templates"
+    conditions = ["plain", *_stems("assets/conditions", "toml"), *_stems(templates, "md")]
+    protocols = _stems("assets/protocols", "toml")
     try:
         for name in chosen.models:
             where = "in assets/models.toml or assets/gguf.toml"
             _known("model", name, [*registry, *weights], where)
             _key(name, registry.get(name, {}))
-        for name in (part for each in chosen.condition for part in each.split("+")):
-            _known("condition", name, _conditions(), "in assets/conditions")
-        _known(
-            "protocol", chosen.protocol, _stems("assets/protocols", "toml"), "in assets/protocols"
-        )
+        for name in "+".join(chosen.condition).split("+"):
+            _known("condition", name, conditions, "in assets/conditions")
+        _known("protocol", chosen.protocol, protocols, "in assets/protocols")
     except _Lacking as lacking:
         print(lacking, file=sys.stderr)
         return 78
     return 0
-
-
-def _registry() -> dict[str, dict[str, object]]:
-    """The entries of assets/models.toml and of this checkout's own, by name."""
-    own = Path(os.environ.get("DECKSMITH_MODELS") or "data/models")
-    return _entries([Path("assets/models.toml"), *sorted(own.glob("*.toml"))])
 
 
 def _entries(paths: Iterable[Path]) -> dict[str, dict[str, object]]:
@@ -64,12 +61,6 @@ def _entries(paths: Iterable[Path]) -> dict[str, dict[str, object]]:
         except (OSError, tomllib.TOMLDecodeError) as error:
             sys.exit(f"{path}: {error}")
     return found
-
-
-def _conditions() -> list[str]:
-    """plain, the conditions of assets, and the templates that runs may stand under."""
-    templates = os.environ.get("DECKSMITH_TEMPLATES") or "data/templates"
-    return ["plain", *_stems("assets/conditions", "toml"), *_stems(templates, "md")]
 
 
 def _stems(folder: str, suffix: str) -> list[str]:

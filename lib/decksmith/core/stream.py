@@ -38,23 +38,12 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
 class Fault(Exception):
     """A failure that belongs to one record; `kind` says whose fault it is (docs/records.md)."""
 
-    def __init__(
-        self,
-        kind: str,
-        cls: str,
-        message: str,
-        *,
-        line: int | None = None,
-        slide: int | None = None,
-        retriable: bool | None = None,
-        **more: object,
-    ) -> None:
+    def __init__(self, kind: str, cls: str, message: str, **more: object) -> None:
+        """more: what else the error says; what is None, it does not say."""
         assert kind in KINDS, kind
         super().__init__(message)
-        known = {"line": line, "slide": slide, "retriable": retriable, **more}
-        said = {key: value for key, value in known.items() if value is not None}
-        error = {"kind": kind, "class": cls, "message": message, **said}
-        self.error = cast(Error, error)
+        known = {key: value for key, value in more.items() if value is not None}
+        self.error = cast(Error, {"kind": kind, "class": cls, "message": message, **known})
 
 
 def fingerprint(data: object) -> str:
@@ -131,9 +120,8 @@ def dumps(record: object) -> bytes:
     return masking.mask(line)
 
 
-_HALF = re.compile(
-    rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]"
-)  # of a surrogate pair, escaped or as bytes
+# Half of a surrogate pair, escaped or as bytes.
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def loads(line: str | bytes) -> Record:
@@ -202,13 +190,12 @@ def typed(record: Record, takes: type[R]) -> R:
     from decksmith.core import validation  # pydantic: no --help waits for it
 
     # What one of our own stages made was typed when it was made: it says by whom.
-    outside = {key: value for key, value in record.items() if not _is_ours(value)}
+    def is_ours(value: object) -> bool:
+        return isinstance(value, dict) and isinstance(value.get("by"), dict)
+
+    outside = {key: value for key, value in record.items() if not is_ours(value)}
     validation.check_record(outside, takes)
     return cast(R, record)
-
-
-def _is_ours(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("by"), dict)
 
 
 class _Stdin(io.RawIOBase):
@@ -416,6 +403,20 @@ def stage(
     return asyncio.run(made.go())
 
 
+# How a stage says what became of its records.
+TALLY = {
+    "done": "done",
+    "kept": "of them from the journal",
+    "passed": "passed through",
+    "model": "model faults",
+    "renderer": "renderer faults",
+    "judge": "judge faults",
+    "refused": "refused by the endpoint",
+    "infra": "infrastructure faults (run again)",
+    "bad": "bad lines",
+}
+
+
 @dataclasses.dataclass
 class _Stage(Generic[R, V]):
     """One run of `stage`, whose arguments these are."""
@@ -520,12 +521,13 @@ class _Stage(Generic[R, V]):
         if self.passes_faults and fault(record):
             self.tally["passed"] += 1
             return record
-        found = self.inputs(record) if self.inputs else None
-        found = await found if isinstance(found, Awaitable) else found
-        inputs = fingerprint([self.key, found]) if self.inputs else None
+        inputs: str | None = None
         value: Value | None = None
-        if self.journal and inputs:
-            value = self.journal.get(record["id"], inputs)
+        if self.inputs:
+            found = self.inputs(record)
+            found = await found if isinstance(found, Awaitable) else found
+            inputs = fingerprint([self.key, found])
+            value = self.journal.get(record["id"], inputs) if self.journal else None
         if value is not None and (self.valid is None or self.valid(record, cast(V, value))):
             self.tally["kept"] += 1
         else:
@@ -572,28 +574,14 @@ class _Stage(Generic[R, V]):
         return value
 
     def _say_tally(self) -> None:
-        if self.progress.live and not self.progress.last and not self._troubled():
+        live, last = self.progress.live, self.progress.last
+        theirs = ("renderer", "judge", "refused", "infra", "bad")  # no model's doing
+        if live and not last and not any(self.tally[name] for name in theirs):
             return
-        words = {
-            "done": "done",
-            "kept": "of them from the journal",
-            "passed": "passed through",
-            "model": "model faults",
-            "renderer": "renderer faults",
-            "judge": "judge faults",
-            "refused": "refused by the endpoint",
-            "infra": "infrastructure faults (run again)",
-            "bad": "bad lines",
-        }
-        counts = ", ".join(
-            f"{self.tally[name]} {word}" for name, word in words.items() if self.tally[name]
-        )
         took = time.monotonic() - self.started
-        if self.progress.live and self.progress.last:
+        if live and last:
             cli.tell(f"{self.progress.line()}, {took:.0f} s")
-        else:
-            cli.say(f"{len(self.seen)} records in {took:.1f} s: {counts or 'nothing to do'}")
-
-    def _troubled(self) -> bool:
-        """Whether something happened that is no model's doing."""
-        return any(self.tally[name] for name in ("renderer", "judge", "refused", "infra", "bad"))
+            return
+        said = [f"{self.tally[name]} {word}" for name, word in TALLY.items() if self.tally[name]]
+        counts = ", ".join(said) or "nothing to do"
+        cli.say(f"{len(self.seen)} records in {took:.1f} s: {counts}")

@@ -18,6 +18,7 @@ from decksmith.core import cli
 
 # What should have been sent where no field says it: in a list, or an object of any names.
 WORDS = {"string_type": "text", "is_instance_of": "text"}
+UNKNOWN = "extra_forbidden"
 SHOWN = 80  # characters of a value that a sentence repeats
 
 
@@ -64,8 +65,8 @@ def check(model: type[Kind], data: dict[str, Any], context: dict[str, Any] | Non
         return model.model_validate(data, context=context)
     except ValidationError as error:
         found = error.errors(include_url=False)
-    unknown = [each for each in found if each["type"] == "extra_forbidden"]
-    raise cli.BadData(_unknown(model, unknown, data) if unknown else _said(model, found[0], data))
+    unknown = [each for each in found if each["type"] == UNKNOWN]
+    raise cli.BadData(_sentence(model, unknown or found, data))
 
 
 def problems(model: type[Body], data: dict[str, Any]) -> list[tuple[tuple[int | str, ...], str]]:
@@ -74,15 +75,7 @@ def problems(model: type[Body], data: dict[str, Any]) -> list[tuple[tuple[int | 
         model.model_validate(data)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        return [
-            (
-                each["loc"],
-                _unknown(model, [each], data)
-                if each["type"] == "extra_forbidden"
-                else _said(model, each, data),
-            )
-            for each in found
-        ]
+        return [(each["loc"], _sentence(model, [each], data)) for each in found]
     return []
 
 
@@ -113,29 +106,27 @@ def _adapter(takes: type) -> TypeAdapter[object]:
     return TypeAdapter(takes)
 
 
-def _unknown(model: type[Body], errors: list[ErrorDetails], data: dict[str, Any]) -> str:
-    """The sentence on all keys that do not belong to one object: the object of the first error."""
-    *place, _ = first = errors[0]["loc"]
-    names = sorted(str(each["loc"][-1]) for each in errors if [*each["loc"][:-1]] == place)
-    owner = _model_at(model, first)
-    known = ", ".join(owner.model_fields if owner else ())
-    named = ", ".join(map(repr, names))[:200]
-    return f"{_path(tuple(place), data)}unknown key {named}; there are: {known}"
-
-
-def _said(model: type[Body], error: ErrorDetails, data: dict[str, Any]) -> str:
+def _sentence(model: type[Body], errors: list[ErrorDetails], data: object) -> str:
+    """What is said of the first of these errors; of unknown keys, all those of the same object."""
+    error, place = errors[0], errors[0]["loc"]
+    owner, field = _field_at(model, place)
+    if error["type"] == UNKNOWN:
+        names = sorted(str(each["loc"][-1]) for each in errors if each["loc"][:-1] == place[:-1])
+        named, known = ", ".join(map(repr, names))[:200], ", ".join(_fields(owner))
+        return f"{_path(place[:-1], data)}unknown key {named}; there are: {known}"
     if error["type"] == "sentence":
         return error["msg"]
-    field = _field_at(model, error["loc"])
     wanted = field.description if field else WORDS.get(error["type"])
-    path = _path(error["loc"], data).removesuffix(": ") or "the body"
+    path = _path(place, data).removesuffix(": ") or "the body"
     if error["type"] == "missing":
         return f"{path} is missing" + (f": {wanted}" if wanted else "")
     if error["type"] == "value_error":
         return f"{path}: {error['ctx']['error']}"
-    if not wanted:
-        return f"{path}: {error['msg']}"
-    return f"{path}: {str(error['input'])[:SHOWN]!r} is not {wanted}"
+    return (
+        f"{path}: {str(error['input'])[:SHOWN]!r} is not {wanted}"
+        if wanted
+        else f"{path}: {error['msg']}"
+    )
 
 
 def _path(place: tuple[int | str, ...], data: Any) -> str:
@@ -149,31 +140,28 @@ def _path(place: tuple[int | str, ...], data: Any) -> str:
             data = None
         named = isinstance(step, int) and isinstance(data, dict) and data.get("name")
         if named and words:
-            words[-1] = str(named)[:SHOWN]
-        else:
-            words.append(str(step)[:SHOWN])
+            words.pop()
+        words.append(str(named or step)[:SHOWN])
     return "".join(f"{word}: " for word in words)
 
 
-def _field_at(model: type[Body], place: tuple[int | str, ...]) -> FieldInfo | None:
-    """The field that an error's place names; None inside of a list or an object that has no
-    model."""
-    names = [step for step in place if isinstance(step, str)]
-    owner = _model_at(model, place)
-    if owner is None or not names or isinstance(place[-1], int):
-        return None
-    fields = {field.alias or name: field for name, field in owner.model_fields.items()}
-    return fields.get(names[-1])
+def _fields(model: type[Body] | None) -> dict[str, FieldInfo]:
+    """The fields of a model by the names that a request gives them."""
+    known = model.model_fields if model else {}
+    return {field.alias or name: field for name, field in known.items()}
 
 
-def _model_at(model: type[Body], place: tuple[int | str, ...]) -> type[Body] | None:
-    """The model that has the last name of a place as its field."""
-    found: type[Body] | None = model
+def _field_at(
+    model: type[Body], place: tuple[int | str, ...]
+) -> tuple[type[Body] | None, FieldInfo | None]:
+    """The model and the field that an error's place names; None inside of a list or an object that
+    has no model."""
+    owner: type[Body] | None = model
     for step in place[:-1]:
-        if found is not None and isinstance(step, str):
-            field = found.model_fields.get(step)
-            found = _model_in(field.annotation) if field else None
-    return found
+        if owner is not None and isinstance(step, str):
+            field = _fields(owner).get(step)
+            owner = _model_in(field.annotation) if field else None
+    return owner, _fields(owner).get(str(place[-1])) if place else None
 
 
 def _model_in(annotation: Any) -> type[Body] | None:

@@ -18,7 +18,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -85,68 +84,47 @@ def application(
     hosts: Collection[str] | None = None,
     public: str | None = None,
     token: str | None = None,
-    open_paths: Collection[str] = ("/health",),
     clients: Collection[str] | None = None,
     body: int = 1 << 20,
 ) -> web.Application:
     """An aiohttp application whose handlers are spared what is not meant for them.
 
-    csp     the policy of its pages (`policy`); by default pages may do nothing
-    hosts   the names by which it may be called (Host header): a page elsewhere cannot reach it under a name of its own (DNS rebinding);
-            None: any, for a server that asks for a token
-    public  the origin under which a reverse proxy shows this server (`public`): it may be called by that name too, and pages of that
-            origin are its own, whatever Host the proxy passes on
-    token   if given, each request but those for `open_paths` must bring `Authorization: Bearer TOKEN`, or the token as the
-            password of http://name:TOKEN@host, which is all that some clients can be told
-    clients the networks and addresses that may ask, beside this machine (`Clients`); None: any
-    body    bytes a request may have
+    csp: the policy of its pages (`policy`); by default pages may do nothing.
+    hosts: the names by which it may be called (Host header): a page elsewhere cannot reach it under a name of its own (DNS
+    rebinding); None: any, for a server that asks for a token.
+    public: the origin under which a reverse proxy shows this server (`public`): it may be called by that name too, and pages of that
+    origin are its own, whatever Host the proxy passes on.
+    token: if given, each request but those for /health must bring `Authorization: Bearer TOKEN`, or the token as the password of
+    http://name:TOKEN@host, which is all that some clients can be told.
+    clients: the networks and addresses that may ask, beside this machine (`Clients`); None: any.
+    body: bytes a request may have.
     A request that changes something from a page of another origin is refused (Fetch standard: Origin, Sec-Fetch-Site). Errors are JSON,
     `{"error": sentence}`; an exception of cli becomes 400 (BadData) or 503 with its sentence."""
+    allowed = Clients(clients) if clients else None
+    names = {*(hosts or ()), *([urlsplit(public).hostname] if public else [])}
 
-    rules = _Rules(
-        csp or policy(),
-        hosts,
-        public,
-        token,
-        open_paths,
-        Clients(clients) if clients else None,
-        body,
-    )
+    def refuse(request: web.Request) -> None:
+        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
+        if hosts is not None and host not in names:
+            said = f"this server is not called {host}; there are: {', '.join(sorted(hosts))}"
+            raise web.HTTPMisdirectedRequest(text=said)
+        if allowed and not allowed.may_ask(request.remote or ""):
+            raise web.HTTPForbidden(text=f"{request.remote} may not ask here; --allow lets it")
+        if token is not None and request.path != "/health":
+            given = _given(request.headers.get("Authorization", ""))
+            if not hmac.compare_digest(given, token.encode()):
+                said = "the token is missing or wrong: Authorization: Bearer TOKEN"
+                raise web.HTTPUnauthorized(text=said)
+        if request.method not in ("GET", "HEAD") and not _from_own_page(request, public):
+            raise web.HTTPForbidden(text="a page of another origin may not ask this")
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         busy, connection = request.config_dict[BUSY], request.protocol
         busy[connection] = busy.get(connection, 0) + 1
         try:
-            return await rules.answer(request, handler)
-        finally:
-            busy[connection] -= 1
-            if not busy[connection]:
-                del busy[connection]
-
-    app = web.Application(middlewares=[guard], client_max_size=body)
-    app[BUSY] = {}
-    app[PROXIED] = public is not None
-    return app
-
-
-@dataclass
-class _Rules:
-    """Which requests a server answers, and with which headers; as of `application`."""
-
-    csp: str
-    hosts: Collection[str] | None
-    public: str | None
-    token: str | None
-    open_paths: Collection[str]
-    clients: "Clients | None"
-    body: int
-
-    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The handler's response, or that of an error, with the headers that all have."""
-        try:
-            self._refuse(request)
-            await self._body(request)
+            refuse(request)
+            await _read_body(request, body)
             response = await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
@@ -159,55 +137,40 @@ class _Rules:
                 raise
             cli.say(sentence)
             response = problem(507, "no room is left on the server's disk; ask again later")
+        finally:
+            busy[connection] -= 1
+            if not busy[connection]:
+                del busy[connection]
         if not response.prepared:
-            for name, value in ({"Content-Security-Policy": self.csp} | HEADERS).items():
+            for name, value in ({"Content-Security-Policy": csp or policy()} | HEADERS).items():
                 response.headers.setdefault(name, value)
         return response
 
-    async def _body(self, request: web.Request) -> None:
-        """Wait for the body: what comes in drips ends here, and not in the handler."""
-        if not request.can_read_body:
-            return
-        if (length := request.content_length or 0) > self.body:
-            raise web.HTTPRequestEntityTooLarge(self.body, length)
-        try:
-            await asyncio.wait_for(request.read(), IDLE)
-        except TimeoutError:
-            text = f"the body did not come within {IDLE:g} s"
-            raise web.HTTPRequestTimeout(text=text) from None
+    app = web.Application(middlewares=[guard], client_max_size=body)
+    app[BUSY] = {}
+    app[PROXIED] = public is not None
+    return app
 
-    def _refuse(self, request: web.Request) -> None:
-        """Raises for what is not meant for this server."""
-        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
-        if self.hosts is not None and host not in self._names():
-            there = ", ".join(sorted(self.hosts))
-            raise web.HTTPMisdirectedRequest(
-                text=f"this server is not called {host}; there are: {there}"
-            )
-        if self.clients and not self.clients.may_ask(request.remote or ""):
-            raise web.HTTPForbidden(text=f"{request.remote} may not ask here; --allow lets it")
-        if self.token is not None and request.path not in self.open_paths:
-            given = _given(request.headers.get("Authorization", ""))
-            if not hmac.compare_digest(given, self.token.encode()):
-                raise web.HTTPUnauthorized(
-                    text="the token is missing or wrong: Authorization: Bearer TOKEN"
-                )
-        if request.method not in ("GET", "HEAD") and not self._from_own_page(request):
-            raise web.HTTPForbidden(text="a page of another origin may not ask this")
 
-    def _names(self) -> set[str | None]:
-        """The names by which the server may be called."""
-        proxy = {urlsplit(self.public).hostname} if self.public else set()
-        return {*(self.hosts or ()), *proxy}
+async def _read_body(request: web.Request, most: int) -> None:
+    """Wait for the body: what comes in drips ends here, and not in the handler."""
+    if not request.can_read_body:
+        return
+    if (length := request.content_length or 0) > most:
+        raise web.HTTPRequestEntityTooLarge(most, length)
+    try:
+        await asyncio.wait_for(request.read(), IDLE)
+    except TimeoutError:
+        text = f"the body did not come within {IDLE:g} s"
+        raise web.HTTPRequestTimeout(text=text) from None
 
-    def _from_own_page(self, request: web.Request) -> bool:
-        """Whether a page of this server asks, or no page at all."""
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            return False
-        origin = request.headers.get("Origin")
-        if origin is None or origin == self.public:
-            return True
-        return urlsplit(origin).netloc == request.headers.get("Host")
+
+def _from_own_page(request: web.Request, public: str | None) -> bool:
+    """Whether a page of this server asks, or no page at all."""
+    if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("Origin")
+    return origin in (None, public) or urlsplit(origin).netloc == request.headers.get("Host")
 
 
 def _given(header: str) -> bytes:
@@ -261,11 +224,13 @@ class Clients:
 class Rate:
     """At most `most` events of one key in `seconds` (a bucket that refills evenly); `check` raises HTTPTooManyRequests beyond that."""
 
-    def __init__(self, most: float, seconds: float, *, keys: int = 100_000) -> None:
-        self.most, self.refill, self.keys = most, most / seconds, keys
-        self.buckets: dict[Any, tuple[float, float]] = {}  # what is left, and when it was
+    KEYS = 100_000  # that are remembered
 
-    def check(self, key: Any) -> None:
+    def __init__(self, most: float, seconds: float) -> None:
+        self.most, self.refill = most, most / seconds
+        self.buckets: dict[object, tuple[float, float]] = {}  # what is left, and when it was
+
+    def check(self, key: object) -> None:
         now = time.monotonic()
         left, at = self.buckets.pop(key, (self.most, now))
         left = min(self.most, left + (now - at) * self.refill)
@@ -277,25 +242,31 @@ class Rate:
                 headers={"Retry-After": str(int(wait) + 1)},
             )
         self.buckets[key] = left - 1, now
-        while len(self.buckets) > self.keys:  # the one longest unseen
+        while len(self.buckets) > self.KEYS:  # the one longest unseen
             del self.buckets[next(iter(self.buckets))]
 
 
 @contextlib.contextmanager
-def announced(path: Path, facts: Mapping[str, Any]) -> Iterator[None]:
+def announced(path: Path, facts: Mapping[str, object]) -> Iterator[None]:
     """While this lasts, `path` holds `facts` as JSON for its owner's eyes alone (0600); it is whole whenever it is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     data = json.dumps({**facts, "pid": os.getpid()}) + "\n"
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(data)
-    os.replace(fresh, path)
+    _write_private(path, data)
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
             if path.read_text() == data:
                 path.unlink()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that nobody else may read, and that is never there in half."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    os.replace(fresh, path)
 
 
 def secret(root: Path, variable: str) -> str:
@@ -305,48 +276,36 @@ def secret(root: Path, variable: str) -> str:
         return given
     path = Path(root) / "token"
     try:
-        return _kept_token(path) or _new_token(path)
+        if path.exists() and path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+            cli.say(
+                f"{path}: others could read the token, now they cannot; to have a new one, remove the file and start again"
+            )
+        if not (token := path.read_text().strip() if path.exists() else ""):
+            token = secrets.token_urlsafe(32)
+            _write_private(path, token)
+        return token
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", error)
         raise cli.BadConfig(f"{path}: no token can be kept there: {why}") from None
 
 
-def _kept_token(path: Path) -> str:
-    """The token in a file, which nobody else may read from here on; empty where there is none."""
-    if not path.exists():
-        return ""
-    if path.stat().st_mode & 0o077:
-        path.chmod(0o600)
-        cli.say(
-            f"{path}: others could read the token, now they cannot; to have a new one, remove the file and start again"
-        )
-    return path.read_text().strip()
-
-
-def _new_token(path: Path) -> str:
-    """Make a token and its file, which is never there in half: a server without a token would refuse everybody."""
-    token, fresh = secrets.token_urlsafe(32), path.with_name("token.tmp")
-    fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(token)
-    os.replace(fresh, path)
-    return token
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def last_port(root: Path, host: str) -> int:
     """The port that a server of this root had last time (ROOT/port), if it is free; else 0."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.suppress(OSError, ValueError, OverflowError):
         port = int((root / "port").read_text())
-        socket.create_server((host, port), family=family).close()
+        socket.create_server((host, port), family=_family(host)).close()
         return port
     return 0
 
 
 def is_own(address: str) -> bool:
     """Whether an address is this machine's own: what is sent there is sent from there."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+    with contextlib.suppress(OSError), socket.socket(_family(address), socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
         return bool(probe.getsockname()[0] == address)
     return False
@@ -402,15 +361,6 @@ async def _sweep(server: web.Server | None, busy: dict[Any, int]) -> None:
                 connection.transport.abort()
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=512)
-    except OSError as error:
-        why = str(error.strerror).partition(" (while")[0]
-        raise cli.Missing(f"{host} port {port}: {why}; give another with --port") from None
-
-
 def run(
     make: Callable[[str], AbstractAsyncContextManager[web.Application]],
     host: str = "127.0.0.1",
@@ -420,7 +370,11 @@ def run(
     port is known, and left after the last request ended. Open event streams are cut at the end. Raises cli.Missing for a port in use."""
 
     async def serve() -> None:
-        listening = _listen(host, port)
+        try:
+            listening = socket.create_server((host, port), family=_family(host), backlog=512)
+        except OSError as error:
+            why = str(error.strerror).partition(" (while")[0]
+            raise cli.Missing(f"{host} port {port}: {why}; give another with --port") from None
         name = _known() if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

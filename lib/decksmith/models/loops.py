@@ -9,23 +9,28 @@ import asyncio
 import dataclasses
 import json
 import keyword
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from decksmith.core.records import Record
 from decksmith.core.stream import Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
+from decksmith.models.records import ChatMessage, ChatRequest, Tool, ToolCall, Usage
 from decksmith.models.replies import Reply
 from decksmith.models.toolserver import ToolServer
 
+Number = TypeVar("Number", int, float)
 Cells = Sequence[tuple[str, str]]  # programs of `python` in one loop, and what the model was told
 # Runs a tool: (source of the functions, name, arguments, seconds it may take, earlier programs) ->
 # what the model is told.
 Use = Callable[[str, str, Record, float, Cells], str]
 
+CALLS = 10  # how often the model is asked
+SECONDS = 10.0  # of one call of a tool
+LETTERS = 10_000  # of its result
 AT_ONCE = 16  # calls of tools that one reply may make
-PYTHON: Record = {
+PYTHON: Tool = {
     "type": "function",
     "function": {
         "name": "python",
@@ -40,29 +45,20 @@ PYTHON: Record = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """Of one loop. calls: how often the model is asked; seconds: of a tool's call; letters: of its result."""
-
-    calls: int = 10
-    seconds: float = 10.0
-    letters: int = 10_000
-
-
-def offered(record: Record, more: Sequence[Record] = ()) -> list[Record]:
+def offered(record: ChatRequest, more: Sequence[Tool] = ()) -> list[Tool]:
     """The tools of a record in OpenAI's form, "python" among them the built-in one, and `more`, less
     those that are called as one of the record's."""
-    own = [PYTHON if tool == "python" else tool for tool in record.get("tools") or ()]
+    own = [PYTHON if isinstance(tool, str) else tool for tool in record.get("tools") or ()]
     taken = {tool["function"]["name"] for tool in own}
     return own + [tool for tool in more if tool["function"]["name"] not in taken]
 
 
-def names(record: Record) -> list[str]:
+def names(record: ChatRequest) -> list[str]:
     """What a record's tools are called, in their order."""
     return [tool["function"]["name"] for tool in offered(record)]
 
 
-def check(record: Record) -> None:
+def check(record: ChatRequest) -> None:
     """Raise ValueError for a record that cannot be asked: without messages or prompt, or with tools of another form."""
     ident = record["id"]
     if fault(record):
@@ -75,24 +71,27 @@ def check(record: Record) -> None:
         return
     if "messages" not in record:
         raise ValueError(f"{ident}: tools need messages; a completion (prompt) calls none")
+    tools = cast(list[Tool], [tool for tool in record["tools"] if tool != "python"])
     try:
-        known = names(record)
-        fitting = all(name.isidentifier() for name in known)
+        own = [tool["function"]["name"] for tool in tools]
+        fitting = all(name.isidentifier() for name in own)
     except (TypeError, KeyError, AttributeError):
-        fitting = False
+        own, fitting = [], False
     if not fitting:
-        raise ValueError(
-            f'{ident}: tools is a list of "python" and of {{"type": "function", "function": {{"name", ..}}}}, '
+        wrong = (
+            'tools is a list of "python" and of {"type": "function", "function": {"name", ..}}, '
             "where each name is one of Python's"
         )
-    if any(keyword.iskeyword(name) for name in known) or "python" in [
-        tool["function"]["name"] for tool in record["tools"] if tool != "python"
-    ]:
-        raise ValueError(
-            f'{ident}: a function of the row is called like a keyword of Python, or "python", which is the built-in tool'
+    elif "python" in own or any(map(keyword.iskeyword, own)):
+        wrong = (
+            'a function of the row is called like a keyword of Python, or "python", '
+            "which is the built-in tool"
         )
-    if set(known) - {"python"} and not isinstance(record.get("tool_code"), str):
-        raise ValueError(f"{ident}: tools without tool_code, the Python source of these functions")
+    elif own and not isinstance(record.get("tool_code"), str):
+        wrong = "tools without tool_code, the Python source of these functions"
+    else:
+        return
+    raise ValueError(f"{ident}: {wrong}")
 
 
 class Loops:
@@ -105,33 +104,31 @@ class Loops:
         client: Client,
         use: Use,
         run: str | Path | None = None,
-        limits: Limits | None = None,
-        by: Any = None,
+        by: Mapping[str, object] | None = None,
         server: ToolServer | None = None,
     ) -> None:
-        self.client, self.use, self.limits, self.by = client, use, limits or Limits(), by
-        self.server = server
+        self.client, self.use, self.by, self.server = client, use, by, server
         self.path = None if run is None else Path(run) / "journal" / "calls.jsonl"
         self.journal: Journal | None = None  # opened for the first loop
 
-    def tools(self, record: Record) -> list[Record]:
+    def tools(self, record: ChatRequest) -> list[Tool]:
         """What is offered to a record: its own tools and the server's."""
         return offered(record, self.server.tools if self.server else ())
 
-    async def converse(self, record: Record, body: Record, calls: list[Record]) -> Reply:
+    async def converse(self, record: ChatRequest, body: Record, calls: list[ChatMessage]) -> Reply:
         """The last reply to a request with tools, its usage that of all. `calls` gets every message after the request's own, also
         where a Fault ends the loop; the last of them calls tools where the model was not asked again."""
-        usages: list[Record] = []
+        usages: list[Usage] = []
         cells: list[tuple[str, str]] = []
-        for number in range(self.limits.calls):
+        for number in range(CALLS):
             asked = {**body, "messages": [*body["messages"], *calls]}
             reply = await self.reply(record["id"], asked)
             usages.append(reply.usage)
-            said: Record = {"role": "assistant", "content": reply.text}
+            said: ChatMessage = {"role": "assistant", "content": reply.text}
             if reply.tool_calls:
                 said["tool_calls"] = reply.tool_calls
             calls.append(said)
-            if not reply.tool_calls or number + 1 == self.limits.calls:
+            if not reply.tool_calls or number + 1 == CALLS:
                 break
             for place, call in enumerate(reply.tool_calls):
                 now = [*body["messages"], *calls]
@@ -148,7 +145,7 @@ class Loops:
             self.journal.close()
         await self.client.close()
 
-    async def _once(self, ident: str, inputs: Any, make: Callable[[], Awaitable[Any]]) -> Any:
+    async def _once(self, ident: str, inputs: object, make: Callable[[], Awaitable[object]]) -> Any:
         """What `make` gives, from the journal where it was made before; as the journal would give it (without secrets and halves of
         surrogate pairs), so that the conversation goes on alike."""
         if self.path and not self.journal:
@@ -162,22 +159,28 @@ class Loops:
         return value
 
     async def reply(
-        self, ident: str, body: Record, client: Client | None = None, by: Any = None
+        self,
+        ident: str,
+        body: Record,
+        client: Client | None = None,
+        by: Mapping[str, object] | None = None,
     ) -> Reply:
         """The reply to one body under an id, of this loop's client or another one with its `by`."""
         asked, made_by = (client, by) if client else (self.client, self.by)
 
-        async def ask() -> Record:
+        async def ask() -> object:
             return dataclasses.asdict(await asked.post(body))
 
-        return Reply(**await self._once(ident, ["model", made_by, body], ask))
+        said = await self._once(ident, ["model", made_by, body], ask)
+        said.pop("shortened", None)  # journals of earlier versions have it
+        return Reply(**said)
 
     async def _used(
         self,
-        record: Record,
-        call: Record,
+        record: ChatRequest,
+        call: ToolCall,
         place: int,
-        messages: list[Record],
+        messages: list[ChatMessage],
         cells: list[tuple[str, str]],
     ) -> str:
         """What the model is told of a call, at most so many letters; a program of `python` joins
@@ -196,26 +199,32 @@ class Loops:
         if not isinstance(arguments, dict):
             return "error: the arguments are no JSON object"
         source = record.get("tool_code") or ""
-        seconds, most = self.limits.seconds, self.limits.letters
-
         foreign = self.server if self.server and name not in names(record) else None
 
         async def run() -> str:
             if foreign:
-                return await foreign.use(name, arguments, seconds)
-            return await asyncio.to_thread(self.use, source, name, arguments, seconds, tuple(cells))
+                return await foreign.use(name, arguments, SECONDS)
+            return await asyncio.to_thread(self.use, source, name, arguments, SECONDS, tuple(cells))
 
-        inputs = ["tool", foreign.command if foreign else source, seconds, place, call, messages]
+        inputs = ["tool", foreign.command if foreign else source, SECONDS, place, call, messages]
         text: str = await self._once(record["id"], inputs, run)
         if name == "python" and isinstance(arguments.get("code"), str):
             cells.append((arguments["code"], text))
-        return text if len(text) <= most else f"{text[:most]}\n(cut after {most} characters)"
+        return (
+            text if len(text) <= LETTERS else f"{text[:LETTERS]}\n(cut after {LETTERS} characters)"
+        )
 
 
-def total(usages: list[Record]) -> Record:
+def total(usages: Sequence[Usage]) -> Usage:
     """Each number of the usages added up; None where any does not say it."""
-    found: Record = {}
-    for key in usages[0]:
-        values = [usage[key] for usage in usages]
-        found[key] = None if None in values else sum(values)
-    return found
+    return {
+        "prompt_tokens": _sum([usage["prompt_tokens"] for usage in usages]),
+        "completion_tokens": _sum([usage["completion_tokens"] for usage in usages]),
+        "reasoning_tokens": _sum([usage["reasoning_tokens"] for usage in usages]),
+        "cost": _sum([usage["cost"] for usage in usages]),
+    }
+
+
+def _sum(numbers: Sequence[Number | None]) -> Number | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known[1:], known[0]) if len(known) == len(numbers) else None

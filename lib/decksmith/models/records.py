@@ -1,10 +1,53 @@
-"""What models add to a record, and what a server of theirs says of itself."""
+"""What models are asked, what they add to a record, and what a server of theirs says of itself."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from decksmith.core.records import By, Error, PromptRow, Record
+from decksmith.core.records import By, Error, Record, Row, Turn
+
+CutBy = Literal["max_tokens", "server"]
+Messages = Sequence[Mapping[str, object]]  # as endpoints take them: ChatMessage, Message
+
+
+class FunctionCall(TypedDict):
+    name: Annotated[str, "of the function"]
+    arguments: Annotated[str, "a JSON object, as the model wrote it"]
+
+
+class ToolCall(TypedDict):
+    id: Annotated[str, "which its result names"]
+    type: Annotated[str, "`function`"]
+    function: Annotated[FunctionCall, "what is called"]
+
+
+class ContentPart(TypedDict):
+    type: Annotated[str, "`text` or `image_url`"]
+    text: Annotated[NotRequired[str], "of the part"]
+    image_url: Annotated[NotRequired[dict[str, object]], "`url`: a data URL"]
+
+
+class ChatMessage(TypedDict):
+    """One message of a conversation, in OpenAI's form."""
+
+    role: Annotated[str, "`system`, `user`, `assistant` or `tool`"]
+    content: Annotated[str | list[ContentPart] | None, "the text, or text and pictures"]
+    tool_calls: Annotated[NotRequired[list[ToolCall]], "of the assistant"]
+    tool_call_id: Annotated[NotRequired[str], "whose result this is"]
+
+
+class Function(TypedDict):
+    name: Annotated[str, "a name of Python's"]
+    description: Annotated[NotRequired[str | None], "what it does"]
+    parameters: Annotated[NotRequired[dict[str, object] | None], "a JSON Schema"]
+
+
+class Tool(TypedDict):
+    """A function that the model may call, in OpenAI's form."""
+
+    type: Annotated[str, "`function`"]
+    function: Annotated[Function, "which"]
 
 
 class Usage(TypedDict):
@@ -46,16 +89,27 @@ class Sample(TypedDict):
     k: Annotated[int, "from 0; asked with the seed plus k"]
 
 
-class Shortened(TypedDict):
-    asked: Annotated[int | None, "the `max_tokens` that did not fit the context"]
-    sent: Annotated[int, "those that did"]
-
-
 class GivenCondition(TypedDict):
     name: Annotated[str, "of assets/conditions"]
     sha256: Annotated[str, "of condition.json of the run, which has all of it"]
     adds: Annotated[list[str], "that in words"]
     template: Annotated[NotRequired[Record], "`name` and `sha256` of the template behind it"]
+
+
+class ReplyDraft(TypedDict, total=False):
+    text: Annotated[str, "the answer"]
+    finish_reason: Annotated[str | None, "as the endpoint said it"]
+    usage: Annotated[Usage, "of it alone"]
+    error: Annotated[Error, "in place of the rest"]
+
+
+class DraftChoice(TypedDict, total=False):
+    k: Annotated[int, "which draft is the reply, from 0"]
+    by: Annotated[str | None, "the model that was asked; null where there was nothing to choose"]
+    text: Annotated[str, "what it said"]
+    usage: Annotated[Usage, "of the choice"]
+    read: Annotated[bool, "whether it named a draft: else the first is kept, as after an `error`"]
+    error: Annotated[Error, "why no choice was made"]
 
 
 class Gen(TypedDict, total=False):
@@ -70,11 +124,8 @@ class Gen(TypedDict, total=False):
     request: Annotated[str, "fingerprint of the body less the model"]
     sample: Annotated[Sample, "which of several samples (`--samples N`)"]
     condition: Annotated[GivenCondition, "under which condition it was asked (`--condition NAME`)"]
-    shortened: Annotated[
-        Shortened, "fewer tokens were sent than asked for; `sampling` has the asked"
-    ]
     cut_by: Annotated[
-        Literal["max_tokens", "server"],
+        CutBy,
         "what ended a reply of `length`: as many tokens as were asked for, or the server before that "
         "(its context was full, or a limit of its own); absent where its counts do not say",
     ]
@@ -82,30 +133,40 @@ class Gen(TypedDict, total=False):
         int, "characters of an unfinished slide that `training.trim_truncated` left out"
     ]
     calls: Annotated[
-        list[Record],
+        list[ChatMessage],
         "of a row with tools: every message after the request's own, replies with `tool_calls` and what "
         "the tools said; also beside an error, as far as it came",
     ]
     drafts: Annotated[
-        list[Record],
-        "with `--drafts N`: `text`, `finish_reason` and `usage` of each, or its `error`; `usage` beside "
-        "them is the sum of all requests",
+        list[ReplyDraft],
+        "with `--drafts N`: each of them; `usage` beside it is the sum of all requests",
     ]
-    choice: Annotated[
-        Record,
-        "of the drafts: `k`, which one is the reply, from 0; `by`, the model that was asked, null where "
-        "there was nothing to choose; what it said (`text`), and `read`, whether that named one: else "
-        "the first is kept, as after an `error`",
-    ]
+    choice: Annotated[DraftChoice, "of one of the drafts"]
     error: Annotated[Error, "in place of the reply"]
     by: Annotated[By, "who made it"]
 
 
-class ChatRequest(PromptRow, total=False):
+class ChatRequest(Row, total=False):
+    messages: Annotated[
+        list[ChatMessage],
+        "what the model is asked; the last one of the assistant's is continued, and `gen.text` is what it added",
+    ]
+    prompt: Annotated[str, "in place of `messages`: a text that a base model goes on from"]
+    tools: Annotated[
+        list[Tool | str], "what the model may call; `python` among them is the built-in one"
+    ]
+    tool_code: Annotated[str, "Python source of these functions; it runs in the sandbox"]
+    turn: Annotated[Turn, "of a prompt of several turns: which one this is"]
     gen: Annotated[Gen, "chat-generate: the model's reply; before it, which `sample` is asked for"]
 
 
-class Server(TypedDict):
+class ServedAdapter(TypedDict, total=False):
+    path: Annotated[str, "its folder"]
+    sha256: Annotated[str, "of its weights"]
+    rewards: Annotated[list[str], "that it was trained on, as its manifest says"]
+
+
+class ServedEndpoint(TypedDict):
     url: Annotated[str, "where it listens"]
     models: Annotated[list[str], "the names it answers to: base, tuned"]
     engine: Annotated[str, "software and version"]
@@ -117,5 +178,6 @@ class Server(TypedDict):
         Record,
         "`prompt_sha256`, sha256 of the answer of `base` and of `tuned`, and whether they differ",
     ]
-    adapter: Annotated[Record, "{path, sha256}"]
+    adapter: Annotated[ServedAdapter | None, "what answers as `tuned`"]
     started: Annotated[str, "ISO 8601 in UTC"]
+    file: Annotated[NotRequired[str], "where this stands, once it was read"]

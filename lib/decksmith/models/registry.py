@@ -8,55 +8,24 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from decksmith.core import cli, nearby, stream
+from decksmith.core import cli, local_servers, stream
 from decksmith.core.records import Record
 from decksmith.models import gguf
 
 REGISTRY = cli.ROOT / "assets" / "models.toml"
 FREE = {"prompt": 0.0, "completion": 0.0}
 PATIENT = 7200.0  # seconds for a reply of a model on a laptop
-FILES = "files:"  # of a base_url: what follows is a folder of finished decks (models/files.py)
+FILES = "files:"  # of a base_url: what follows is a folder of finished decks (asking.DeckFolder)
 COMMAND = "command:"  # what follows is a command line that leaves a deck (corpus/agents.py)
-FIELDS = {
-    "label",
-    "color",
-    "base_url",
-    "slug",
-    "key_env",
-    "params",
-    "rename",
-    "drop",
-    "extra_body",
-    "price",
-    "reports_cost",
-    "jobs",
-    "timeout",
-    "shorten",
-    "sees",
-    "reward",
-    "family",
-    "taught_by",
-    "net",
-    "pass_env",
-    "show",
-}
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
-OWNED = {
-    "messages",
-    "prompt",
-    "input",
-    "model",
-    "models",
-    "n",
-    "best_of",
-    "seed",
-    "stream",
-    "stream_options",
-    "response_format",
-}
+OWNED = frozenset(
+    "messages prompt input model models n best_of seed stream stream_options response_format".split()
+)
+# What of it an endpoint that does not take it may drop.
+DROPPED = {"stream", "stream_options", "seed", "response_format"}
 
 
 @dataclass
@@ -79,7 +48,6 @@ class Model:
     reports_cost: bool = False  # the endpoint says what a call cost (usage.cost)
     jobs: int = 8
     timeout: float = 1200.0  # seconds for one request
-    shorten: bool = False  # a request that does not fit the context is asked with fewer max_tokens
     sees: bool = False  # it takes pictures: deck-revise sends it the slides with findings
     reward: str | None = None  # of assets/rewards, that it was trained on: comparisons say so
     family: str = ""  # whose relative a judge is; without it, by the name (family_of)
@@ -88,6 +56,9 @@ class Model:
     net: bool = False
     pass_env: list[str] = field(default_factory=list)
     show: list[str] = field(default_factory=list)
+
+
+FIELDS = {each.name for each in fields(Model)} - {"name"}
 
 
 def models() -> dict[str, Model]:
@@ -111,9 +82,8 @@ def _read(path: Path) -> dict[str, Model]:
             if not isinstance(entry.get(key), str) or not entry[key].strip():
                 raise cli.BadConfig(f"{path}: [{name}] lacks {key!r}, a text that is not empty")
         if owned := _owned(entry):
-            raise cli.BadConfig(
-                f"{path}: [{name}] {owned}: not a model's to set; the protocol decides it for every model alike"
-            )
+            said = "not a model's to set; the protocol decides it for every model alike"
+            raise cli.BadConfig(f"{path}: [{name}] {owned}: {said}")
     return {name: Model(name=name, **entry) for name, entry in entries.items()}
 
 
@@ -148,27 +118,26 @@ def add_ollama(slug: str) -> str:
 
     Raises cli.Missing where Ollama does not answer or has no such model.
     """
-    address = nearby.ollama_address()
-    there = nearby.listed(address)
+    address = local_servers.ollama_address()
+    there = local_servers.listed(address)
     if there is None:
-        raise cli.Missing(
-            f"no Ollama answers at {address}; start it (ollama serve), or set OLLAMA_HOST"
-        )
-    names = [entry["id"] for entry in there]
-    if slug not in names:
-        raise cli.Missing(
-            f"the Ollama at {address} has no {slug!r}; it has: {', '.join(names) or 'none'} (more: ollama pull NAME)"
-        )
+        said = f"no Ollama answers at {address}; start it (ollama serve), or set OLLAMA_HOST"
+        raise cli.Missing(said)
+    if slug not in there:
+        known = ", ".join(there) or "none"
+        said = f"the Ollama at {address} has no {slug!r}; it has: {known} (more: ollama pull NAME)"
+        raise cli.Missing(said)
     name = f"ollama-{re.sub('[^A-Za-z0-9_.-]+', '-', slug)}"
-    entry = {
-        "label": f"{slug} (Ollama)",
-        "base_url": f"{address}/v1",
-        "slug": slug,
-        "jobs": 1,
-        "timeout": PATIENT,
-    }
-    lines = [f"{key} = {stream.dumps(value).decode()}" for key, value in entry.items()]
-    text = "\n".join([f'["{name}"]', *lines, "price = { prompt = 0, completion = 0 }", ""])
+    texts = (f"{slug} (Ollama)", f"{address}/v1", slug)
+    label, url, quoted = (stream.dumps(each).decode() for each in texts)
+    text = f"""["{name}"]
+label = {label}
+base_url = {url}
+slug = {quoted}
+jobs = 1
+timeout = {PATIENT}
+price = {{ prompt = 0, completion = 0 }}
+"""
     stream.write(gguf.folder() / f"{name}.toml", text)
     return name
 
@@ -180,19 +149,16 @@ def family_of(slug: str) -> str:
 
 
 def _owned(entry: Record) -> str | None:
-    """The first place where a registry entry sets, renames or drops a key of OWNED, as text, or None. What an endpoint cannot take of a
-    stream, a seed or a schema may be dropped."""
+    """The first place where a registry entry sets, renames or drops a key of OWNED, as text, or None."""
     rename = entry.get("rename") or {}
-    for where, keys in (
-        ("params", entry.get("params") or {}),
-        ("extra_body", entry.get("extra_body") or {}),
-        ("rename", [*rename, *rename.values()]),
-        (
-            "drop",
-            set(entry.get("drop") or []) - {"stream", "stream_options", "seed", "response_format"},
-        ),
-    ):
-        if taken := sorted(OWNED & set(keys)):
+    places = {
+        "params": set(entry.get("params") or {}),
+        "extra_body": set(entry.get("extra_body") or {}),
+        "rename": {*rename, *rename.values()},
+        "drop": set(entry.get("drop") or []) - DROPPED,
+    }
+    for where, keys in places.items():
+        if taken := sorted(OWNED & keys):
             return f"{where}.{taken[0]}"
     return None
 

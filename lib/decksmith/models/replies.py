@@ -1,53 +1,52 @@
 """Replies: what an endpoint wrote, its thought apart from its answer, whether it came whole or in pieces."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from decksmith.core.records import Record
-from decksmith.models.trouble import Trouble
+from decksmith.models.errors import RequestError
+from decksmith.models.records import CutBy, Gen, ToolCall, Usage
 
 # What an endpoint says of a reply (OpenAI's API reference, chat completions).
 NAMED = ("id", "model", "created", "system_fingerprint")
 # Called with what arrives of a streamed reply: its kind ("reasoning", "text", "turn") and the piece.
-Heard = Callable[[str, str], Any]
+OnChunk = Callable[[str, str], object]
 
 
 @dataclass
 class Reply:
     """text and reasoning apart; finish_reason as the endpoint said it; usage with tokens and cost in USD (None: unknown).
 
-    response: what the endpoint calls this reply, of `id`, `model`, `created`, `system_fingerprint` what it said.
-    shortened: {"asked", "sent"}, the max_tokens that did not fit the context and those that did; None where nothing was shortened.
+    response: what the endpoint calls this reply, of `NAMED` what it said.
     cut_by: what ended a reply of finish_reason `length` (`cut_by`); None for any other, and where it is not known.
-    tool_calls: the tools that it calls, `{"id", "type", "function": {"name", "arguments"}}`, where arguments is the text as it came.
+    tool_calls: the tools that it calls.
     """
 
     text: str
     reasoning: str
     finish_reason: str | None
-    usage: Record
+    usage: Usage
     took: float
     attempts: int
-    response: Record = field(default_factory=dict)
-    shortened: Record | None = None
-    cut_by: str | None = None
-    tool_calls: list[Record] = field(default_factory=list)
+    response: dict[str, str | int] = field(default_factory=dict)
+    cut_by: CutBy | None = None
+    tool_calls: list[ToolCall] = field(default_factory=list)
 
-    def value(self) -> Record:
+    def value(self) -> Gen:
         """What of it stands in a record (docs/records.md, gen)."""
-        said = {
+        said: Gen = {
             "text": self.text,
             "reasoning": self.reasoning,
             "finish_reason": self.finish_reason,
             "usage": self.usage,
         }
-        more = {"shortened": self.shortened, "cut_by": self.cut_by}
-        return said | {name: value for name, value in more.items() if value}
+        if self.cut_by:
+            said["cut_by"] = self.cut_by
+        return said
 
 
-def cut_by(reply: Reply, limit: int | None) -> str | None:
+def cut_by(reply: Reply, limit: int | None) -> CutBy | None:
     """What ended a reply of finish_reason `length` to a request for `limit` tokens: "max_tokens", or "server" where fewer were
     written, since its context was full (vLLM shortens in silence) or it has a limit of its own.
 
@@ -59,7 +58,7 @@ def cut_by(reply: Reply, limit: int | None) -> str | None:
     if written >= limit:
         return "max_tokens"
     # Some endpoints count the thought apart from the reply, some within it.
-    return "server" if written + thought < limit else None
+    return "server" if written + (thought or 0) < limit else None
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
@@ -67,140 +66,121 @@ def split_reasoning(text: str) -> tuple[str, str]:
     head = text.lstrip()
     if head.startswith("<think>"):
         thought, closed, answer = head[len("<think>") :].partition("</think>")
-        return (answer.lstrip("\n"), thought.strip()) if closed else ("", thought.strip())
+        return (answer.lstrip("\n") if closed else ""), thought.strip()
     thought, closed, answer = text.partition("</think>")  # the server's template opened it
     return (answer.lstrip("\n"), thought.strip()) if closed else (text, "")
 
 
 def read(data: Any, took: float, attempts: int) -> Reply:
-    """The reply in an endpoint's JSON; its cost is null where the endpoint does not say it. Raises Trouble for one of another form."""
+    """The reply in an endpoint's JSON; its cost is null where the endpoint does not say it. Raises RequestError for one of another
+    form."""
     try:
         choice = data["choices"][0]
         message = choice["message"] if "message" in choice else {"content": choice["text"]}
-        text = message.get("content") or ""
-        if isinstance(text, list):
-            text = "".join(part.get("text") or "" for part in text)
-        if not isinstance(text, str):
-            raise TypeError("content is not text")
+        text = _text(message.get("content"))
         reasoning = message.get("reasoning") or message.get("reasoning_content") or ""
         used = data.get("usage") or {}
         details = used.get("completion_tokens_details") or {}
-        usage = {
+        usage: Usage = {
             "prompt_tokens": int(used.get("prompt_tokens") or 0),
             "completion_tokens": int(used.get("completion_tokens") or 0),
             "reasoning_tokens": int(details.get("reasoning_tokens") or 0),
             "cost": used.get("cost") if isinstance(used.get("cost"), int | float) else None,
         }
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise Trouble(
-            "malformed", f"the endpoint's reply has no usable choice ({error!r})"
-        ) from None
+        said = f"the endpoint's reply has no usable choice ({error!r})"
+        raise RequestError("malformed", said) from None
     if not isinstance(reasoning, str):
         reasoning = json.dumps(reasoning)
     text, thought = split_reasoning(text)
-    named = {
-        name: data[name][:200] if isinstance(data[name], str) else data[name]
-        for name in NAMED
-        if isinstance(data.get(name), str | int) and not isinstance(data[name], bool)
-    }
+    response: dict[str, str | int] = {}
+    for name in NAMED:
+        value = data.get(name)
+        if isinstance(value, str):
+            response[name] = value[:200]
+        elif isinstance(value, int) and not isinstance(value, bool):
+            response[name] = value
+    finish, calls = choice.get("finish_reason"), _tool_calls(message.get("tool_calls"))
     return Reply(
-        text,
-        reasoning or thought,
-        choice.get("finish_reason"),
-        usage,
-        took,
-        attempts,
-        named,
-        tool_calls=_tool_calls(message.get("tool_calls")),
+        text, reasoning or thought, finish, usage, took, attempts, response, tool_calls=calls
     )
 
 
-def _tool_calls(said: Any) -> list[Record]:
+def _text(content: Any) -> str:
+    """The text of a message's content, which may come in parts. Raises TypeError for another form."""
+    if isinstance(content, list):
+        content = "".join(part.get("text") or "" for part in content)
+    if not isinstance(content or "", str):
+        raise TypeError("content is not text")
+    return content or ""
+
+
+def _tool_calls(said: Any) -> list[ToolCall]:
     """The calls of tools in a message, each in OpenAI's form; what is none is left out."""
-    found: list[Record] = []
+    found: list[ToolCall] = []
     for number, call in enumerate(said if isinstance(said, list) else ()):
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             continue
         name, given, ident = function.get("name"), function.get("arguments"), call.get("id")
+        arguments = given if isinstance(given, str) else json.dumps(given or {})
         found.append(
             {
                 "id": ident if isinstance(ident, str) and ident else f"call_{number}",
                 "type": "function",
-                "function": {
-                    "name": name if isinstance(name, str) else "",
-                    "arguments": given if isinstance(given, str) else json.dumps(given or {}),
-                },
+                "function": {"name": name if isinstance(name, str) else "", "arguments": arguments},
             }
         )
     return found
 
 
-class Ear:
-    """Parts a reply that comes in pieces as `split_reasoning` parts a whole one. A piece that may be the beginning of a tag waits for the next."""
+class StreamSplitter:
+    """Parts a reply that comes in pieces as `split_reasoning` parts a whole one. A piece that may be the beginning of a tag waits for
+    the next."""
 
-    def __init__(self, heard: Heard) -> None:
-        self.heard = heard
-        self.content: list[str] = []
-        self.reasoning: list[str] = []
-        self.state, self.rest, self.letters = "head", "", 0
+    def __init__(self, on_chunk: OnChunk) -> None:
+        self.on_chunk = on_chunk
+        self.content, self.reasoning = "", ""  # as they came
+        self.said, self.closed = 0, False  # characters passed on of thought or answer; which it is
 
-    def hear(self, delta: Record | None) -> None:
+    @property
+    def letters(self) -> int:
+        """How many characters came."""
+        return len(self.content) + len(self.reasoning)
+
+    def feed(self, delta: Mapping[str, Any] | None) -> None:
+        """Take the next piece, the `delta` of an event. Raises TypeError for one of another form."""
         delta = delta or {}
-        for kind, value in (
-            ("reasoning", delta.get("reasoning") or delta.get("reasoning_content")),
-            ("content", delta.get("content")),
-        ):
-            if isinstance(value, list):
-                value = "".join(part.get("text") or "" for part in value)
-            if not value:
-                continue
-            if not isinstance(value, str):
-                raise TypeError(f"{kind} is not text")
-            getattr(self, kind).append(value)
-            self.letters += len(value)
-            if kind == "reasoning":
-                self.heard("reasoning", value)
-            else:
-                self.rest += value
-                while self._step():
-                    pass
-
-    def _step(self) -> bool:
-        """Pass on what is certain of `rest`; True when the state changed and there may be more."""
-        if self.state == "head":
-            head = self.rest.lstrip()
-            if "<think>".startswith(head[:7]) and len(head) < 7:
-                return False
-            self.state, self.rest = (
-                ("think", head[7:]) if head.startswith("<think>") else ("text", self.rest)
-            )
-            return True
-        if self.state in ("think", "text"):
-            said, closed, after = self.rest.partition("</think>")
-            if not closed:
-                held = next((n for n in range(7, 0, -1) if said.endswith("</think>"[:n])), 0)
-                said, after = said[: len(said) - held], said[len(said) - held :]
-            self._say("reasoning" if self.state == "think" else "text", said)
-            if closed and self.state == "text":
-                self.heard("turn", "")
-            self.state, self.rest = "gap" if closed else self.state, after
-            return bool(closed)
-        if self.state == "gap":
-            self.rest = self.rest.lstrip("\n")
-            self.state = "answer" if self.rest else "gap"
-        if self.state == "answer":
-            self._say("text", self.rest)
-            self.rest = ""
-        return False
-
-    def _say(self, kind: str, piece: str) -> None:
-        if piece:
-            self.heard(kind, piece)
+        if thought := _text(delta.get("reasoning") or delta.get("reasoning_content")):
+            self.reasoning += thought
+            self.on_chunk("reasoning", thought)
+        if piece := _text(delta.get("content")):
+            self.content += piece
+            self._pass_on(ended=False)
 
     def end(self) -> None:
-        self._say(
-            "reasoning" if self.state == "think" else "text",
-            "" if self.state == "gap" else self.rest,
-        )
-        self.rest = ""
+        """Pass on what still waited."""
+        self._pass_on(ended=True)
+
+    def _pass_on(self, ended: bool) -> None:
+        head = self.content.lstrip()
+        opened = head.startswith("<think>")
+        if not opened and not ended and "<think>".startswith(head):
+            return
+        before, closed, after = (head[7:] if opened else self.content).partition("</think>")
+        if not closed and not ended:
+            held = next((n for n in range(7, 0, -1) if before.endswith("</think>"[:n])), 0)
+            before = before[: len(before) - held]
+        if not self.closed:
+            self._say("reasoning" if opened else "text", before)
+            if closed:
+                self.said, self.closed = 0, True
+                if not opened:
+                    self.on_chunk("turn", "")
+        if self.closed:
+            self._say("text", after.lstrip("\n"))
+
+    def _say(self, kind: str, text: str) -> None:
+        piece, self.said = text[self.said :], max(self.said, len(text))
+        if piece:
+            self.on_chunk(kind, piece)

@@ -1,19 +1,25 @@
-"""The servers behind one model: which of them answers, and which is asked next."""
+"""The servers behind one model: what running ones say of themselves in files, which of them answers, and which is asked next."""
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from decksmith import __version__
 from decksmith.core import cli
+from decksmith.core.records import Record
+from decksmith.models import replies
+from decksmith.models.errors import RequestError
+from decksmith.models.records import Served, ServedEndpoint
 from decksmith.models.registry import Model
-from decksmith.models.trouble import Trouble
+from decksmith.models.replies import StreamSplitter
 
 if TYPE_CHECKING:
     import aiohttp
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, AsyncStream
 
 Answer = TypeVar("Answer")
 PULSE = float(os.environ.get("DECKSMITH_PULSE") or 2)  # of several servers: seconds between looks
@@ -23,14 +29,73 @@ IDLE = 5  # seconds that an unused connection is kept; servers close theirs no e
 NEW = "not asked yet"
 
 
-class Server:
+# Running servers of `make serve`
+
+
+def folder() -> Path:
+    """Where a running server says that it is there, a file each."""
+    return Path(os.environ.get("DECKSMITH_SERVE") or cli.ROOT / "results/serve")
+
+
+def running() -> list[ServedEndpoint]:
+    """What the files of running servers say, by name of the file; a file that is no endpoint is
+    passed over."""
+    found: list[ServedEndpoint] = []
+    for path in sorted(folder().glob("*.json")):
+        try:
+            said = json.loads(path.read_text())
+            said |= {"url": said["url"], "models": list(said["models"]), "file": str(path)}
+        except (OSError, ValueError, KeyError, TypeError):  # gone since the glob, or not ours
+            continue
+        found.append(said)
+    return found
+
+
+def served_by(server: ServedEndpoint, slug: str) -> Served:
+    """What decides how a server answers under this name; the base has no adapter."""
+    adapter = None if slug == "base" else server.get("adapter")
+    found: Served = {
+        "engine": server.get("engine"),
+        "base": server.get("base"),
+        "adapter": adapter.get("sha256") if adapter else None,
+    }
+    if adapter and adapter.get("rewards"):
+        found["rewards"] = adapter["rewards"]
+    return found
+
+
+def served(slug: str) -> Served | None:
+    """What all running servers answer with under this name, or None without one. Raises cli.BadData
+    when they differ: their replies are no one model's."""
+    found = running()
+    if not found:
+        return None
+    first, wanted = found[0], served_by(found[0], slug)
+    for other in found[1:]:
+        its = served_by(other, slug)
+        if differing := [name for name, value in wanted.items() if its.get(name) != value]:
+            raise cli.BadData(
+                f"{first['file']} and {other['file']} serve different models (another {', '.join(differing)}); stop one, or "
+                "remove the file of one that is gone, or name another folder with DECKSMITH_SERVE"
+            )
+    return wanted
+
+
+def addresses(slug: str, wanted: Served | None) -> list[str]:
+    """The addresses of the running servers that answer with this."""
+    return [server["url"] for server in running() if served_by(server, slug) == wanted]
+
+
+# Asking them
+
+
+class ModelServer:
     """One address of a model: its requests in flight, and why it gets none just now."""
 
     def __init__(self, url: str, trouble: str | None = None, proxy: str | None = None) -> None:
-        self.url, self.trouble, self.misses = url, trouble, 0
-        self.proxy = proxy
-        self.sdk: AsyncOpenAI | None = None  # Pool.sdk makes it
+        self.url, self.trouble, self.misses, self.proxy = url.rstrip("/"), trouble, 0, proxy
         self.calls: set[asyncio.Task[Any]] = set()
+        self.sdk: AsyncOpenAI | None = None
 
     async def during(self, request: Coroutine[Any, Any, Answer]) -> Answer:
         """What the coroutine `request` returns; it is cancelled when the server is given up."""
@@ -55,50 +120,33 @@ def proxy_of(url: str) -> str | None:
     return f"http://{found}" if found and "://" not in found else found
 
 
-class Pool:
+class ServerPool:
     """The servers of one model, at the addresses that `find()` gives. With `start()` they are watched: one that stops answering loses
     its requests to the others and is back as soon as it answers, and addresses may come and go."""
 
-    def __init__(self, model: Model, key: str, jobs: int, find: Callable[[], list[str]]) -> None:
-        self.model, self.key, self.jobs, self.find = model, key, jobs, find
+    def __init__(self, model: Model, key: str, find: Callable[[], list[str]]) -> None:
+        self.model, self.key, self.find = model, key, find
         self.session: aiohttp.ClientSession | None = None
-        self.wire: aiohttp.ClientSession | None = None
         self.watcher: asyncio.Task[None] | None = None
         # A proxy of the site does not know its own compute nodes.
         self.trust_env = model.base_url != "serve:"
         self.servers = [self._server(url) for url in find()]
 
-    def _server(self, url: str, trouble: str | None = None) -> Server:
-        return Server(url, trouble, proxy_of(url) if self.trust_env else None)
+    def _server(self, url: str, trouble: str | None = None) -> ModelServer:
+        return ModelServer(url, trouble, proxy_of(url) if self.trust_env else None)
 
-    async def post(
-        self, server: Server, path: str, body: bytes
-    ) -> tuple[int, bytes, Mapping[str, str]]:
-        """Post a request to a server's path: the status, body and headers of the answer. Prompts and key go to the
-        host that was named, and to no other. Raises ConnectionError."""
-        import aiohttp
-
-        if not self.wire:
-            self.wire = self._wire()
-        url = server.url.rstrip("/") + path
-        try:
-            asking = self.wire.post(url, data=body, allow_redirects=False, proxy=server.proxy)
-            async with asking as reply:
-                return reply.status, await reply.read(), reply.headers
-        except aiohttp.ClientError as error:
-            raise ConnectionError(str(error) or repr(error)) from None
-
-    def _wire(self) -> "aiohttp.ClientSession":
+    def _connected(self) -> "aiohttp.ClientSession":
         """The connections that requests share; who waits for an answer has a timeout of its own."""
         import aiohttp
 
+        if self.session:
+            return self.session
         secure: dict[str, Any] = {}
         if any(server.url.startswith("https:") for server in self.servers):
             import httpx2
 
-            # The certificates that the openai package trusts.
             secure["ssl"] = httpx2.create_ssl_context(trust_env=self.trust_env)
-        return aiohttp.ClientSession(
+        self.session = aiohttp.ClientSession(
             headers={
                 "Authorization": f"Bearer {self.key}",
                 "Content-Type": "application/json",
@@ -108,18 +156,21 @@ class Pool:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, **secure),
             timeout=aiohttp.ClientTimeout(total=None),
         )
+        return self.session
 
-    def sdk(self, server: Server) -> "AsyncOpenAI":
-        """The openai package's client of a server: for streams. Its import takes longer than a
-        hundred requests, so whoever does not stream goes without."""
+    def _sdk(self, server: ModelServer) -> "AsyncOpenAI":
+        """The openai package's client of a server, which reads streams. Its import takes longer than a
+        hundred requests: whoever does not stream goes without."""
         import httpx2
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
         if not server.sdk:
-            limits = httpx2.Limits(max_connections=self.jobs, max_keepalive_connections=self.jobs)
             timeout = httpx2.Timeout(self.model.timeout)
             client = DefaultAioHttpClient(
-                limits=limits, timeout=timeout, trust_env=self.trust_env, follow_redirects=False
+                limits=httpx2.Limits(max_connections=None),
+                timeout=timeout,
+                trust_env=self.trust_env,
+                follow_redirects=False,
             )
             server.sdk = AsyncOpenAI(
                 base_url=server.url,
@@ -130,87 +181,110 @@ class Pool:
             )
         return server.sdk
 
-    def choose(self) -> Server:
-        """The least busy server that answers; raises Trouble, with what is wrong with each, when there is none."""
-        if not (there := [server for server in self.servers if not server.trouble]):
-            raise Trouble("connection", self.troubles())
+    async def exchange(
+        self, server: ModelServer, body: Record, splitter: StreamSplitter | None
+    ) -> Any:
+        """A server's JSON to one request; a streamed reply is put together as if it had come in one
+        piece. Prompts and key go to the host that was named, and to no other. Raises RequestError,
+        ConnectionError, ValueError."""
+        import aiohttp
+
+        if splitter:
+            return await self._stream(server, body, splitter)
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        asking = self._connected().post(
+            server.url + path(body), data=text.encode(), allow_redirects=False, proxy=server.proxy
+        )
+        try:
+            async with asking as answer:
+                said, status = await answer.read(), answer.status
+        except aiohttp.ClientError as error:
+            raise ConnectionError(str(error) or repr(error)) from None
+        if not 200 <= status < 300:
+            raise RequestError.of_status(status, said.decode(errors="replace"), answer.headers)
+        return _checked(json.loads(said), answer.headers)
+
+    async def _stream(self, server: ModelServer, body: Record, splitter: StreamSplitter) -> Any:
+        """`exchange` by the openai package, whose errors become ours."""
+        import httpx2
+        import openai
+
+        more = {"stream": True, "stream_options": {"include_usage": True}}
+        body = body | {name: more[name] for name in more if name not in self.model.drop}
+        try:
+            stream = await self._sdk(server).post(
+                path(body),
+                body=body,
+                cast_to=object,
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+            )
+            async with stream:
+                return await _streamed(stream, splitter)
+        except openai.APIStatusError as error:
+            said = error.response
+            raise RequestError.of_status(said.status_code, said.text, said.headers) from None
+        except openai.APIConnectionError as error:
+            # The aiohttp transport calls a refused connection a timeout of connecting.
+            late = isinstance(error, openai.APITimeoutError)
+            if late and not isinstance(error.__cause__, httpx2.ConnectTimeout):
+                raise TimeoutError from None
+            raise ConnectionError(str(error.__cause__ or error)) from None
+        except openai.APIError as error:  # a failure that came as an event of the stream
+            code = error.body.get("code") if isinstance(error.body, dict) else None
+            status = code if isinstance(code, int) else 502
+            raise RequestError.of_status(status, error.message, {}) from None
+        except httpx2.TimeoutException:
+            raise TimeoutError from None
+        except httpx2.TransportError as error:
+            raise ConnectionError(repr(error)) from None
+
+    def choose(self) -> ModelServer:
+        """The least busy server that answers; raises RequestError, with what is wrong with each, when
+        there is none."""
+        there = [server for server in self.servers if not server.trouble]
+        if not there:
+            raise RequestError("connection", self.troubles())
         return min(there, key=lambda server: len(server.calls))
 
-    def free(self) -> bool:
+    def any_answers(self) -> bool:
         """Whether any server answers."""
         return any(not server.trouble for server in self.servers)
 
     def troubles(self) -> str:
         """What is wrong with each server, as a sentence."""
-        return "no server answers: " + "; ".join(
-            f"{server.url}: {server.trouble}" for server in self.servers
-        )
+        if not self.servers:
+            return "no server runs"
+        each = (f"{server.url}: {server.trouble}" for server in self.servers)
+        return f"no server answers: {'; '.join(each)}"
 
     async def start(self) -> None:
         """Look at each server once, then go on watching. Raises cli.Missing when none answers."""
-        import aiohttp
-
-        self.session = aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {self.key}"},
-            trust_env=self.trust_env,
-            connector=aiohttp.TCPConnector(force_close=True),
-            timeout=aiohttp.ClientTimeout(total=PULSE_LIMIT),
-        )
         await asyncio.gather(*(self.look(server, MISSES) for server in self.servers))
-        if not self.free():
-            if self.model.base_url == "serve:":
-                raise cli.Missing(
-                    (self.troubles() if self.servers else "no server runs")
-                    + "; start one: make serve"
-                )
-            raise cli.Missing(self.troubles())
+        if not self.any_answers():
+            start_one = "; start one: make serve" if self.model.base_url == "serve:" else ""
+            raise cli.Missing(self.troubles() + start_one)
         self.watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(PULSE)
-            urls = self.find()
+            urls = [url.rstrip("/") for url in self.find()]
             known = {server.url for server in self.servers}
             self.servers += [self._server(url, NEW) for url in urls if url not in known]
+            looks = []
             for server in self.servers:
-                if server.url not in urls and not server.trouble:
+                if server.url in urls and (server.trouble or server.calls):
+                    looks.append(self.look(server))
+                elif server.url not in urls and not server.trouble:
                     server.trouble = "it has signed off"  # what it is doing, it may finish
-            await asyncio.gather(
-                *(
-                    self.look(server)
-                    for server in self.servers
-                    if server.url in urls and (server.trouble or server.calls)
-                )
-            )
+            await asyncio.gather(*looks)
 
-    async def look(self, server: Server, misses: int = 1) -> None:
-        """Mark whether the server answers and has our model. A refused connection counts at once, silence after MISSES looks."""
-        import aiohttp
-
-        assert self.session, "start() comes first"
-        wrong = None
-        try:
-            async with self.session.get(
-                f"{server.url.rstrip('/')}/models", allow_redirects=False
-            ) as reply:
-                listed = await reply.json(content_type=None) if reply.status == 200 else {}
-            names = [entry["id"] for entry in listed.get("data") or []]
-            if reply.status >= 500:
-                wrong, misses = f"HTTP {reply.status}", MISSES
-            elif names and self.model.slug not in names:
-                wrong, misses = f"it has {', '.join(names)}, and not {self.model.slug}", MISSES
-        except TimeoutError:
-            wrong = f"silent for {PULSE_LIMIT:.0f} s"
-        except (aiohttp.ClientError, OSError) as error:
-            wrong, misses = str(error), MISSES
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-        ):  # it lists its models in some way of its own
-            pass
-        server.misses = server.misses + misses if wrong else 0
+    async def look(self, server: ModelServer, misses: int = 1) -> None:
+        """Mark whether the server answers and has our model. A refused connection counts at once,
+        silence after MISSES looks."""
+        wrong, is_certain = await self._wrong_with(server)
+        server.misses = server.misses + (MISSES if is_certain else misses) if wrong else 0
         if server.trouble and not wrong:
             if self.watcher:
                 cli.say(f"{server.url} answers{'' if server.trouble == NEW else ' again'}")
@@ -219,18 +293,85 @@ class Pool:
             server.trouble = wrong
             if self.watcher:
                 others = sum(not other.trouble for other in self.servers)
-                cli.say(
-                    f"{server.url} is gone ({wrong}); {f'{others} more take its requests' if others else 'there is no other'}"
-                )
+                rest = f"{others} more take its requests" if others else "there is no other"
+                cli.say(f"{server.url} is gone ({wrong}); {rest}")
             for call in list(server.calls):
                 call.cancel()
 
+    async def _wrong_with(self, server: ModelServer) -> tuple[str | None, bool]:
+        """(what is wrong with a server or None, whether that is certain at once)."""
+        import aiohttp
+
+        try:
+            async with asyncio.timeout(PULSE_LIMIT):
+                listing = self._connected().get(
+                    f"{server.url}/models", allow_redirects=False, proxy=server.proxy
+                )
+                async with listing as reply:
+                    if reply.status >= 500:
+                        return f"HTTP {reply.status}", True
+                    listed = await reply.json(content_type=None) if reply.status == 200 else {}
+            names = [entry["id"] for entry in listed.get("data") or []]
+            if names and self.model.slug not in names:
+                return f"it has {', '.join(names)}, and not {self.model.slug}", True
+        except TimeoutError:
+            return f"silent for {PULSE_LIMIT:.0f} s", False
+        except (aiohttp.ClientError, OSError) as error:
+            return str(error), True
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass  # it lists its models in some way of its own
+        return None, False
+
     async def close(self) -> None:
+        """Stop watching and close the connections."""
         if self.watcher:
             self.watcher.cancel()
-        for session in (self.session, self.wire):
-            if session:
-                await session.close()
         for server in self.servers:
             if server.sdk:
                 await server.sdk.close()
+        if self.session:
+            await self.session.close()
+
+
+def path(body: Record) -> str:
+    """Where a body is posted, behind the base URL."""
+    return "/completions" if "prompt" in body else "/chat/completions"
+
+
+async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> Any:
+    """The events of a stream as one JSON; what cannot stream comes in one piece. Raises ValueError for
+    events of another form."""
+    answer = stream.response
+    finish, usage = None, None
+    named: Record = {}
+    try:
+        if "json" in answer.headers.get("content-type", ""):
+            data = _checked(json.loads(await answer.aread()), answer.headers)
+            for choice in data.get("choices", [])[:1]:
+                splitter.feed(choice.get("message"))
+                splitter.end()
+            return data
+        async for event in stream:
+            chunk: Any = event
+            usage = chunk.get("usage") or usage
+            named |= {name: chunk[name] for name in replies.NAMED if chunk.get(name)}
+            for choice in (chunk.get("choices") or [])[:1]:
+                splitter.feed(choice.get("delta"))
+                finish = choice.get("finish_reason") or finish
+    except (AttributeError, TypeError, KeyError) as error:
+        raise ValueError(f"an event of another form, {error!r}") from None
+    if finish is None:
+        raise RequestError("connection", f"{answer.url}: the stream ended before the reply did")
+    splitter.end()
+    message = {"content": splitter.content, "reasoning": splitter.reasoning}
+    return {**named, "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
+
+
+def _checked(data: Any, headers: Mapping[str, str]) -> Any:
+    """A server's JSON. Raises RequestError for a failure that a gateway wraps in a 200."""
+    error = data.get("error") if isinstance(data, dict) else None
+    if isinstance(error, dict) and not data.get("choices"):
+        code = error.get("code")
+        status = code if isinstance(code, int) else 502
+        raise RequestError.of_status(status, json.dumps(data), headers)
+    return data

@@ -12,6 +12,7 @@ from typing import Any
 from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault
+from decksmith.models.records import Function, Tool
 
 LATE = 408  # the code of an McpError for a call that took too long
 GONE = -32000  # and for one whose server ended
@@ -22,7 +23,7 @@ class ToolServer:
 
     def __init__(self, command: str) -> None:
         self.command = command
-        self.tools: list[Record] = []
+        self.tools: list[Tool] = []
         self.session: Any = None
         self.holders: list[asyncio.Task[None]] = []  # the last one holds the server that is used
         self.ready, self.ended = asyncio.Event(), asyncio.Event()  # of that server
@@ -84,9 +85,9 @@ class ToolServer:
             raise cli.BadConfig(said) from None
 
 
-def _offered(tool: Any) -> Record:
+def _offered(tool: Any) -> Tool:
     """A tool of the server in OpenAI's form."""
-    function = {"name": tool.name, "parameters": tool.inputSchema}
+    function: Function = {"name": tool.name, "parameters": tool.inputSchema}
     if tool.description:
         function["description"] = tool.description
     return {"type": "function", "function": function}

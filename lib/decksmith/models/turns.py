@@ -6,9 +6,11 @@ prompt: `Conversations` puts them in when the turn is asked.
 
 import asyncio
 from collections.abc import Mapping
+from typing import cast
 
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault, fault
+from decksmith.models.records import ChatMessage, ChatRequest, Gen
 
 
 def expand(row: Record) -> list[Record]:
@@ -20,48 +22,54 @@ def expand(row: Record) -> list[Record]:
         return [row]
     base = {key: value for key, value in row.items() if key != "turns"}
     rows = [{**base, "turn": {"of": row["id"], "n": 1}}]
+    base.pop("references", None)
     for n, turn in enumerate(turns, 2):
         if not isinstance(turn, dict) or not isinstance(turn.get("request"), str):
             raise ValueError(f'{row["id"]}: turn {n} has no "request"')
-        asks = rows[-1]["asks"] | (turn.get("asks") or {})
         own = {key: value for key, value in turn.items() if key not in ("request", "keeps")}
-        said = {"role": "user", "content": turn["request"]}
-        made = {
-            **{key: value for key, value in base.items() if key != "references"},
-            "checklist": [],
-            **own,
-            "id": f"{row['id']}.{n}",
-            "messages": [*rows[-1]["messages"], said],
-            "asks": {key: value for key, value in asks.items() if value is not None},
-            "turn": {"of": row["id"], "n": n},
-        }
-        if "keeps" in turn:
-            made["turn"]["keeps"] = turn["keeps"]
-        rows.append(made)
+        asks = rows[-1]["asks"] | (turn.get("asks") or {})
+        keeps = {"keeps": turn["keeps"]} if "keeps" in turn else {}
+        rows.append(
+            {
+                **base,
+                "checklist": [],
+                **own,
+                "id": f"{row['id']}.{n}",
+                "messages": [*rows[-1]["messages"], {"role": "user", "content": turn["request"]}],
+                "asks": {key: value for key, value in asks.items() if value is not None},
+                "turn": {"of": row["id"], "n": n, **keeps},
+            }
+        )
     return rows
 
 
-def root(record: Record) -> str:
+def _table(value: object) -> Record:
+    return value if isinstance(value, dict) else {}
+
+
+def root(record: Mapping[str, object]) -> str:
     """The id of the prompt of which a record is a turn; its own where it is none."""
-    of: str = (record.get("turn") or {}).get("of") or record["id"]
-    return of
+    return str(_table(record.get("turn")).get("of") or record["id"])
 
 
-def before(record: Record) -> list[str]:
+def before(record: Mapping[str, object]) -> list[str]:
     """The ids of the turns before a record, in their order; of a sample, the same sample's."""
-    turn = record.get("turn") or {}
-    sample = ((record.get("gen") or {}).get("sample") or {}).get("k")
+    turn = _table(record.get("turn"))
+    sample = _table(_table(record.get("gen")).get("sample")).get("k")
     end = "" if sample is None else f"~{sample}"
     return [f"{turn['of']}{f'.{n}' if n > 1 else ''}{end}" for n in range(1, turn.get("n", 1))]
 
 
-def woven(record: Record, values: Mapping[str, Record]) -> list[Record]:
+def with_history(
+    record: Mapping[str, object], values: Mapping[str, Mapping[str, object]]
+) -> list[Record]:
     """The record's messages, with the replies to the turns before between its last ones. values: `gen` by id. As they stand
     where one of the replies is not there."""
-    messages: list[Record] = record["messages"]
-    said = [values[ident] for ident in before(record) if ident in values]
-    first = len(messages) - len(before(record))
-    if len(said) < len(before(record)) or any(value.get("text") is None for value in said):
+    messages = cast(list[Record], record["messages"])
+    earlier = before(record)
+    said = [values[ident] for ident in earlier if ident in values]
+    first = len(messages) - len(earlier)
+    if len(said) < len(earlier) or any(value.get("text") is None for value in said):
         return messages
     found = messages[:first]
     for value, follow in zip(said, messages[first:], strict=True):
@@ -69,9 +77,9 @@ def woven(record: Record, values: Mapping[str, Record]) -> list[Record]:
     return found
 
 
-def _reply(value: Record) -> list[Record]:
+def _reply(value: Mapping[str, object]) -> list[Record]:
     """A turn's reply as messages: with its calls of tools, unless the last of them got no result."""
-    calls: list[Record] = value.get("calls") or []
+    calls = cast(list[Record], value.get("calls") or [])
     if calls and calls[-1].get("tool_calls"):
         calls = []
     return [*calls[:-1], {"role": "assistant", "content": value["text"] or "(empty)"}]
@@ -83,9 +91,9 @@ class Conversations:
 
     def __init__(self) -> None:
         self.ready: dict[str, asyncio.Event] = {}
-        self.values: dict[str, Record] = {}
+        self.values: dict[str, Gen] = {}
 
-    def expect(self, record: Record) -> None:
+    def expect(self, record: ChatRequest) -> None:
         """Call it for each record in their order. Raises ValueError where the turn before has not come."""
         if "turn" not in record:
             return
@@ -95,24 +103,22 @@ class Conversations:
             )
         self.ready[record["id"]] = asyncio.Event()
         if failed := fault(record):  # it passes through and is not asked
-            self.heard(record, {"error": failed})
+            self.answered(record, {"error": failed})
 
-    def heard(self, record: Record, value: Record) -> None:
+    def answered(self, record: ChatRequest, value: Gen) -> None:
         """Call it with the value of `gen` of each record, asked now or kept."""
         if event := self.ready.get(record["id"]):
             self.values[record["id"]] = value
             event.set()
 
-    async def messages(self, record: Record) -> list[Record]:
-        """The record's messages, with the replies to the turns before where these were asked. Waits for them. Raises Fault where
-        one of them failed: of the kind that it was."""
+    async def messages(self, record: ChatRequest) -> list[ChatMessage]:
+        """The record's messages, with the replies to the turns before where these were asked; none of a completion. Waits for
+        them. Raises Fault where one of them failed: of the kind that it was."""
+        if record["id"] not in self.ready:
+            return record.get("messages", [])
         for ident in before(record):
             await self.ready[ident].wait()
-            value = self.values[ident]
-            if error := value.get("error"):
-                raise Fault(
-                    error["kind"],
-                    "no-turn-before",
-                    f"{ident} has no reply to go on from: {error['message']}",
-                )
-        return woven(record, self.values)
+            if error := self.values[ident].get("error"):
+                said = f"{ident} has no reply to go on from: {error['message']}"
+                raise Fault(error["kind"], "no-turn-before", said)
+        return cast(list[ChatMessage], with_history(record, self.values))

@@ -11,14 +11,13 @@ import random
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from decksmith.bench.benchmarks.sources import GeneratedSource, SourceRow
+from decksmith.bench.benchmarks.records import RowSource
 from decksmith.core import cli
+from decksmith.core.records import Record
 
 TEXTS = cli.ROOT / "assets" / "prompts" / "bench"
-Rows = Iterator[SourceRow]
-Problem = tuple[str, int | Fraction]  # the text, and the answer
 Call = dict[str, Any]  # the name of a function and its arguments
 
 
@@ -33,6 +32,19 @@ def _languages() -> dict[str, dict[str, Any]]:
     return tomllib.loads((TEXTS / "languages.toml").read_text())
 
 
+class SourceRow(TypedDict):
+    """What a generator yields, and a description makes of a row; docs/records.md has its keys under `Task`."""
+
+    fields: Record
+    expected: NotRequired[Any]
+    subset: NotRequired[str | None]
+    tools: NotRequired[list[Record]]  # in OpenAI's form
+    tool_code: NotRequired[str]
+
+
+Rows = Iterator[SourceRow]
+
+
 class Draw(random.Random):
     """What is drawn for the rows of one benchmark."""
 
@@ -44,105 +56,80 @@ class Draw(random.Random):
         return self.randint(least, most)
 
 
-# --- word problems --------------------------------------------------------------------------------
-
-
-def arithmetic(source: GeneratedSource) -> Rows:
+def arithmetic(source: RowSource) -> Rows:
     """Word problems of one to four steps with exact answers; the subset names the number of steps."""
     draw = Draw(f"arithmetic {source['seed']}")
     for number in range(source["rows"]):
         steps = 1 + number % 4
-        problem, answer = draw.choice(PROBLEMS[steps])(draw)
+        kind = draw.choice(PROBLEMS[steps])
+        answer, drawn = _problem(kind, draw)
+        problem = _texts()["problems"][kind].format(**drawn)
         yield {"fields": {"problem": problem}, "expected": str(answer), "subset": f"{steps}-step"}
 
 
-def _problem(name: str, answer: int | Fraction, **drawn: object) -> Problem:
-    return _texts()["problems"][name].format(**drawn), answer
-
-
-def _gain(draw: Draw) -> Problem:
-    who, what, a, b = draw.one("people"), draw.one("things"), draw.many(), draw.many()
-    return _problem("gain", a + b, who=who, what=what, a=a, b=b)
-
-
-def _loss(draw: Draw) -> Problem:
-    who, what, b = draw.one("people"), draw.one("things"), draw.many()
-    a = b + draw.many()
-    return _problem("loss", a - b, who=who, what=what, a=a, b=b)
-
-
-def _boxes(draw: Draw) -> Problem:
-    what, a, b = draw.one("things"), draw.many(3, 12), draw.many(3, 25)
-    return _problem("boxes", a * b, what=what, a=a, b=b)
-
-
-def _share(draw: Draw) -> Problem:
-    what, a, b = draw.one("things"), draw.many(3, 12), draw.many(3, 25)
-    return _problem("share", b, what=what, a=a, all=a * b)
-
-
-def _boxes_and_loose(draw: Draw) -> Problem:
-    who, what = draw.one("people"), draw.one("things")
-    a, b, c = draw.many(3, 12), draw.many(3, 20), draw.many(2, 19)
-    return _problem("loose", a * b + c, who=who, what=what, a=a, b=b, c=c)
-
-
-def _change(draw: Draw) -> Problem:
-    who, what = draw.one("people"), draw.one("things")
-    a, price = draw.many(2, 9), draw.many(3, 11)
-    paid = 10 * (a * price // 10 + 1)
-    return _problem("change", paid - a * price, who=who, what=what, a=a, price=price, paid=paid)
-
-
-def _average(draw: Draw) -> Problem:
-    who = draw.one("people")
-    a, b, c = (draw.many(4, 30) for _ in range(3))
-    return _problem("average", Fraction(a + b + c, 3), who=who, a=a, b=b, c=c)
-
-
-def _part(draw: Draw) -> Problem:
-    what, whole = draw.one("things"), 20 * draw.many(3, 20)
-    share = draw.choice((5, 15, 20, 35, 40, 60))
-    return _problem("part", Fraction(whole * share, 200), what=what, whole=whole, share=share)
-
-
-def _trip(draw: Draw) -> Problem:
-    speed, hours = 5 * draw.many(6, 18), draw.many(2, 5)
-    rest, more = 5 * draw.many(6, 18), draw.many(1, 4)
-    far = speed * hours + rest * more
-    return _problem("trip", far, hours=hours, speed=speed, more=more, rest=rest)
-
-
-def _garden(draw: Draw) -> Problem:
-    a, b, price = draw.many(4, 20), draw.many(4, 20), draw.many(2, 9)
-    cost = 2 * (a + b) * price + 3 * price
-    return _problem("garden", cost, a=a, b=b, price=price, gate=3 * price)
-
-
-def _pay(draw: Draw) -> Problem:
-    who, hours, wage = draw.one("people"), draw.many(20, 40), draw.many(10, 30)
-    extra, tax = draw.many(2, 9), draw.choice((10, 20, 25))
-    net = Fraction((hours * wage + extra * 2 * wage) * (100 - tax), 100)
-    return _problem("pay", net, who=who, hours=hours, wage=wage, extra=extra, tax=tax)
-
-
-def _tank(draw: Draw) -> Problem:
-    drain = draw.many(2, 9)
-    fill, minutes, had = drain + draw.many(3, 15), draw.many(5, 30), 10 * draw.many(2, 20)
-    left = Fraction(had + minutes * (fill - drain), 2)
-    return _problem("tank", left, had=had, minutes=minutes, fill=fill, drain=drain)
-
-
-# By the number of steps.
-PROBLEMS: dict[int, tuple[Callable[[Draw], Problem], ...]] = {
-    1: (_gain, _loss, _boxes, _share),
-    2: (_boxes_and_loose, _change),
-    3: (_average, _part, _trip),
-    4: (_garden, _pay, _tank),
+# Kinds by the number of steps; generated.toml has their texts.
+PROBLEMS = {
+    1: ("gain", "loss", "boxes", "share"),
+    2: ("loose", "change"),
+    3: ("average", "part", "trip"),
+    4: ("garden", "pay", "tank"),
 }
 
 
-def multilingual(source: GeneratedSource) -> Rows:
+def _problem(kind: str, draw: Draw) -> tuple[int | Fraction, dict[str, object]]:
+    """The answer to a problem of a kind, and what its text is filled with."""
+    many = draw.many
+    match kind:
+        case "gain":
+            who, what, a, b = draw.one("people"), draw.one("things"), many(), many()
+            return a + b, {"who": who, "what": what, "a": a, "b": b}
+        case "loss":
+            who, what, b = draw.one("people"), draw.one("things"), many()
+            a = b + many()
+            return a - b, {"who": who, "what": what, "a": a, "b": b}
+        case "boxes":
+            what, a, b = draw.one("things"), many(3, 12), many(3, 25)
+            return a * b, {"what": what, "a": a, "b": b}
+        case "share":
+            what, a, b = draw.one("things"), many(3, 12), many(3, 25)
+            return b, {"what": what, "a": a, "all": a * b}
+        case "loose":
+            who, what = draw.one("people"), draw.one("things")
+            a, b, c = many(3, 12), many(3, 20), many(2, 19)
+            return a * b + c, {"who": who, "what": what, "a": a, "b": b, "c": c}
+        case "change":
+            who, what, a, price = draw.one("people"), draw.one("things"), many(2, 9), many(3, 11)
+            paid = 10 * (a * price // 10 + 1)
+            said = {"who": who, "what": what, "a": a, "price": price, "paid": paid}
+            return paid - a * price, said
+        case "average":
+            who, a, b, c = draw.one("people"), many(4, 30), many(4, 30), many(4, 30)
+            return Fraction(a + b + c, 3), {"who": who, "a": a, "b": b, "c": c}
+        case "part":
+            what, whole = draw.one("things"), 20 * many(3, 20)
+            share = draw.choice((5, 15, 20, 35, 40, 60))
+            return Fraction(whole * share, 200), {"what": what, "whole": whole, "share": share}
+        case "trip":
+            speed, hours, rest, more = 5 * many(6, 18), many(2, 5), 5 * many(6, 18), many(1, 4)
+            far = speed * hours + rest * more
+            return far, {"hours": hours, "speed": speed, "more": more, "rest": rest}
+        case "garden":
+            a, b, price = many(4, 20), many(4, 20), many(2, 9)
+            cost = 2 * (a + b) * price + 3 * price
+            return cost, {"a": a, "b": b, "price": price, "gate": 3 * price}
+        case "pay":
+            who, hours, wage = draw.one("people"), many(20, 40), many(10, 30)
+            extra, tax = many(2, 9), draw.choice((10, 20, 25))
+            net = Fraction((hours * wage + extra * 2 * wage) * (100 - tax), 100)
+            return net, {"who": who, "hours": hours, "wage": wage, "extra": extra, "tax": tax}
+        case _:  # a tank
+            drain = many(2, 9)
+            fill, minutes, had = drain + many(3, 15), many(5, 30), 10 * many(2, 20)
+            left = Fraction(had + minutes * (fill - drain), 2)
+            return left, {"had": had, "minutes": minutes, "fill": fill, "drain": drain}
+
+
+def multilingual(source: RowSource) -> Rows:
     """Word problems of one or two steps in eight languages; the subset names the language."""
     draw = Draw(f"multilingual {source['seed']}")
     for number in range(source["rows"]):
@@ -151,25 +138,17 @@ def multilingual(source: GeneratedSource) -> Rows:
         a, b, c = draw.many(3, 12), draw.many(3, 25), draw.many(2, 19)
         answer = {"gain": a + b, "boxes": a * b + c, "share": b}[kind]
         problem = said[kind].format(who=draw.one("people"), a=a, b=b, c=c, t=a * b)
-        yield {
-            "fields": {"problem": problem, "ending": said["ending"]},
-            "expected": str(answer),
-            "subset": said["name"],
-        }
+        fields = {"problem": problem, "ending": said["ending"]}
+        yield {"fields": fields, "expected": str(answer), "subset": said["name"]}
 
-
-# --- instructions ---------------------------------------------------------------------------------
 
 Constraint = tuple[str, dict[str, Any], str]  # name, arguments, sentence
 
 
 def _constraints(draw: Draw) -> list[Constraint]:
     """One constraint of each family; any two of different families can be met together."""
-    words, least, count = (
-        draw.sample(_texts()["words"], 2),
-        draw.choice((40, 60, 90)),
-        draw.many(2, 4),
-    )
+    words = draw.sample(_texts()["words"], 2)
+    least, count = draw.choice((40, 60, 90)), draw.many(2, 4)
     most, letter, end = least + draw.choice((40, 80)), draw.choice("zqx"), draw.one("ends")
     relation, number = ("at least", least) if draw.random() < 0.5 else ("less than", most)
     said = {"at least": f"at least {least}", "less than": f"fewer than {most}"}[relation]
@@ -182,26 +161,26 @@ def _constraints(draw: Draw) -> list[Constraint]:
     paragraphs = f"Write {count} paragraphs, with a line of three asterisks (***) between each two."
     both = f'The words "{words[0]}" and "{words[1]}" must both occur.'
     ending = f"End with exactly these words and nothing after them: {end}"
-    cases: list[Constraint] = [
-        ("change_case:english_lowercase", {}, lower),
-        ("change_case:english_capital", {}, "Write in capital letters only."),
-    ]
-    signs: list[Constraint] = [
-        ("punctuation:no_comma", {}, "Do not use a comma anywhere."),
-        ("keywords:letter_frequency", rare, f'The letter "{letter}" must not occur.'),
-    ]
-    forms: list[Constraint] = [
-        ("detectable_format:number_bullet_lists", {"num_bullets": count}, bullets),
-        ("length_constraints:number_paragraphs", {"num_paragraphs": count}, paragraphs),
-        ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
-        ("startend:end_checker", {"end_phrase": end}, ending),
-    ]
+    families: tuple[tuple[Constraint, ...], ...] = (
+        (
+            ("change_case:english_lowercase", {}, lower),
+            ("change_case:english_capital", {}, "Write in capital letters only."),
+        ),
+        (
+            ("punctuation:no_comma", {}, "Do not use a comma anywhere."),
+            ("keywords:letter_frequency", rare, f'The letter "{letter}" must not occur.'),
+        ),
+        (
+            ("detectable_format:number_bullet_lists", {"num_bullets": count}, bullets),
+            ("length_constraints:number_paragraphs", {"num_paragraphs": count}, paragraphs),
+            ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
+            ("startend:end_checker", {"end_phrase": end}, ending),
+        ),
+    )
     return [
         ("length_constraints:number_words", lengths, f"Use {said} words."),
         ("keywords:existence", {"keywords": words}, both),
-        draw.choice(cases),
-        draw.choice(signs),
-        draw.choice(forms),
+        *map(draw.choice, families),
     ]
 
 
@@ -214,7 +193,7 @@ CLASHES = (
 )
 
 
-def instructions(source: GeneratedSource) -> Rows:
+def instructions(source: RowSource) -> Rows:
     """Writing tasks with one to three constraints that a program checks; the subset names their number."""
     draw = Draw(f"instructions {source['seed']}")
     for number in range(source["rows"]):
@@ -228,17 +207,14 @@ def instructions(source: GeneratedSource) -> Rows:
                 chosen.append(constraint)
                 found = more
         sentences = " ".join(sentence for _, _, sentence in chosen)
-        yield {
-            "fields": {"prompt": f"{draw.one('tasks')}. {sentences}"},
-            "expected": {
-                "instructions": [name for name, _, _ in chosen],
-                "arguments": [arguments for _, arguments, _ in chosen],
-            },
-            "subset": f"{len(chosen)} constraint{'s' if len(chosen) > 1 else ''}",
-        }
+        fields = {"prompt": f"{draw.one('tasks')}. {sentences}"}
+        names, arguments = [each[0] for each in chosen], [each[1] for each in chosen]
+        subset = f"{len(chosen)} constraint{'s' if len(chosen) > 1 else ''}"
+        expected = {"instructions": names, "arguments": arguments}
+        yield {"fields": fields, "expected": expected, "subset": subset}
 
 
-def replies(source: GeneratedSource) -> Rows:
+def replies(source: RowSource) -> Rows:
     """Short texts to be written in one of eight languages, no request twice: some are made in the
     language itself, the others are in English and ask for it. The subset says which. At most 128 rows."""
     asked: list[tuple[str, str, str]] = []
@@ -253,10 +229,7 @@ def replies(source: GeneratedSource) -> Rows:
         yield {"fields": {"prompt": prompt}, "expected": wanted, "subset": subset}
 
 
-# --- briefs and needles ---------------------------------------------------------------------------
-
-
-def briefs(source: GeneratedSource) -> Rows:
+def briefs(source: RowSource) -> Rows:
     """Short texts to be written from five facts, each with the criteria that a judge checks one by
     one; the subset names the form."""
     draw, texts = Draw(f"briefs {source['seed']}"), _texts()["briefs"]
@@ -274,14 +247,12 @@ def briefs(source: GeneratedSource) -> Rows:
             "who": draw.one("people"),
             "most": draw.choice((80, 120)),
         }
-        yield {
-            "fields": {"prompt": texts["prompt"].format(**facts)},
-            "expected": {"criteria": [each.format(**facts) for each in texts["criteria"]]},
-            "subset": form,
-        }
+        criteria = [each.format(**facts) for each in texts["criteria"]]
+        fields = {"prompt": texts["prompt"].format(**facts)}
+        yield {"fields": fields, "expected": {"criteria": criteria}, "subset": form}
 
 
-def needle(source: GeneratedSource) -> Rows:
+def needle(source: RowSource) -> Rows:
     """Numbers hidden in filler of 300 to 19,200 words, one or four of them asked for; the subset names
     the words and how many."""
     draw, texts = Draw(f"needle {source['seed']}"), _texts()
@@ -299,17 +270,11 @@ def needle(source: GeneratedSource) -> Rows:
         for key, value in zip(keys, numbers, strict=True):
             text.insert(draw.randint(0, len(text)), f"The number of the {key} is {value}.")
         wanted = ", ".join(f"the {key}" for key in keys[:asked])
-        yield {
-            "fields": {"text": " ".join(text), "keys": wanted},
-            "expected": numbers[:asked],
-            "subset": f"{words} words, {asked} asked",
-        }
+        fields, subset = {"text": " ".join(text), "keys": wanted}, f"{words} words, {asked} asked"
+        yield {"fields": fields, "expected": numbers[:asked], "subset": subset}
 
 
-# --- tools ----------------------------------------------------------------------------------------
-
-
-def tools(source: GeneratedSource) -> Rows:
+def tools(source: RowSource) -> Rows:
     """Requests with five tools at hand, of which one is to be called, one twice, two different ones
     or none; the subset says which."""
     draw = Draw(f"tools {source['seed']}")
@@ -337,73 +302,53 @@ def tools(source: GeneratedSource) -> Rows:
 
 def _tool(name: str, description: str, parameters: dict[str, list[str]]) -> dict[str, Any]:
     """A tool in OpenAI's form, all of its parameters required."""
-    described = {
-        key: {"type": kind, "description": text} for key, (kind, text) in parameters.items()
-    }
-    schema = {"type": "object", "properties": described, "required": list(parameters)}
+    known = {key: {"type": kind, "description": said} for key, (kind, said) in parameters.items()}
+    schema = {"type": "object", "properties": known, "required": list(parameters)}
     function = {"name": name, "description": description, "parameters": schema}
     return {"type": "function", "function": function}
 
 
 Request = tuple[str, Call]  # a sentence, and the call that it asks for
+REQUESTS = tuple("get_weather convert_currency set_timer count_stock find_trains".split())
 
 
-def _different(draw: Draw, makers: Sequence[Callable[[Draw], Request]]) -> list[Request]:
-    """A request by each maker, no two of them equal."""
+def _different(draw: Draw, names: Sequence[str]) -> list[Request]:
+    """A request for each of these functions, no two of them equal."""
     parts: list[Request] = []
-    for make in makers:
-        part = make(draw)
+    for name in names:
+        part = _request(name, draw)
         while part in parts:
-            part = make(draw)
+            part = _request(name, draw)
         parts.append(part)
     return parts
 
 
-def _call(name: str, **arguments: object) -> Call:
-    return {"name": name, "arguments": arguments}
-
-
-def _weather(draw: Draw) -> Request:
-    city, day = draw.one("cities"), draw.one("days")
-    return f"What is the weather in {city} on {day}?", _call("get_weather", city=city, day=day)
-
-
-def _currency(draw: Draw) -> Request:
-    amount = draw.many(2, 900)
-    source, target = draw.sample(_texts()["currencies"], 2)
-    call = _call("convert_currency", amount=amount, source=source, target=target)
-    return f"How much are {amount} {source} in {target}?", call
-
-
-def _timer(draw: Draw) -> Request:
-    label, minutes = draw.one("timers"), draw.many(2, 55)
-    call = _call("set_timer", label=label, minutes=minutes)
-    return f"Set a timer of {minutes} minutes with the label {label}.", call
-
-
-def _stock(draw: Draw) -> Request:
-    item, branch = draw.one("things"), draw.many(2, 60)
-    call = _call("count_stock", item=item, branch=branch)
-    return f"How many {item} does branch {branch} have in stock?", call
-
-
-def _trains(draw: Draw) -> Request:
-    origin, destination = draw.sample(_texts()["cities"], 2)
-    hour = draw.many(5, 22)
-    call = _call("find_trains", origin=origin, destination=destination, hour=hour)
-    return f"Which trains go from {origin} to {destination} after {hour}:00?", call
-
-
-REQUESTS = (_weather, _currency, _timer, _stock, _trains)
+def _request(name: str, draw: Draw) -> Request:
+    """A request for a function of the toolbox."""
+    given: Record
+    match name:
+        case "get_weather":
+            given = {"city": draw.one("cities"), "day": draw.one("days")}
+            text = "What is the weather in {city} on {day}?"
+        case "convert_currency":
+            given = {"amount": draw.many(2, 900)}
+            given["source"], given["target"] = draw.sample(_texts()["currencies"], 2)
+            text = "How much are {amount} {source} in {target}?"
+        case "set_timer":
+            given = {"label": draw.one("timers"), "minutes": draw.many(2, 55)}
+            text = "Set a timer of {minutes} minutes with the label {label}."
+        case "count_stock":
+            given = {"item": draw.one("things"), "branch": draw.many(2, 60)}
+            text = "How many {item} does branch {branch} have in stock?"
+        case _:  # find_trains
+            origin, destination = draw.sample(_texts()["cities"], 2)
+            given = {"origin": origin, "destination": destination, "hour": draw.many(5, 22)}
+            text = "Which trains go from {origin} to {destination} after {hour}:00?"
+    return text.format(**given), {"name": name, "arguments": given}
 
 
 # What a benchmark's source may name as `generated`.
-GENERATORS: dict[str, Callable[[GeneratedSource], Rows]] = {
-    "arithmetic": arithmetic,
-    "briefs": briefs,
-    "instructions": instructions,
-    "multilingual": multilingual,
-    "needle": needle,
-    "replies": replies,
-    "tools": tools,
+GENERATORS: dict[str, Callable[[RowSource], Rows]] = {
+    each.__name__: each
+    for each in (arithmetic, briefs, instructions, multilingual, needle, replies, tools)
 }

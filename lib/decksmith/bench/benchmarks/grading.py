@@ -7,7 +7,6 @@ that stalls or crashes its grader is wrong, since that is the model's doing; a m
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import re
@@ -17,18 +16,29 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from decksmith.bench.benchmarks import gym, tasks
+from decksmith.bench.benchmarks import graders, gym, tasks
 from decksmith.bench.benchmarks.graders import code, math, plus, simple
-from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, Grade, Sampling, Task
+from decksmith.bench.benchmarks.records import (
+    BenchmarkSpec,
+    BenchRecord,
+    Grade,
+    Sampling,
+    Task,
+    Verdict,
+)
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.core.stream import Fault
 from decksmith.models import registry
 from decksmith.models.records import Usage
+
+if TYPE_CHECKING:
+    from decksmith.models.client import Client
 
 SECONDS = 2.0  # of CPU time that a grader has for one row; an answer that takes more is wrong
 WALL = 30  # times as long by the clock: a process that has come to no end by then is looked at a second time
@@ -84,7 +94,7 @@ class Graders:
             *([gen.get("calls")] if spec["grader"] == "tools" else []),
             record["task"],
             tasks.order(record),
-            [spec.get(key) for key in ("grader", "extract", "judge")],
+            [spec.get(key) for key in ("grader", "judge")],
             prompt_of(record),
             *judged,
         ]
@@ -133,11 +143,10 @@ class Graders:
         """The verdict of an official verifier; what it asks a judge, ours answers."""
         own = spec["source"]["gym"]
         if gym.judged_by(own) and not self._judged_here(spec):
-            raise cli.BadConfig(
-                f"{spec['name']}: its verifier asks a judge: bench-grade --judge NAME, an entry of assets/models.toml"
-            )
+            said = "its verifier asks a judge: bench-grade --judge NAME"
+            raise cli.BadConfig(f"{spec['name']}: {said}, an entry of assets/models.toml")
 
-        async def ask(request: gym.JudgeRequest) -> str:
+        async def ask(request: gym.JudgeBody) -> str:
             if not self._judged_here(spec):
                 raise Fault("judge", "no-judge", "the verifier asks a judge: bench-grade --judge")
             return await self._open(spec).said(record["id"], *gym.judged(request))
@@ -150,12 +159,14 @@ class Graders:
         return bool(self._judge_of(spec) or self.endpoint.get("base_url"))
 
     def _open(self, spec: BenchmarkSpec) -> ReplyJudge:
-        """The judge of a benchmark, opened once."""
+        """The judge of a benchmark, opened once. Raises cli.BadConfig for an unknown model or a missing key."""
+        from decksmith.models.client import Client
+
         if self.run is not None and not self.verdicts:
-            self.verdicts = verdicts(self.run)
+            self.verdicts = stream.Journal(self.run / "journal" / "verdicts.jsonl", "verdicts")
         if spec["name"] not in self.judges:
-            sampling = spec.get("judge", {}).get("sampling")
-            judge = ReplyJudge(self._judge_of(spec), self.verdicts, sampling, **self.endpoint)
+            client = Client.open(self._judge_of(spec), blame="judge", **self.endpoint)
+            judge = ReplyJudge(client, self.verdicts, spec.get("judge", {}).get("sampling"))
             self.judges[spec["name"]] = judge
         return self.judges[spec["name"]]
 
@@ -183,24 +194,32 @@ class Graders:
                 if ended == -signal.SIGPROF:  # its own limit
                     said = f"its answer takes a grader more than {self.seconds:g} s of CPU time"
                     return blamed("stalls-grader", said, seconds=self.seconds)
-                if grader == "code":
-                    raise _unsure(timeout, ended, seconds) from None
-                if attempt == 2:
-                    return self._twice(worker, timeout, ended, seconds)
-                continue
+                if attempt == 1 and grader != "code":
+                    continue
+                confined = grader == "code"  # by the sandbox: it is not the answer's doing
+                return self._failed(confined, worker.took, timeout, ended, seconds)
             self.idle[grader].append(worker)
-            return _value(found)
+            if isinstance(found, str):
+                raise cli.Missing(found)
+            if "error" in found:
+                raise Fault("judge", found["error"]["class"], found["error"]["message"])
+            return found
         raise AssertionError("the second attempt returns or raises")
 
-    def _twice(
-        self, worker: _GraderProcess, timeout: bool, ended: int | None, seconds: float
+    def _failed(
+        self, confined: bool, start: float, timeout: bool, ended: int | None, seconds: float
     ) -> Grade:
-        """The grade of an answer that a second process stumbled over. Raises Fault where the machine may have done it."""
-        if timeout and worker.took <= seconds / 3:
-            said = f"its answer holds up a grader for more than {seconds:g} s"
-            return blamed("stalls-grader", said, seconds=self.seconds)
-        if timeout or ended in FROM_OUTSIDE:
-            raise _unsure(timeout, ended, seconds)
+        """The grade of an answer that a grader's process stumbled over; start: the seconds until it was
+        ready. Raises Fault where the machine may have done it."""
+        if timeout:
+            if not confined and start <= seconds / 3:
+                said = f"its answer holds up a grader for more than {seconds:g} s"
+                return blamed("stalls-grader", said, seconds=self.seconds)
+            said = f"the grader took more than {seconds:g} s; the machine may be too busy"
+            raise Fault("judge", "grader-timeout", said)
+        if confined or ended in FROM_OUTSIDE:
+            said = f"the grader's process was ended from outside ({ended})"
+            raise Fault("judge", "grader-crash", said)
         return blamed("crashes-grader", f"its answer ends the process of a grader ({ended})")
 
     async def close(self) -> None:
@@ -208,18 +227,9 @@ class Graders:
             worker.end()
         await self.verifiers.close()
         for judge in self.judges.values():
-            await judge.close()
+            await judge.client.close()
         if self.verdicts:
             self.verdicts.close()
-
-
-def _unsure(timeout: bool, ended: int | None, seconds: float) -> Fault:
-    """The error of a row whose grader came to no end, or to one that is not the answer's doing."""
-    if timeout:
-        said = f"the grader took more than {seconds:g} s; the machine may be too busy"
-        return Fault("judge", "grader-timeout", said)
-    said = f"the grader's process was ended from outside ({ended})"
-    return Fault("judge", "grader-crash", said)
 
 
 # Judges
@@ -231,22 +241,14 @@ AGAIN = "There is no usable verdict in this. Give it once, in the required form,
 Said = TypeVar("Said")
 
 
+@dataclass
 class ReplyJudge:
     """A model that is asked for verdicts on texts nobody vouches for. What it said stands in `journal`
-    (see `verdicts`) under the request it answers, so that no verdict is paid for twice."""
+    under the request it answers, so that no verdict is paid for twice."""
 
-    def __init__(
-        self,
-        name: str | None = None,
-        journal: stream.Journal | None = None,
-        sampling: Sampling | None = None,
-        **endpoint: str | None,
-    ) -> None:
-        """Raises cli.BadConfig for an unknown model or a missing key."""
-        from decksmith.models import client
-
-        self.client = client.Client.open(name, blame="judge", **endpoint)
-        self.journal, self.sampling = journal, sampling
+    client: Client
+    journal: stream.Journal | None
+    sampling: Sampling | None
 
     async def verdict(
         self,
@@ -256,16 +258,13 @@ class ReplyJudge:
         read: Callable[[str], Said | None],
     ) -> tuple[Said, Usage]:
         """What `read(text)` finds in the judge's reply to a filled template, `(value, usage)`; None is no
-        verdict, and it is asked again.
-
-        {mark} in the template is a word that none of the texts can foresee. Raises Fault: of kind judge
-        when no reply has a verdict.
-        """
+        verdict, and it is asked again. {mark} in the template is a word that none of the texts can
+        foresee. Raises Fault: of kind judge when no reply has a verdict."""
         mark = stream.fingerprint(fields)[:8]
         prompt = tasks.filled(tasks.template(template), {**fields, "mark": mark}, ident)
         messages = [{"role": "user", "content": prompt}]
         inputs = stream.fingerprint([ASKED, self.client.request(messages, self.sampling)])
-        if self.journal and (kept := self.journal.get(ident, inputs)):
+        if kept := self._kept(ident, inputs):
             return kept["said"], kept["usage"]
         spent: list[Usage] = []
         for attempt in range(TRIES):
@@ -273,8 +272,7 @@ class ReplyJudge:
             spent.append(cast(Usage, reply.usage))
             text = reply.text[-LONGEST:]
             if (said := read(text)) is not None:
-                if self.journal:
-                    self.journal.put(ident, inputs, {"said": said, "usage": _sum(spent)})
+                self._keep(ident, inputs, said, _sum(spent))
                 return said, _sum(spent)
             own = {"role": "assistant", "content": text[-4000:] or "(empty)"}
             messages = [messages[0], own, {"role": "user", "content": AGAIN}]
@@ -285,20 +283,18 @@ class ReplyJudge:
         """The judge's reply to a request that somebody else worded, kept in the journal like a verdict."""
         sampling = sampling | (self.sampling or {})
         inputs = stream.fingerprint([ASKED, self.client.request(messages, sampling)])
-        if self.journal and (kept := self.journal.get(ident, inputs)):
+        if kept := self._kept(ident, inputs):
             return str(kept["said"])
         reply = await self.client.ask(messages, sampling)
-        if self.journal:
-            self.journal.put(ident, inputs, {"said": reply.text, "usage": reply.usage})
+        self._keep(ident, inputs, reply.text, cast(Usage, reply.usage))
         return reply.text
 
-    async def close(self) -> None:
-        await self.client.close()
+    def _kept(self, ident: str, inputs: str) -> Record | None:
+        return self.journal.get(ident, inputs) if self.journal else None
 
-
-def verdicts(run: Path) -> stream.Journal:
-    """The journal of a run's verdicts."""
-    return stream.Journal(Path(run) / "journal" / "verdicts.jsonl", "verdicts")
+    def _keep(self, ident: str, inputs: str, said: object, usage: Usage) -> None:
+        if self.journal:
+            self.journal.put(ident, inputs, {"said": said, "usage": usage})
 
 
 async def judged(judge: ReplyJudge, spec: BenchmarkSpec, record: BenchRecord) -> Grade:
@@ -326,11 +322,9 @@ async def _rubric(judge: ReplyJudge, record: BenchRecord) -> Grade:
         return criteria(text, len(wanted))
 
     said, usage = await judge.verdict(record["id"], JUDGED["rubric"], fields, read)
-    return {
-        "verdict": "right" if all(said) else "wrong",
-        "score": sum(said) / len(said),
-        "detail": {"met": said, "usage": usage},
-    }
+    verdict: Verdict = "right" if all(said) else "wrong"
+    detail = {"met": said, "usage": usage}
+    return {"verdict": verdict, "score": sum(said) / len(said), "detail": detail}
 
 
 async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
@@ -344,11 +338,8 @@ async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
         spent.append(usage)
     won, drawn = sum(game > 0 for game in games), games.count(0)
     score = (won + drawn / 2) / 2
-    return {
-        "verdict": "right" if score > 0.5 else "wrong",
-        "score": score,
-        "detail": {"games": games, "flipped": games[0] * games[1] < 0, "usage": _sum(spent)},
-    }
+    detail = {"games": games, "flipped": games[0] * games[1] < 0, "usage": _sum(spent)}
+    return {"verdict": "right" if score > 0.5 else "wrong", "score": score, "detail": detail}
 
 
 def _sum(usages: list[Usage]) -> Usage:
@@ -391,20 +382,9 @@ def criteria(text: str, n: int) -> list[bool] | None:
 Question = tuple[BenchmarkSpec, Task, str]
 
 
-class Stopped(NamedTuple):
-    """What a process answers that lacks something."""
-
-    said: str
-
-
-class Faulted(NamedTuple):
-    """What a process answers of a row that cannot be decided."""
-
-    cls: str
-    message: str
-
-
-Answer = Grade | Stopped | Faulted | None  # None: it is ready
+# What a process answers: a grade, which is an error where the row cannot be decided and empty where
+# it was asked whether it is ready; or a text that says what is not here.
+Answer = Grade | str
 
 
 class _GraderProcess:
@@ -412,9 +392,8 @@ class _GraderProcess:
 
     def __init__(self, owner: Graders, grader: str) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(
-            ["decksmith.bench.benchmarks.grading", *PRELOAD.get(grader, ())]
-        )  # once, not once a process
+        # Once, not once a process.
+        context.set_forkserver_preload([__name__, *PRELOAD.get(grader, ())])
         started = time.monotonic()
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, grader), daemon=True)
@@ -425,13 +404,10 @@ class _GraderProcess:
             found = self.ask(None, None, START)
         except (TimeoutError, EOFError, OSError):
             self.end()
-            raise Fault(
-                "judge",
-                "grader-start",
-                f"no {grader} grader was ready within {START} s; the machine may be too busy",
-            ) from None
-        if isinstance(found, Stopped):
-            raise cli.Missing(found.said)
+            said = f"no {grader} grader was ready within {START} s; the machine may be too busy"
+            raise Fault("judge", "grader-start", said) from None
+        if isinstance(found, str):
+            raise cli.Missing(found)
         self.took = time.monotonic() - started
 
     def ask(self, question: Question | None, own: float | None, seconds: float) -> Answer:
@@ -464,9 +440,7 @@ def blamed(cls: str, message: str, **more: float) -> Grade:
 
 def _serve(pipe: Connection, grader: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(
-        signal.SIGPROF, signal.SIG_DFL
-    )  # which ends the process, also within one long step of C
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, also within one step of C
     memory = MEMORY if grader == "math" else 2 * MEMORY  # a sandbox inherits it
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -489,51 +463,39 @@ def _answered(grader: str, question: Question | None) -> Answer:
         if question:
             return grade(*question)
         _ready(grader)
-        return None
+        return {}
     except Fault as fault:
-        return Faulted(fault.error["class"], fault.error["message"])
+        return {"error": fault.error}
     except cli.Stop as stop:
-        return Stopped(str(stop))
+        return str(stop)
     except ImportError as error:
-        return Stopped(f"the {grader} grader needs a package that is not here: {error}")
+        return f"the {grader} grader needs a package that is not here: {error}"
     except Exception as error:  # a bug, or what a library makes of a strange answer
         said = f"{type(error).__name__}: {str(error)[:300]}"
     if question is None:
-        return Faulted("grader-start", said)
+        return {"error": {"kind": "judge", "class": "grader-start", "message": said}}
     try:  # the same row with a plain reply: is it the row or the answer?
         spec, task, _ = question
         grade(spec, task, f"\\boxed{{{task['expected']}}}")
     except Exception:
-        return Faulted("grader-error", said)
+        return {"error": {"kind": "judge", "class": "grader-error", "message": said}}
     return blamed("crashes-grader", f"its answer breaks a grader ({said})")
-
-
-def _value(found: Answer) -> Grade:
-    """The grade that a process answered. Raises cli.Missing, Fault."""
-    if isinstance(found, Stopped):
-        raise cli.Missing(found.said)
-    if isinstance(found, Faulted):
-        raise Fault("judge", found.cls, found.message)
-    assert found is not None, "only `ready` is answered so"
-    return found
 
 
 def _ready(grader: str) -> None:
     """Grades a known answer, which also makes the caches that a first row would otherwise pay for."""
     if grader == "math" and not math.same("\\frac{x}{2}+1", "1+0.5x"):
-        raise cli.Missing(
-            "math-verify does not find x/2 + 1 and 1 + 0.5x equal; the pinned packages are in uv.lock"
-        )
+        said = "math-verify does not find x/2 + 1 and 1 + 0.5x equal"
+        raise cli.Missing(f"{said}; the pinned packages are in uv.lock")
     if grader == "instructions":
         from decksmith.bench.benchmarks.graders import instructions
 
-        with contextlib.suppress(cli.Missing):  # the first row says so
-            instructions.warm()
+        instructions.warm()
 
 
 PRELOAD = {
     "math": ["math_verify"],
-    "instructions": ["decksmith.bench.benchmarks.graders.harnesses"],
+    "instructions": ["decksmith.bench.benchmarks.graders.instructions"],
 }
 
 
@@ -542,13 +504,16 @@ def rules(spec: BenchmarkSpec, task: Task) -> int | str:
     Raises cli.BadData, cli.Missing."""
     if spec["grader"] == "gym":
         return f"{VERSION}: {gym.revision()}"
+    expected = task.get("expected")
     if spec["grader"] == "code" and "calls" in task["expected"]:
-        return f"{VERSION}: {plus.version()}"
-    if spec["grader"] == "instructions":
-        from decksmith.bench.benchmarks.graders import instructions
-
-        return f"{VERSION}: {instructions.rules(task)}"
-    return VERSION
+        return f"{VERSION}: {graders.version('evalplus')}"
+    if spec["grader"] != "instructions":
+        return VERSION
+    names = expected.get("instructions") if isinstance(expected, dict) else None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise cli.BadData("a row without expected.instructions; bench-prepare writes them")
+    which = sorted({graders.harness(name) for name in names})
+    return f"{VERSION}: {', '.join(map(graders.version, which))}"
 
 
 # --- graders: a benchmark, a task and a reply -----------------------------------------------------
@@ -556,51 +521,43 @@ def rules(spec: BenchmarkSpec, task: Task) -> int | str:
 
 def grade(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
     """The grade of one reply, in this process. Raises Fault for what cannot be decided."""
-    return GRADERS[spec["grader"]](spec, task, text)
+    return GRADERS[spec["grader"]](task, text)
 
 
-def _verdict(answer: str | None, right: bool) -> Grade:
+def _math(task: Task, text: str) -> Grade:
+    answer = math.final(text)
     if answer is None:
         return {"verdict": "no_answer", "answer": None}
-    return {"verdict": "right" if right else "wrong", "answer": answer}
+    right = math.same(str(task["expected"]), answer)
+    return {"verdict": "right" if right else "wrong", "answer": math.plain(answer) or answer}
 
 
-def _math(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
-    answer = math.final(text, spec.get("extract"))
-    if not answer:
-        return _verdict(answer, False)
-    return _verdict(math.plain(answer) or answer, math.same(str(task["expected"]), answer))
-
-
-def _choice(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+def _choice(task: Task, text: str) -> Grade:
     answer = simple.chosen_letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
-    return _verdict(answer, answer == task["expected"])
+    if answer is None:
+        return {"verdict": "no_answer", "answer": None}
+    return {"verdict": "right" if answer == task["expected"] else "wrong", "answer": answer}
 
 
-def _instructions(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+def _instructions(task: Task, text: str) -> Grade:
     from decksmith.bench.benchmarks.graders import instructions
 
     return instructions.grade(task, text)
 
 
-def _exact(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
-    answer = math.final(text, spec["extract"]) if spec.get("extract") else text.strip()
-    return _verdict(answer, simple.exact(task, answer))
-
-
-def _code(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+def _code(task: Task, text: str) -> Grade:
     judge = plus.grade if "calls" in task["expected"] else code.grade
     return judge(task["expected"], text)
 
 
-GRADERS: dict[str, Callable[[BenchmarkSpec, Task, str], Grade]] = {
+GRADERS: dict[str, Callable[[Task, str], Grade]] = {
     "math": _math,
     "choice": _choice,
     "instructions": _instructions,
-    "exact": _exact,
-    "contains": lambda _, task, text: simple.contains(task, text),
+    "exact": simple.exact,
+    "contains": simple.contains,
     "code": _code,
-    "refusal": lambda _, task, text: simple.refusal(task, text),
+    "refusal": simple.refusal,
 }
 
 

@@ -4,41 +4,37 @@ A group has parts, each a benchmark with so many of its questions, and aspects, 
 largest loss that its gate lets stay open. What no part could be asked of is named and never passed over.
 """
 
+import itertools
 import math
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import NamedTuple, TypedDict, cast
 
 from decksmith.bench.benchmarks import metrics, tasks
 from decksmith.bench.benchmarks.metrics import BenchSummary, Results
 from decksmith.bench.benchmarks.records import Group, GroupPart
 from decksmith.core import cli
 from decksmith.measure.results import regressions, stats, text
-from decksmith.models import registry
 
 SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
+Share = Callable[[BenchSummary], float | None]
 POWER = 0.8
+DIFFER = 0.15  # the share of questions on which two models' scores are assumed to differ
 # What bench-plan assumes of a machine: GPUs, tokens a second that each writes, and of a single reply.
 GPUS, PACE, REPLY_PACE = 8, 1000, 40
 
 
-def names() -> list[str]:
-    return sorted(path.stem for path in _folder().glob("*.toml"))
-
-
-def _folder() -> Path:
-    return cli.ROOT / "assets" / "groups"
-
-
 def load(name: str) -> Group:
     """A group of assets/groups. Raises cli.BadConfig naming file and key."""
-    path = _folder() / f"{name}.toml"
+    path = cli.ROOT / "assets" / "groups" / f"{name}.toml"
     try:
         group = tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise cli.BadConfig(f"no group {path}; there are: {', '.join(names())}") from None
+        there = ", ".join(sorted(path.stem for path in path.parent.glob("*.toml")))
+        raise cli.BadConfig(f"no group {path}; there are: {there}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     if set(group) != {"title", "margin", "aspects", "parts"}:
@@ -58,10 +54,8 @@ def of_aspect(group: Group, aspect: str) -> list[GroupPart]:
 
 def skipped(folder: Path) -> dict[str, str]:
     """Why parts were not asked, by benchmark, of a model's results of a group."""
-    return {
-        path.parent.name: path.read_text().strip()
-        for path in sorted(Path(folder).glob(f"*/{SKIPPED}"))
-    }
+    found = sorted(Path(folder).glob(f"*/{SKIPPED}"))
+    return {path.parent.name: path.read_text().strip() for path in found}
 
 
 # One model
@@ -82,22 +76,14 @@ def table(group: Group, summaries: dict[str, BenchSummary]) -> tuple[list[str], 
 def _row(name: str, found: list[BenchSummary]) -> list[str]:
     if not found:
         return [name, "0", *[text.DASH] * 5]
-    costs = [one["cost"] for one in found]
-    known = [cost for cost in costs if cost is not None]
-    return [
-        name,
-        str(sum(one["num_questions"] for one in found)),
-        metrics.text(_weighted(found, metrics.main_score)),
-        metrics.text(_weighted(found, lambda one: one["truncated"])),
-        metrics.text(_weighted(found, lambda one: one["coverage"])),
-        _tokens(found),
-        text.price(sum(known) if len(known) == len(costs) else None),
-    ]
+    known = [cost for one in found if (cost := one["cost"]) is not None]
+    shares: list[Share] = [metrics.main_score, itemgetter("truncated"), itemgetter("coverage")]
+    shown = [metrics.text(_weighted(found, of)) for of in shares]
+    price = text.price(sum(known) if len(known) == len(found) else None)
+    return [name, str(sum(one["num_questions"] for one in found)), *shown, _tokens(found), price]
 
 
-def _weighted(
-    found: list[BenchSummary], of: Callable[[BenchSummary], float | None]
-) -> float | None:
+def _weighted(found: list[BenchSummary], of: Share) -> float | None:
     """The mean over questions of what each benchmark says."""
     known = [(value, one["num_questions"]) for one in found if (value := of(one)) is not None]
     return sum(value * n for value, n in known) / sum(n for _, n in known) if known else None
@@ -118,7 +104,8 @@ def sentence(group: Group, summaries: dict[str, BenchSummary], left_out: dict[st
     if missing:
         said += f"; not asked: {', '.join(missing)}"
     if why := sorted({left_out[name] for name in missing if name in left_out}):
-        said += f" ({why[0]}{f', and {len(why) - 1} more reasons' if why[1:] else ''})"
+        more = f", and {len(why) - 1} more reasons" if why[1:] else ""
+        said += f" ({why[0]}{more})"
     return said
 
 
@@ -163,7 +150,7 @@ def compare(
 def _entry(
     name: str,
     wanted: list[GroupPart],
-    parts: dict[str, metrics.Entry],
+    parts: dict[str, metrics.BenchComparison],
     margin: float,
     ours: Results,
     base: Results,
@@ -176,7 +163,7 @@ def _entry(
         for ident in means[0].keys() & means[1].keys():
             for side, mean in zip(sides, means, strict=True):
                 side.append(mean[ident])
-    gaps = [a - b for a, b in zip(*sides, strict=True)]
+    difference, needed = metrics.gap(sides[0], sides[1], margin)
     return {
         "benchmark": name,
         "metric": "score",
@@ -184,9 +171,9 @@ def _entry(
         "base": _pooled([each["base"] for each in asked], sides[1]),
         "refused": "; ".join(refused) or None,
         "missing": [part["bench"] for part in wanted if part["bench"] not in parts],
-        "difference": metrics.difference(*sides) if gaps else metrics.NOTHING,
+        "difference": difference,
         "margin": margin,
-        "needed": metrics.needed(gaps, margin) if gaps else None,
+        "needed": needed,
     }
 
 
@@ -196,7 +183,7 @@ def _pooled(found: list[BenchSummary | None], scores: list[float]) -> Pooled:
     return {
         "metric": "score",
         "modes": {"all": {"score": mean}},
-        "truncated": _weighted(known, lambda one: one["truncated"]),
+        "truncated": _weighted(known, itemgetter("truncated")),
         "tokens": _tokens(known),
     }
 
@@ -229,7 +216,7 @@ def summary(group: Group, entries: list[AspectEntry], model: str, other: str) ->
 # Before it is asked
 
 
-class Shown(TypedDict):
+class PlannedAspect(NamedTuple):
     """What so many questions show."""
 
     aspect: str
@@ -242,108 +229,77 @@ class Shown(TypedDict):
 
 class GroupPlan(TypedDict):
     group: str
-    aspects: list[Shown]
-    all: Shown
+    aspects: list[PlannedAspect]
+    all: PlannedAspect
     passes: float  # the chance that all margins are met where nothing is lost
     tokens: tuple[int, int]  # read and written
-    cost: float | None
     seconds: float  # on GPUS that write at PACE, the longest reply included
     measured: bool
 
 
-def plan(
-    group: Group,
-    differ: float = 0.15,
-    model: str | None = None,
-    measured: tuple[Results, Results] | None = None,
-) -> GroupPlan:
+def plan(group: Group, measured: tuple[Results, Results] | None = None) -> GroupPlan:
     """What asking a group shows and takes, before it is asked.
 
-    differ: the share of questions on which the two models are assumed to have different scores. model:
-    of the registry, for its price. measured: results of two models that were asked the group; then
-    `differ` and the lengths are theirs. Raises cli.BadConfig.
+    measured: results of two models that were asked the group; how often their scores differ and how
+    long replies are is then theirs, else DIFFER and as the group says.
     """
-    price = registry.model(model).price if model else None
     found = [
-        _shown(aspect, parts, margin, _spread(parts, measured, differ))
+        _shown(aspect, parts, margin, measured)
         for aspect, margin in group["aspects"].items()
         if (parts := of_aspect(group, aspect))
     ]
     lengths = [(part["questions"], _length(part, measured)) for part in group["parts"]]
     asked, written = (sum(n * length[k] for n, length in lengths) for k in (0, 1))
     longest = max(tasks.load(part["bench"]).get("max_tokens", 0) for part in group["parts"])
-    cost = None
-    if price:
-        cost = (asked * price["prompt"] + written * price["completion"]) / 1e6
-    spread = _spread(group["parts"], measured, differ)
     return {
         "group": group["name"],
         "aspects": found,
-        "all": _shown("all", group["parts"], group["margin"], spread),
-        "passes": math.prod(one["power"] for one in found),
+        "all": _shown("all", group["parts"], group["margin"], measured),
+        "passes": math.prod(one.power for one in found),
         "tokens": (round(asked), round(written)),
-        "cost": cost,
         "seconds": written / (GPUS * PACE) + longest / REPLY_PACE,
         "measured": measured is not None,
     }
 
 
-def _shown(aspect: str, parts: list[GroupPart], margin: float, spread: float) -> Shown:
+def _shown(
+    aspect: str, parts: list[GroupPart], margin: float, measured: tuple[Results, Results] | None
+) -> PlannedAspect:
     n = sum(part["questions"] for part in parts)
-    return {
-        "aspect": aspect,
-        "parts": parts,
-        "questions": n,
-        "margin": margin,
-        "least": stats.mde(spread, n, POWER),
-        "power": stats.power(margin, spread, n),
-    }
-
-
-def _spread(
-    wanted: list[GroupPart], measured: tuple[Results, Results] | None, differ: float
-) -> float:
-    """The standard deviation of a question's difference: as measured, around 0 and with one question won
-    and one lost more, else that of a score of 0 or 1 which differs on a share of the questions."""
+    # The standard deviation of a question's difference: as measured, else that of a score of 0 or 1
+    # which differs on a share of the questions.
     gaps: list[float] = []
-    for part in wanted if measured else ():
+    for part in parts if measured else ():
         ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
         gaps += [ours[ident] - base[ident] for ident in ours.keys() & base.keys()]
-    return metrics.spread(gaps) if gaps else math.sqrt(differ)
+    spread = metrics.spread(gaps) if gaps else math.sqrt(DIFFER)
+    least, power = stats.mde(spread, n, POWER), stats.power(margin, spread, n)
+    return PlannedAspect(aspect, parts, n, margin, least, power)
 
 
 def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:
     """Tokens of a request and of its reply."""
-    counts = [
-        (usage.get("prompt_tokens") or 0, usage["completion_tokens"])
-        for side in measured or ()
-        for samples in side.get(part["bench"], {}).values()
-        for record in samples
-        if (usage := record.get("gen", {}).get("usage"))
-        and usage.get("completion_tokens") is not None
-    ]
-    if not counts:
+    asked, written = [], []
+    for side in measured or ():
+        for record in itertools.chain.from_iterable(side.get(part["bench"], {}).values()):
+            usage = record.get("gen", {}).get("usage")
+            if usage and usage.get("completion_tokens") is not None:
+                asked.append(usage.get("prompt_tokens") or 0)
+                written.append(usage["completion_tokens"] or 0)
+    if not asked:
         return part["tokens"][0], part["tokens"][1]
-    prompt, completion = (sum(count[k] or 0 for count in counts) / len(counts) for k in (0, 1))
-    return prompt, completion
+    return sum(asked) / len(asked), sum(written) / len(written)
 
 
 def planned(found: GroupPlan) -> str:
     """A plan as text: the table, and what it takes."""
-    rows = [
-        [
-            one["aspect"],
-            "" if one is found["all"] else ", ".join(part["bench"] for part in one["parts"]),
-            f"{one['questions']:,}",
-            f"{one['least']:.3f}",
-            f"{one['margin']:.2f}",
-            f"{one['power']:.0%}",
-        ]
-        for one in (*found["aspects"], found["all"])
-    ]
+    rows = []
+    for one in (*found["aspects"], found["all"]):
+        named = [] if one is found["all"] else [part["bench"] for part in one.parts]
+        shown = [f"{one.questions:,}", f"{one.least:.3f}", f"{one.margin:.2f}"]
+        rows.append([one.aspect, ", ".join(named), *shown, f"{one.power:.0%}"])
     header = ["Aspect", "Benchmarks", "Questions", "Finds a loss of", "Margin", "Rules it out"]
     how = "as these results say" if found["measured"] else "assumed (assets/groups)"
-    price = "" if found["cost"] is None else f" They cost about {text.price(found['cost'])}."
     read, written = found["tokens"]
     return "\n".join(
         [
@@ -353,23 +309,17 @@ def planned(found: GroupPlan) -> str:
             "the margin is ruled out where nothing is lost; for every aspect at once about "
             f"{found['passes']:.0%}, if they are independent.",
             "",
-            f"**{found['group']}: {found['all']['questions']:,} questions of each model find a loss of "
-            f"{found['all']['least']:.3f}; about {read:,} tokens read and {written:,} written, {how}: "
-            f"{found['seconds'] / 3600:.1f} h on {GPUS} GPUs that write {PACE:,} tokens a second each.{price}**",
+            f"**{found['group']}: {found['all'].questions:,} questions of each model find a loss of "
+            f"{found['all'].least:.3f}; about {read:,} tokens read and {written:,} written, {how}: "
+            f"{found['seconds'] / 3600:.1f} h on {GPUS} GPUs that write {PACE:,} tokens a second each.**",
         ]
     )
 
 
-def main(arguments: Iterable[str]) -> None:
-    """Print a group's parts, a line each: the benchmark and its number of questions."""
-    for name in arguments:
-        for part in load(name)["parts"]:
-            print(part["bench"], part["questions"])
-
-
-if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.groups GROUP
+if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.groups GROUP: its parts
     try:
-        main(sys.argv[1:])
+        for part in load(sys.argv[1])["parts"]:
+            print(part["bench"], part["questions"])
     except cli.Stop as stop:
         print(f"bench: {stop}", file=sys.stderr)
         sys.exit(stop.status)

@@ -62,11 +62,12 @@ def table() -> GymTable:
     return cast(GymTable, tomllib.loads(TABLE.read_text()))
 
 
-def defaults(name: str) -> Record:
+def description(name: str) -> Record:
     """The description of a benchmark of Gym. Raises cli.BadConfig for a name that it does not have."""
     row = _row(name)
     return {
         "title": f"{name} (NeMo Gym {table()['version']})",
+        "source": {"gym": name},
         "licence": row["licence"],
         "grader": "gym",
         "samples": row["repeats"],
@@ -75,12 +76,10 @@ def defaults(name: str) -> Record:
 
 def _row(name: str) -> GymFact:
     """What the table says of a benchmark, or of a server where no benchmark has this name."""
-    try:
-        return (table()["servers"] | table()["benchmarks"])[name]
-    except KeyError:
-        raise cli.BadConfig(
-            f"NeMo Gym {table()['version']} has no benchmark {name!r}; `bench-prepare --list` shows all"
-        ) from None
+    if found := (table()["servers"] | table()["benchmarks"]).get(name):
+        return found
+    said = f"NeMo Gym {table()['version']} has no benchmark {name!r}"
+    raise cli.BadConfig(f"{said}; `bench-prepare --list` shows all")
 
 
 def judged_by(name: str) -> bool:
@@ -107,10 +106,9 @@ def lack(name: str) -> str | None:
 def listed() -> Iterator[list[str]]:
     """Lines for people: name, server, licence, samples, what it needs, whether it runs here."""
     for name, row in (table()["servers"] | table()["benchmarks"]).items():
-        wants = ",".join(row["needs"]) or "-"
+        known = [row["server"] or "-", row["licence"], str(row["repeats"])]
         here = lack(name) or ("runs" if python().exists() else "runs after `make .venv-gym`")
-        licence = row["licence"]
-        yield [f"gym-{name}", row["server"] or "-", licence, str(row["repeats"]), wants, here]
+        yield [f"gym-{name}", *known, ",".join(row["needs"]) or "-", here]
 
 
 def python() -> Path:
@@ -129,22 +127,12 @@ def command(*words: str) -> list[str]:
 # Rows
 
 
-class Item(TypedDict, total=False):
+class ResponseItem(TypedDict, total=False):
     """Of the input of a Responses API request: a message, or what cannot be shown here."""
 
     type: str
     role: str
     content: str | list[dict[str, str]]
-
-
-def file(spec: BenchmarkSpec, home: Path) -> Path | None:
-    """The user's own file in Gym's format: the description's, or gym.jsonl in the benchmark's
-    folder. None: the benchmark's preparation is run. Raises cli.BadConfig for one that is not there."""
-    named = spec["source"].get("file")
-    path = Path(named) if named else home / "gym.jsonl"
-    if named and not path.is_file():
-        raise cli.BadConfig(f"{spec['name']}: there is no file {path}")
-    return path if path.is_file() else None
 
 
 def revision() -> str:
@@ -153,47 +141,42 @@ def revision() -> str:
 
 
 def records(spec: BenchmarkSpec, path: Path | None) -> Iterator[Record]:
-    """Our records of a benchmark's rows, with the messages that its prompt makes of them.
-
-    Raises cli.Missing for what cannot run here, cli.TryAgain where its preparation fails, cli.BadData
-    naming file and line of a row that does not fit.
-    """
-    name = spec["source"]["gym"]
+    """Our records of a benchmark's rows, with the messages that its prompt makes of them. path: rows in
+    Gym's format; None: the benchmark's own preparation is run. Raises cli.Missing for what cannot run
+    here, cli.TryAgain where its preparation fails, cli.BadData for a row that does not fit."""
+    name, ours = spec["source"]["gym"], spec["name"]
+    own = f"data/bench/{ours}/gym.jsonl"
     if why := lack(name):
-        raise cli.Missing(f"{spec['name']}: {why}")
+        raise cli.Missing(f"{ours}: {why}")
     if path is None and name not in table()["benchmarks"]:
-        raise cli.Missing(
-            f"{spec['name']}: {name} is a verifier without rows of its own; put yours, in Gym's "
-            f"format, in gym.jsonl of its folder (data/bench/{spec['name']}), or name a file"
-        )
+        said = f"{name} is a verifier without rows of its own"
+        raise cli.Missing(f"{ours}: {said}; put yours, in Gym's format, into {own}")
     words = command("prepare", name, *([str(path.resolve())] if path else []))
     ran = subprocess.run(words, capture_output=True, text=True, cwd=WORKER.parent)
     if ran.returncode:
         said = (ran.stderr.strip().splitlines() or ["it said nothing"])[-1][:500]
         if path:
-            raise cli.BadData(f"{spec['name']}: {said}")
-        raise cli.TryAgain(
-            f"{spec['name']}: its own preparation failed ({said}); rows that you have go to "
-            f"data/bench/{spec['name']}/gym.jsonl"
-        )
+            raise cli.BadData(f"{ours}: {said}")
+        failed = f"its own preparation failed ({said})"
+        raise cli.TryAgain(f"{ours}: {failed}; rows that you have go to {own}")
     for number, line in enumerate(ran.stdout.splitlines(), 1):
         row = json.loads(line)
         params = row.pop("responses_create_params")
         if params.get("tools"):
-            raise cli.BadData(f"{spec['name']}: row {number} offers tools, which is not asked here")
+            raise cli.BadData(f"{ours}: row {number} offers tools, which is not asked here")
         messages = chat(params["input"], params.get("instructions"))
         task = {
-            "bench": spec["name"],
+            "bench": ours,
             "split": None,
-            "fields": {"question": _words(messages[-1]["content"])},
+            "fields": {"question": messages[-1]["content"]},
             "expected": row,
             "subset": None,
             "revision": revision(),
         }
-        yield {"id": f"{spec['name']}-{number:05d}", "task": task, "messages": messages}
+        yield {"id": f"{ours}-{number:05d}", "task": task, "messages": messages}
 
 
-def chat(asked: str | list[Item], instructions: str | None = None) -> list[Record]:
+def chat(asked: str | list[ResponseItem], instructions: str | None = None) -> list[Record]:
     """Messages of the chat completions API for the input of a Responses API request.
     Raises cli.BadData for an item that is no message of text."""
     said = [{"role": "system", "content": instructions}] if instructions else []
@@ -219,14 +202,12 @@ def _words(content: str | list[dict[str, str]]) -> str:
 
 # Verdicts
 
-Ask = Callable[["JudgeRequest"], Awaitable[str]]
-
 
 class JudgeBody(TypedDict, total=False):
     """Of a verifier's request to its judge, of either API."""
 
     messages: list[Record]
-    input: str | list[Item]
+    input: str | list[ResponseItem]
     instructions: str | None
     temperature: float | None
     top_p: float | None
@@ -234,18 +215,7 @@ class JudgeBody(TypedDict, total=False):
     max_output_tokens: int | None
 
 
-class JudgeRequest(TypedDict):
-    path: str
-    body: JudgeBody
-
-
-class VerifyOrder(TypedDict):
-    """What a worker is asked: the benchmark, its row, and the reply with whether it was cut."""
-
-    bench: str
-    row: Record
-    text: str
-    cut: bool
+Ask = Callable[[JudgeBody], Awaitable[str]]
 
 
 class Verification(TypedDict, total=False):
@@ -271,11 +241,11 @@ class Verifiers:
         """`{"verdict", "score", "answer", "detail"}` of a reply to a row of benchmark `name`; `ask` answers the
         verifier's requests to a judge. Raises Fault where there is no verdict: a worker that hangs
         or dies is replaced."""
-        order: VerifyOrder = {"bench": name, "row": row, "text": text, "cut": cut}
         async with self.slots:
             worker = self.idle.pop() if self.idle else await _VerifierProcess.start()
             try:
                 await worker.open(name)
+                order = {"bench": name, "row": row, "text": text, "cut": cut}
                 said = await worker.verify(order, ask, self.seconds)
             except BaseException:
                 await worker.end()
@@ -340,10 +310,11 @@ def walls(python: Path) -> cells.Walls:
                 if ran.returncode == 0:
                     return around
                 refusals.append(f"{kind}: {ran.stderr.strip()[-200:]}")
-    raise cli.Missing(
-        "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them "
-        f"({'; '.join(refusals)[:300]}); to do without: DECKSMITH_WALLS=plain"
+    said = (
+        "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them"
     )
+    why = "; ".join(refusals)[:300]
+    raise cli.Missing(f"{said} ({why}); to do without: DECKSMITH_WALLS=plain")
 
 
 class _VerifierProcess:
@@ -373,26 +344,24 @@ class _VerifierProcess:
 
     async def open(self, name: str) -> None:
         """Load a benchmark's verifier, once."""
-        if name in self.benchmarks:
-            return
-        self._tell({"bench": name})
-        if (await self._heard(START)).get("ready") != name:
-            raise Fault("judge", "verifier-garbage", "its first words are not that it is ready")
-        self.benchmarks.add(name)
+        if name not in self.benchmarks:
+            self._tell({"bench": name})
+            if (await self._heard(START)).get("ready") != name:
+                raise Fault("judge", "verifier-garbage", "its first words are not that it is ready")
+            self.benchmarks.add(name)
 
-    async def verify(self, order: VerifyOrder, ask: Ask, seconds: float) -> Verification:
+    async def verify(self, order: Mapping[str, object], ask: Ask, seconds: float) -> Verification:
         """What the verifier says of a row, or `{"failed": ..}`, after which it goes on."""
         self._tell(order)
         while True:
             found = await self._heard(seconds)
             if "ask" in found:
                 self._tell({"answer": await ask(found["ask"])})
-            elif "failed" in found:
-                return cast(Verification, found)
-            elif isinstance(found.get("said"), dict):
-                return cast(Verification, found["said"])
-            else:
+                continue
+            said = found if "failed" in found else found.get("said")
+            if not isinstance(said, dict):
                 raise Fault("judge", "verifier-garbage", f"the verifier said {str(found)[:200]}")
+            return cast(Verification, said)
 
     def _tell(self, value: Mapping[str, object]) -> None:
         self.stdin.write(stream.dumps(value) + b"\n")
@@ -401,19 +370,17 @@ class _VerifierProcess:
         """The next line. Raises Fault where none comes in time, the process ends, or it is no object."""
         try:
             line = await asyncio.wait_for(self.stdout.readline(), seconds)
+            found = json.loads(line or "null")
         except TimeoutError:
-            raise Fault(
-                "judge", "verifier-timeout", f"the verifier took more than {seconds:g} s"
-            ) from None
-        except ValueError:
+            said = f"the verifier took more than {seconds:g} s"
+            raise Fault("judge", "verifier-timeout", said) from None
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            found = None
+        except ValueError:  # of readline
             raise Fault("judge", "verifier-garbage", f"a line of over {MOST >> 20} MiB") from None
         if not line:
             code = await self.process.wait()
             raise Fault("judge", "verifier-crash", f"the verifier's process ended ({code})")
-        try:
-            found = json.loads(line)
-        except ValueError:
-            found = None
         if not isinstance(found, dict):
             raise Fault("judge", "verifier-garbage", f"the verifier said {line[:200]!r}")
         return found
@@ -426,12 +393,11 @@ class _VerifierProcess:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-def judged(request: JudgeRequest) -> tuple[list[Record], Sampling]:
+def judged(body: JudgeBody) -> tuple[list[Record], Sampling]:
     """`(messages, sampling)` of a verifier's request to its judge."""
-    body = request["body"]
-    messages = (
-        body["messages"] if "messages" in body else chat(body["input"], body.get("instructions"))
-    )
+    messages = body.get("messages")
+    if messages is None:
+        messages = chat(body["input"], body.get("instructions"))
     asked = {
         "temperature": body.get("temperature"),
         "top_p": body.get("top_p"),

@@ -5,7 +5,7 @@
 
   {"bench": NAME}                              -> {"ready": NAME}, when its verifier is loaded
   {"bench": NAME, "row": {}, "text", "cut"}    -> {"said": {"reward": .., ..}} or {"failed": ".."}
-  {"ask": {..}}, of ours                       <- {"answer": ".."}: the judge, asked meanwhile
+  {"ask": BODY}, of ours                       <- {"answer": ".."}: the judge, asked meanwhile
 
 Nothing of decksmith is imported: this runs with another Python.
 """
@@ -38,14 +38,16 @@ HOME = Path(nemo_gym.__file__).parent.parent
 MEMORY = 8 << 30  # bytes of verifiers and what they evaluate
 
 
-# --- what there is --------------------------------------------------------------------------------
-
-
 def resolved(name: str) -> DictConfig:
     """A benchmark's whole configuration: its own and what it inherits."""
     found = OmegaConf.load(HOME / "benchmarks" / name / "config.yaml")
     model = GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT
     return discovery._parse_no_environment_tolerating_unset_values(OmegaConf.merge(found, model))
+
+
+def plain(config: DictConfig) -> Settings:
+    found: Any = OmegaConf.to_container(config, resolve=False)
+    return found
 
 
 def parts(config: DictConfig) -> tuple[str, str, Settings, Settings]:
@@ -54,14 +56,11 @@ def parts(config: DictConfig) -> tuple[str, str, Settings, Settings]:
         if not isinstance(block, DictConfig) or "responses_api_agents" not in block:
             continue
         agent, settings = next(iter(block["responses_api_agents"].items()))
-        sets = [each for each in settings.get("datasets") or () if each["type"] == "benchmark"]
-        if not sets:
-            continue
-        server = settings["resources_server"]["name"]
-        kind, own = next(iter(config[server]["resources_servers"].items()))
-        plain: Any = OmegaConf.to_container(own, resolve=False)
-        data: Any = OmegaConf.to_container(sets[0], resolve=False)
-        return agent, kind, {**plain, "name": server}, data
+        for data in settings.get("datasets") or ():
+            if data["type"] == "benchmark":
+                server = settings["resources_server"]["name"]
+                kind, own = next(iter(config[server]["resources_servers"].items()))
+                return agent, kind, {**plain(own), "name": server}, plain(data)
     raise LookupError("no agent of it names a benchmark's data set and a resources server")
 
 
@@ -76,8 +75,7 @@ def alone(kind: str) -> tuple[str, DictConfig, Settings]:
         for name, block in blocks:
             own = (block.get("resources_servers") or {}).get(kind)
             if own is not None:
-                plain: Any = OmegaConf.to_container(own, resolve=False)
-                return (agents or ["none"])[0], config, {**plain, "name": name}
+                return (agents or ["none"])[0], config, {**plain(own), "name": name}
     raise LookupError("no configuration of its folder describes it")
 
 
@@ -91,34 +89,26 @@ def chosen(name: str) -> tuple[str, DictConfig, Settings]:
     return name, config, settings
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
 def load(path: Path, name: str) -> ModuleType:
     """A module of the wheel by its file, which may import others of its folder by their bare names."""
-    dotted = ".".join(path.relative_to(HOME).with_suffix("").parts)
+    parts = path.relative_to(HOME).with_suffix("").parts
     sys.path.insert(0, str(path.parent))
     try:
-        return imported(dotted, path, name)
+        if all(part.isidentifier() for part in parts):
+            return importlib.import_module(".".join(parts))
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec and spec.loader, path
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module
     finally:
         # Several servers have a module `scorer` or `utils`: the next is to find its own.
         sys.path.remove(str(path.parent))
         for key, module in list(sys.modules.items()):
-            if "." not in key and (getattr(module, "__file__", None) or "").startswith(
-                f"{path.parent}/"
-            ):
+            place = getattr(module, "__file__", None) or ""
+            if "." not in key and place.startswith(f"{path.parent}/"):
                 del sys.modules[key]
-
-
-def imported(dotted: str, path: Path, name: str) -> ModuleType:
-    if all(part.isidentifier() for part in dotted.split(".")):
-        return importlib.import_module(dotted)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader, path
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def prepared(name: str, file: str | None) -> Iterator[dict[str, object]]:
@@ -149,9 +139,6 @@ def prepared(name: str, file: str | None) -> Iterator[dict[str, object]]:
             except (ValueError, KeyError, AttributeError) as error:
                 said = error.args[0] if error.args else error
                 raise SystemExit(f"{file}:{number}: {said}") from None
-
-
-# --- verdicts -------------------------------------------------------------------------------------
 
 
 def reply(text: str, cut: bool = False) -> dict[str, object]:
@@ -222,7 +209,7 @@ def verifier(name: str, ask: Callable[[dict[str, object]], str]) -> "FastAPI":
             body = body.model_dump(exclude_unset=True) if hasattr(body, "model_dump") else body
             if not url_path.endswith(("/v1/responses", "/v1/chat/completions")):
                 raise RuntimeError(f"it asks {server_name} for {url_path}, which is no model's")
-            text = ask({"path": url_path, "body": json.loads(json.dumps(body, default=dict))})
+            text = ask(json.loads(json.dumps(body, default=dict)))
             if url_path.endswith("/v1/responses"):
                 return ModelResponse(reply(text))
             message = {"role": "assistant", "content": text}
@@ -233,20 +220,13 @@ def verifier(name: str, ask: Callable[[dict[str, object]], str]) -> "FastAPI":
     kind, config, settings = chosen(name)
     os.chdir(HOME / "resources_servers" / kind)  # their servers name files from their own folder
     module = load(HOME / "resources_servers" / kind / "app.py", f"server_{kind}")
-    servers = [
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value)
-        and issubclass(value, SimpleResourcesServer)
-        and value.__module__ == module.__name__
-    ]
-    server: Any = servers[-1]
+    own = [one for one in vars(module).values() if inspect.isclass(one)]
+    own = [one for one in own if one.__module__ == module.__name__]
+    server: Any = [one for one in own if issubclass(one, SimpleResourcesServer)][-1]
     wanted = server.model_fields["config"].annotation
     settings = {"host": "127.0.0.1", "port": 1, "num_workers": 1, **settings}
-    client = Client(
-        head_server_config=BaseServerConfig(host="127.0.0.1", port=1),
-        global_config_dict=config,
-    )
+    head = BaseServerConfig(host="127.0.0.1", port=1)
+    client = Client(head_server_config=head, global_config_dict=config)
     return server(config=wanted.model_validate(settings), server_client=client).setup_webserver()
 
 

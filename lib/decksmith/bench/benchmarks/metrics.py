@@ -7,9 +7,10 @@ and coverage stands beside each.
 
 import json
 import math
+import statistics
 import sys
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NotRequired, cast
@@ -23,21 +24,12 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Failure, Record, prompt_of, sample_of
 from decksmith.measure.results import chains, pairs, regressions, stats
 from decksmith.measure.results import text as as_text
-from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.comparison import PairedDifference, Run
 from decksmith.models.records import Asked, Gen
 
 Questions = dict[str, list[BenchRecord]]  # the samples of each question, in their order
 Results = dict[str, Questions]  # by benchmark
 Settings = dict[str, object]  # the body of a request as it was posted
-
-
-class Statistics(TypedDict):
-    """As NeMo-Skills gives them, over the questions whose every sample has a score."""
-
-    avg: float
-    std_dev_across_runs: float
-    std_err_across_runs: float
-    avg_sample_std_dev: float
 
 
 class Mode(TypedDict, total=False):
@@ -81,24 +73,13 @@ class BenchSummary(TypedDict):
     position_flips: NotRequired[float | None]
 
 
-class Difference(TypedDict):
-    """Of two models (stats.differences)."""
-
-    n: int
-    mean: float | None
-    lo: float | None
-    hi: float | None
-    p: float | None
-    sd: float | None
-
-
 class Compared(TypedDict):
     """Two models on a benchmark, or on several."""
 
     benchmark: str
     metric: str
     refused: str | None  # why they are not compared
-    difference: Difference
+    difference: PairedDifference
     margin: float | None
     needed: int | None
     p_holm: NotRequired[float | None]
@@ -107,20 +88,14 @@ class Compared(TypedDict):
     sentence: NotRequired[str]
 
 
-class Entry(Compared):
+class BenchComparison(Compared):
     """Two models on one benchmark; None is one that has no results of it."""
 
     ours: BenchSummary | None
     base: BenchSummary | None
 
 
-NO_REPLY: Grade = {
-    "verdict": "no_answer",
-    "score": 0.0,
-    "answer": None,
-    "truncated": False,
-    "detail": {},
-}
+NO_REPLY: Grade = {"verdict": "no_answer", "score": 0.0, "answer": None, "truncated": False}
 
 
 def pass_at(scores: Sequence[float], k: int) -> float | None:
@@ -167,24 +142,24 @@ def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> Results:
     """
     found: Results = {}
     ids: set[str] = set()
-    same: dict[tuple[str, str], object] = {}  # by benchmark and what it is
+    settings: dict[str, object] = {}
+    judges: dict[str, object] = {}
     equal: dict[str, object] = {}
     for number, each in numbered:
         record, where = cast(BenchRecord, each), f"stdin:{number}: {each['id']}"
         fault = stream.fault(each)
-        if not isinstance(each.get("task"), dict) or not (
-            isinstance(each.get("grade"), dict) or fault
-        ):
+        graded = isinstance(each.get("grade"), dict) or fault
+        if not isinstance(each.get("task"), dict) or not graded:
             raise cli.BadData(f"{where}: no grade in this record; bench-grade writes it")
         if record["id"] in ids:
             said = "this id came before; are two parts of different divisions here?"
             raise cli.BadData(f"{where}: {said}")
         ids.add(record["id"])
         name, setting, judge = record["task"]["bench"], _setting(record), _judge(record)
-        if setting and (before := same.setdefault((name, "setting"), setting)) != setting:
+        if setting and (before := settings.setdefault(name, setting)) != setting:
             said = f"{json.dumps(setting)}, but records before it have {json.dumps(before)}"
             raise cli.BadData(f"{where}: {said}")
-        if judge and (before := same.setdefault((name, "judge"), judge)) != judge:
+        if judge and (before := judges.setdefault(name, judge)) != judge:
             raise cli.BadData(f"{where}: judged by {judge}, but records before it by {before}")
         if fault and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
             record = {**record, "grade": {**NO_REPLY}}
@@ -238,21 +213,20 @@ def _sampling(gen: Gen) -> Settings:
 
 def _complete(questions: Questions) -> None:
     """Raises cli.TryAgain unless every question has as many samples as the one with the most."""
-    most = max(map(len, questions.values()))
-    lacking = [
-        f"{ident} ({len(samples)} of {most})"
-        for ident, samples in questions.items()
-        if len(samples) != most
-    ]
+    counts = {ident: len(samples) for ident, samples in questions.items()}
+    most = max(counts.values())
+    lacking = [f"{ident} ({n} of {most})" for ident, n in counts.items() if n != most]
     if lacking:
-        raise cli.TryAgain(
-            f"samples are missing, of {len(lacking)}: {', '.join(lacking[:5])}; run the same commands again"
-        )
+        said = f"samples are missing, of {len(lacking)}: {', '.join(lacking[:5])}"
+        raise cli.TryAgain(f"{said}; run the same commands again")
 
 
 def _judge(record: BenchRecord) -> str | None:
     judge: str | None = (record.get("grade", {}).get("detail") or {}).get("judge")
     return judge
+
+
+KINDS = ("prompt", "completion")  # of tokens
 
 
 def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
@@ -261,10 +235,14 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
     records = [record for samples in questions.values() for record in samples]
     first = records[0]
     spec = tasks.load(first["task"]["bench"])
-    faults = [fault for record in records if (fault := fault_of(record))]
+    asked = [(ident, _asked(samples[0])) for ident, samples in questions.items()]
+    lost = filter(None, map(fault_of, records))
+    faults = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in lost)
+    names = ("kind", "stage", "class")
+    classes = [dict(zip(names, one, strict=True)) | {"n": n} for one, n in faults.most_common()]
     gens = _replies(records)
     judged = [record["grade"] for record in records if record.get("grade", {}).get("verdict")]
-    usages = [gen["usage"] for gen in gens if gen.get("usage")]
+    usages = [cast(Record, gen["usage"]) for gen in gens if gen.get("usage")]
     cut = sum(gen.get("finish_reason") == "length" for gen in gens)
     found: BenchSummary = {
         "benchmark": spec["name"],
@@ -273,7 +251,7 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
         "model": gens[0].get("model") if gens else None,
         "sampling": _sampling(gens[0]) if gens else None,
         "revision": first["task"].get("revision"),
-        "prompts": _prompts(questions),
+        "prompts": stream.fingerprint(sorted(asked)),
         "rows": of,
         "judge": next(filter(None, map(_judge, records)), None),
         "rules": sorted({grade["rules"] for grade in judged if "rules" in grade}, key=str),
@@ -281,10 +259,9 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
         "samples": len(next(iter(questions.values()))),
         "coverage": _share(len(judged), len(records)),
         "truncated": _share(cut, len(records)),
-        "errors": _errors(faults),
+        "errors": {"n": faults.total(), "classes": classes},
         "tokens": {
-            "prompt": sum(usage.get("prompt_tokens") or 0 for usage in usages),
-            "completion": sum(usage.get("completion_tokens") or 0 for usage in usages),
+            kind: sum(usage.get(f"{kind}_tokens") or 0 for usage in usages) for kind in KINDS
         },
         "cost": _cost(gens, judged),
         "modes": _modes(spec, questions, interval=True),
@@ -307,17 +284,6 @@ def _replies(records: Iterable[BenchRecord]) -> list[Gen]:
     return [record["gen"] for record in records if not record.get("gen", {}).get("error")]
 
 
-def _errors(faults: list[Failure]) -> Record:
-    classes = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
-    return {
-        "n": len(faults),
-        "classes": [
-            {"kind": kind, "stage": stage, "class": cls, "n": n}
-            for (kind, stage, cls), n in classes.most_common()
-        ],
-    }
-
-
 def _subsets(questions: Questions) -> dict[str, Questions]:
     """The questions of each subset, subsets in the order of their names."""
     found: dict[str, Questions] = {}
@@ -330,10 +296,7 @@ def _subsets(questions: Questions) -> dict[str, Questions]:
 def _modes(spec: BenchmarkSpec, questions: Questions, interval: bool = False) -> dict[str, Mode]:
     """What each way to count several samples gives: their mean first, then pass@k and majority@k."""
     metric, n = spec["metric"], max(map(len, questions.values()))
-    grades = [
-        [record["grade"] for record in samples if fault_of(record) is None]
-        for samples in questions.values()
-    ]
+    grades = [_graded(samples) for samples in questions.values()]
     scores = [[grade["score"] for grade in samples] for samples in grades]
     silent = [[grade["verdict"] == "no_answer" for grade in samples] for samples in grades]
     answers = [[(grade["answer"], grade["score"]) for grade in samples] for samples in grades]
@@ -342,8 +305,7 @@ def _modes(spec: BenchmarkSpec, questions: Questions, interval: bool = False) ->
     mean = _mode(common, metric, list(map(_mean, scores)), list(map(_mean, silent)), interval)
     if n == 1:
         return {"pass@1": mean}
-    statistics = {f"{metric}_statistics": _statistics(scores, n)}
-    modes = {f"pass@1[avg-of-{n}]": cast(Mode, {**mean, **statistics})}
+    modes = {f"pass@1[avg-of-{n}]": mean}
     for k in ks(n):
         mute = [all(values[:k]) if len(values) >= k else None for values in silent]
         passed = [pass_at(values, k) for values in scores]
@@ -354,20 +316,26 @@ def _modes(spec: BenchmarkSpec, questions: Questions, interval: bool = False) ->
     return modes
 
 
+def _graded(samples: list[BenchRecord]) -> list[Grade]:
+    return [record["grade"] for record in samples if fault_of(record) is None]
+
+
 def _taken(questions: Questions) -> Mode:
     """How many questions there are, and what the replies took: the mean of their tokens, and seconds from
     the first request to the last reply; None where no reply says."""
     gens = _replies(record for samples in questions.values() for record in samples)
-    spans = [span for gen in gens if (span := _span(gen))]
+    starts, ends = [], []  # seconds of the epoch
+    for gen in gens:
+        by = gen.get("by")
+        if by and by.get("at") and isinstance(by.get("took"), int | float):
+            starts.append(datetime.fromisoformat(by["at"]).timestamp())
+            ends.append(starts[-1] + by["took"])
     counts = [gen["usage"].get("completion_tokens") for gen in gens if gen.get("usage")]
     tokens = [count for count in counts if count is not None]
-    seconds = None
-    if spans:
-        seconds = round(max(end for _, end in spans) - min(start for start, _ in spans))
     return {
         "num_entries": len(questions),
         "avg_tokens": round(sum(tokens) / len(tokens)) if tokens else None,
-        "gen_seconds": seconds,
+        "gen_seconds": round(max(ends) - min(starts)) if starts else None,
     }
 
 
@@ -383,7 +351,9 @@ def _mode(
     its 95 % interval (`stats.mean`, strict)."""
     present = [value for value in values if value is not None]
     reach = stats.mean(present, (0, 1), strict=True) if interval and present else None
-    error = _sd(present) / math.sqrt(len(present)) if len(present) > 1 else None
+    error = None
+    if len(present) > 1:
+        error = statistics.stdev(present) / math.sqrt(len(present))
     found = {
         metric: _rounded(_mean(present)),
         "std_err": _rounded(error),
@@ -399,25 +369,6 @@ def scored(mode: Mode, metric: str) -> float | None:
     return cast(dict[str, float | None], mode)[metric]
 
 
-def _statistics(scores: list[list[float]], n: int) -> Statistics | None:
-    whole = [values for values in scores if len(values) == n]
-    if not whole:
-        return None
-    runs = [sum(values[i] for values in whole) / len(whole) for i in range(n)]
-    spread = _sd(runs)
-    return {
-        "avg": round(sum(runs) / n, 4),
-        "std_dev_across_runs": round(spread, 4),
-        "std_err_across_runs": round(spread / math.sqrt(n), 4),
-        "avg_sample_std_dev": round(sum(map(_sd, whole)) / len(whole), 4),
-    }
-
-
-def _sd(values: Sequence[float]) -> float:
-    centre = sum(values) / len(values)
-    return math.sqrt(sum((value - centre) ** 2 for value in values) / (len(values) - 1))
-
-
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
@@ -427,7 +378,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _share(part: int, whole: int) -> float | None:
-    return round(part / whole, 4) if whole else None
+    return _rounded(part / whole) if whole else None
 
 
 def fault_of(record: BenchRecord) -> Failure | None:
@@ -435,15 +386,6 @@ def fault_of(record: BenchRecord) -> Failure | None:
     is a verdict (`read`)."""
     fault = stream.fault(record)
     return None if fault is None or fault["kind"] == "model" else fault
-
-
-def _span(gen: Gen) -> tuple[float, float] | None:
-    """When a reply was asked for and when it was there, in seconds of the epoch."""
-    by = gen.get("by")
-    if not by or not by.get("at") or not isinstance(by.get("took"), int | float):
-        return None
-    start = datetime.fromisoformat(by["at"]).timestamp()
-    return start, start + by["took"]
 
 
 def _cost(gens: list[Gen], judged: list[Grade]) -> float | None:
@@ -466,13 +408,6 @@ def _followed(records: list[BenchRecord], how: str) -> list[list[bool]]:
     ]
 
 
-def _prompts(questions: Questions) -> str:
-    """What the model was asked, as one hash over all questions: only equal ones are compared."""
-    return stream.fingerprint(
-        sorted((ident, _asked(samples[0])) for ident, samples in questions.items())
-    )
-
-
 # As text
 
 
@@ -487,9 +422,8 @@ def main_score(summary: BenchSummary) -> float | None:
 
 # Beside prompt_strict, as IFEval and IFBench report.
 ALSO = ("prompt_loose", "instruction_strict", "instruction_loose")
-COLUMNS = (
-    "benchmark|mode|questions|score|std err|95 %|no answer|truncated|coverage|tokens|seconds|cost"
-)
+COLUMNS = "benchmark|mode|questions|score|std err|95 %|no answer|"
+COLUMNS += "truncated|coverage|tokens|seconds|cost"
 
 
 def table(summaries: Iterable[BenchSummary]) -> tuple[list[str], list[list[str]]]:
@@ -509,7 +443,7 @@ def _lines(found: BenchSummary, name: str, modes: dict[str, Mode]) -> list[list[
     first = next(iter(modes))
     most = max((_over(mode) for mode in modes), default=1)
     shown = [mode for mode in modes if mode == first or _over(mode) == most]
-    return [_line(found, name, mode, modes[mode], mode == first) for mode in shown]
+    return [_line(found, name if mode == first else "", mode, modes[mode]) for mode in shown]
 
 
 def _over(mode: str) -> int:
@@ -517,27 +451,21 @@ def _over(mode: str) -> int:
     return int(mode.partition("@")[2].partition("[")[0])
 
 
-def _line(found: BenchSummary, name: str, mode: str, value: Mode, first: bool) -> list[str]:
-    whole = first and not name.startswith(" ")  # no subset
-    questions = str(value["num_entries"])
-    if whole and found["rows"] not in (None, value["num_entries"]):
-        questions += f" of {found['rows']}"
+def _line(found: BenchSummary, name: str, mode: str, value: Mode) -> list[str]:
+    """A row; without a name it is of another mode than the first."""
     lo, hi = value["interval"]
-    cost = "unknown" if found["cost"] is None else f"${found['cost']:.4f}"
-    taken = [value["avg_tokens"], value["gen_seconds"]]
-    return [
-        name if first else "",
-        mode,
-        questions,
-        text(scored(value, found["metric"])),
-        text(value["std_err"]),
-        "–" if lo is None else f"[{text(lo)}, {text(hi)}]",
-        text(value["no_answer"]),
-        text(found["truncated"]) if whole else "",
-        text(found["coverage"]) if whole else "",
-        *(("–" if count is None else str(count)) if first else "" for count in taken),
-        cost if whole else "",
-    ]
+    reach = "–" if lo is None else f"[{text(lo)}, {text(hi)}]"
+    scores = [text(scored(value, found["metric"])), text(value["std_err"]), reach]
+    scores.append(text(value["no_answer"]))
+    questions, beside, cost = str(value["num_entries"]), ["", ""], ""
+    if name and not name.startswith(" "):  # no subset
+        if found["rows"] not in (None, value["num_entries"]):
+            questions += f" of {found['rows']}"
+        beside = [text(found["truncated"]), text(found["coverage"])]
+        cost = "unknown" if found["cost"] is None else f"${found['cost']:.4f}"
+    counts = [value["avg_tokens"], value["gen_seconds"]]
+    taken = ["–" if count is None else str(count) for count in counts] if name else ["", ""]
+    return [name, mode, questions, *scores, *beside, *taken, cost]
 
 
 def text(value: float | None) -> str:
@@ -545,13 +473,12 @@ def text(value: float | None) -> str:
 
 
 def aligned(header: list[str], rows: list[list[str]]) -> str:
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
 
     def line(row: list[str]) -> str:
-        return "  ".join(
-            cell.ljust(w) if i < 2 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[:2] = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
+        return "  ".join(cells).rstrip()
 
     return "\n".join([line(header), "  ".join("-" * w for w in widths), *map(line, rows)])
 
@@ -565,17 +492,15 @@ def load(folder: Path) -> Results:
     for rows in sorted(Path(folder).glob("*/rows.jsonl")):
         found |= read(stream.records(rows))
     if not found:
-        raise cli.Missing(
-            f"{folder} has no graded benchmark; `make bench MODEL={Path(folder).name}` makes them"
-        )
+        mend = f"`make bench MODEL={Path(folder).name}` makes them"
+        raise cli.Missing(f"{folder} has no graded benchmark; {mend}")
     return found
 
 
-NOTHING: Difference = {"n": 0, "mean": None, "lo": None, "hi": None, "p": None, "sd": None}
-COUNTS = ("n", "clusters", "wins", "ties", "losses")
+NOTHING = cast(PairedDifference, dict.fromkeys(PairedDifference.__annotations__) | {"n": 0})
 
 
-def compare(ours: Results, base: Results, margin: float | None = None) -> list[Entry]:
+def compare(ours: Results, base: Results, margin: float | None = None) -> list[BenchComparison]:
     """Two models paired by question, one entry for each benchmark; of one that only one of them has,
     "ours" or "base" is None.
 
@@ -599,26 +524,18 @@ def corrected(family: Sequence[Compared]) -> None:
 
 
 def comparison(
-    model: str, base: str, entries: Sequence[Entry], first: str = "Benchmark"
+    model: str, base: str, entries: Sequence[BenchComparison], first: str = "Benchmark"
 ) -> list[str]:
     """Entries of `compare` that have their verdict as a markdown table, then a line for each."""
     header = [first, "Metric", "Questions", model, base, "Difference", "p corrected"]
-    rows = [
-        [
-            entry["benchmark"],
-            entry["metric"],
-            str(entry["difference"]["n"]),
-            *(
-                "–" if side is None else text(main_score(side))
-                for side in (entry["ours"], entry["base"])
-            ),
-            as_text.interval(cast(Record, entry["difference"])),
-            as_text.p_value(entry.get("p_holm")),
-            text(entry["margin"]),
-            entry["verdict"],
-        ]
-        for entry in entries
-    ]
+    rows = []
+    for entry in entries:
+        pair = (entry["ours"], entry["base"])
+        sides = ["–" if side is None else text(main_score(side)) for side in pair]
+        difference = as_text.interval(cast(Record, entry["difference"]))
+        found = [difference, as_text.p_value(entry.get("p_holm")), text(entry["margin"])]
+        known = [entry["benchmark"], entry["metric"], str(entry["difference"]["n"])]
+        rows.append([*known, *sides, *found, entry["verdict"]])
     lines = as_text.markdown_table([*header, "Margin", "Verdict"], rows, 2)
     return [*lines, "", *(f"- {entry['sentence']}" for entry in entries)]
 
@@ -628,18 +545,16 @@ def note_chain(runs: list[Run], folder: Path) -> None:
     results.chains reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
     for run in runs:
         run["chain"] = {}
-    kept = {"benchmark", "difference", "p_holm", "margin", "verdict", "sentence"}
+    kept = ("benchmark", "difference", "p_holm", "margin", "verdict", "sentence")
     for run, other in chains.pairs(runs):
         ours, base = (folder / str(each["summary"]["model"]["name"]) for each in (run, other))
         if not any(ours.glob("*/rows.jsonl")) or not any(base.glob("*/rows.jsonl")):
             continue
-        found: list[Record] = []
-        run["chain"][other["label"]] = found
-        for entry in judged(compare(load(ours), load(base)), run["label"], other["label"]):
-            found.append({"p_holm": None} | {k: v for k, v in entry.items() if k in kept})
+        entries = judged(compare(load(ours), load(base)), run["label"], other["label"])
+        run["chain"][other["label"]] = [{key: entry.get(key) for key in kept} for entry in entries]
 
 
-def judged(entries: list[Entry], model: str, base: str) -> list[Entry]:
+def judged(entries: list[BenchComparison], model: str, base: str) -> list[BenchComparison]:
     """Entries of `compare` with their verdict and sentence."""
     for entry in entries:
         entry["verdict"], entry["sentence"] = regressions.benchmark(model, base, entry)
@@ -648,14 +563,13 @@ def judged(entries: list[Entry], model: str, base: str) -> list[Entry]:
 
 def _compared(
     name: str, ours: Questions | None, base: Questions | None, margin: float | None
-) -> Entry:
+) -> BenchComparison:
     """The entry of one benchmark, less what belongs to its family."""
     ours_said, base_said = (summarize(side) if side else None for side in (ours, base))
-    known = ours_said or base_said
-    assert known, "one of the two has results"
-    entry: Entry = {
+    spec = tasks.load(name)
+    entry: BenchComparison = {
         "benchmark": name,
-        "metric": known["metric"],
+        "metric": spec["metric"],
         "ours": ours_said,
         "base": base_said,
         "refused": "only one of the two has results",
@@ -668,36 +582,31 @@ def _compared(
     sides = [means(ours), means(base)]
     shared = [ident for ident in sides[0] if ident in sides[1]]
     entry["refused"] = _refused(ours_said, base_said, ours, base)
-    if margin is None:
-        margin = tasks.load(name).get("margin", tasks.MARGIN)
+    margin = margin or spec.get("margin", tasks.MARGIN)
     entry["margin"] = margin
-    if shared:
-        gaps = [sides[0][ident] - sides[1][ident] for ident in shared]
-        entry["difference"] = difference(*([side[ident] for ident in shared] for side in sides))
-        entry["needed"] = needed(gaps, margin)
+    scores, others = ([side[ident] for ident in shared] for side in sides)
+    entry["difference"], entry["needed"] = gap(scores, others, margin)
     return entry
 
 
 def means(questions: Questions) -> dict[str, float]:
     """The mean over the graded samples of every question that has any."""
-    graded = {
-        ident: [record["grade"]["score"] for record in samples if fault_of(record) is None]
-        for ident, samples in questions.items()
-    }
-    return {ident: sum(scores) / len(scores) for ident, scores in graded.items() if scores}
+    graded = {ident: _graded(samples) for ident, samples in questions.items()}
+    scores = {ident: [grade["score"] for grade in grades] for ident, grades in graded.items()}
+    return {ident: sum(some) / len(some) for ident, some in scores.items() if some}
 
 
-def difference(ours: list[float], base: list[float]) -> Difference:
-    """`stats.differences` of the scores of the same questions, rounded for a record."""
+def gap(ours: list[float], base: list[float], margin: float) -> tuple[PairedDifference, int | None]:
+    """`stats.differences` of the scores of the same questions, rounded for a record, and how many the margin
+    needs, as for finding a difference of its size; of no question NOTHING."""
     import numpy
 
+    if not ours:
+        return NOTHING, None
+    gaps = [one - other for one, other in zip(ours, base, strict=True)]
     a, b = (numpy.array(scores, dtype=float)[:, None] for scores in (ours, base))
-    result = stats.differences(a, b, (0, 1), strict=True)
-    rounded = {
-        key: int(value[0]) if key in COUNTS else stats.number(value[0], 6 if key == "p" else 4)
-        for key, value in result.items()
-    }
-    return cast(Difference, rounded)
+    found = stats.difference(stats.differences(a, b, (0, 1), strict=True), 0)
+    return found, max(len(gaps) + 1, stats.needed(margin, spread(gaps)))
 
 
 def spread(gaps: list[float]) -> float:
@@ -706,18 +615,13 @@ def spread(gaps: list[float]) -> float:
     return math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))
 
 
-def needed(gaps: list[float], margin: float) -> int:
-    """The questions that a margin needs: as for finding a difference of its size."""
-    return max(len(gaps) + 1, stats.needed(margin, spread(gaps)))
-
-
 def _refused(
     ours_said: BenchSummary, base_said: BenchSummary, ours: Questions, base: Questions
 ) -> str | None:
     """Why two results of a benchmark are not compared, or None."""
     same = set(ours) == set(base)
     for what in ("revision", "prompts", "samples", "judge", "rules"):
-        one, other = (cast(Mapping[str, object], said)[what] for said in (ours_said, base_said))
+        one, other = (cast(Record, said)[what] for said in (ours_said, base_said))
         if one != other and (what != "prompts" or same):
             mend = "; make bench grades them anew, and asks nothing" if what == "rules" else ""
             return f"the two were not asked or graded alike ({what}: {one}, {other}){mend}"

@@ -1,5 +1,6 @@
 """Our figures beside those that makers publish of the same models (assets/published.toml), with what is known to differ."""
 
+import itertools
 import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatch
@@ -10,9 +11,6 @@ from decksmith.bench.benchmarks.metrics import BenchSummary
 from decksmith.core import cli
 from decksmith.measure.results import text
 from decksmith.models.records import Asked
-
-NEEDED = {"models", "bench", "score", "how", "source"}
-MAY = {"measure", "differs"}
 
 
 class PublishedFigure(TypedDict):
@@ -48,16 +46,15 @@ def figures() -> list[PublishedFigure]:
         table = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    found = []
+    found: list[PublishedFigure] = []
     for number, figure in enumerate(table.get("figures", []), 1):
         where = f"{path}: figure {number} ({figure.get('bench')})"
-        if not NEEDED <= set(figure) <= NEEDED | MAY:
-            raise cli.BadConfig(f"{where}: it has {', '.join(sorted(NEEDED))}, and may have {MAY}")
+        needed, may = PublishedFigure.__required_keys__, set(PublishedFigure.__annotations__)
+        if not needed <= set(figure) <= may:
+            raise cli.BadConfig(f"{where}: it has {', '.join(sorted(needed))}, of {sorted(may)}")
         if figure["bench"] not in tasks.names() or figure["source"] not in table["sources"]:
             raise cli.BadConfig(f"{where}: no such benchmark, or no such source")
-        found.append(
-            cast(PublishedFigure, {**figure, "source": table["sources"][figure["source"]]})
-        )
+        found.append(figure | {"source": table["sources"][figure["source"]]})
     return found
 
 
@@ -70,13 +67,13 @@ def compare(
     published figure lies inside our interval, "lower" or "higher" where ours is so, and None where we
     have no interval of it.
     """
-    found = []
-    for summary in summaries:
-        names = {known_as} if known_as else _names(summary["model"])
-        for figure in figures():
-            if figure["bench"] == summary["benchmark"] and _is_of(figure, names):
-                found.append(_entry(summary, figure))
-    return found
+    return [
+        _entry(summary, figure)
+        for summary in summaries
+        for figure in figures()
+        if figure["bench"] == summary["benchmark"]
+        and _is_of(figure, {known_as} if known_as else _names(summary["model"]))
+    ]
 
 
 def _names(model: Asked | None) -> set[str]:
@@ -89,11 +86,8 @@ def _names(model: Asked | None) -> set[str]:
 
 
 def _is_of(figure: PublishedFigure, names: set[str]) -> bool:
-    return any(
-        fnmatch(name.casefold(), pattern.casefold())
-        for name in names
-        for pattern in figure["models"]
-    )
+    pairs = itertools.product(names, figure["models"])
+    return any(fnmatch(name.casefold(), pattern.casefold()) for name, pattern in pairs)
 
 
 def _entry(summary: BenchSummary, figure: PublishedFigure) -> PublishedComparison:
@@ -136,21 +130,16 @@ def _asked(summary: BenchSummary) -> str:
 def lines(found: list[PublishedComparison]) -> list[str]:
     """Such entries as lines of markdown: a table, then for each how it was asked here and there."""
     if not found:
-        return [
-            "No figure is published of this model on these benchmarks (assets/published.toml); --as NAME says which model it is."
-        ]
-    rows = []
+        where = "of this model on these benchmarks (assets/published.toml)"
+        return [f"No figure is published {where}; --as NAME says which model it is."]
+    rows, notes = [], []
     for one in found:
         low, high = one["interval"]
         reach = text.DASH if low is None else f"[{metrics.text(low)}, {metrics.text(high)}]"
         scores = [metrics.text(one["ours"]), reach, metrics.text(one["published"])]
         rows.append([one["bench"], *scores, one["verdict"] or text.DASH])
-    lines = text.markdown_table(["Benchmark", "Ours", "95 %", "Published", "Ours is"], rows, 1)
-    lines.append("")
-    for one in found:
         differs = f" Differs: {one['differs']}." if one["differs"] else ""
-        sources = ", ".join(one["source"])
-        lines.append(
-            f"- {one['bench']}: here {one['asked']}; there {one['how']}.{differs} Source: {sources}"
-        )
-    return lines
+        asked = f"here {one['asked']}; there {one['how']}.{differs}"
+        notes.append(f"- {one['bench']}: {asked} Source: {', '.join(one['source'])}")
+    header = ["Benchmark", "Ours", "95 %", "Published", "Ours is"]
+    return [*text.markdown_table(header, rows, 1), "", *notes]

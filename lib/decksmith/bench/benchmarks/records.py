@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 from decksmith.core.records import By, Error, Record
 from decksmith.models.records import Gen
 
+Verdict = Literal["right", "wrong", "no_answer"]
 Sampling = dict[str, float]  # by the names of the chat completions API
 
 # --- descriptions: assets/benchmarks and assets/groups --------------------------------------------
@@ -63,11 +64,9 @@ class BenchmarkSpec(TypedDict):
     where: Annotated[NotRequired[str], "a jq program: which rows are kept"]
     decode: Annotated[NotRequired[str], "how rows are unpacked first"]
     template: Annotated[NotRequired[str], "a name in assets/prompts/bench, or a file"]
-    system: Annotated[NotRequired[str], "a system message"]
     shuffle: Annotated[
         NotRequired[bool], "choices are shown in an order drawn by the question's id"
     ]
-    extract: Annotated[NotRequired[str], "a regular expression with a group `answer`"]
     max_tokens: Annotated[NotRequired[int], "of a reply"]
     judge: Annotated[NotRequired[JudgeOf], "who judges"]
     gated: Annotated[NotRequired[str], "where the terms of the dataset are accepted"]
@@ -103,7 +102,7 @@ class Task(TypedDict, total=False):
 
 
 class Grade(TypedDict, total=False):
-    verdict: Annotated[Literal["right", "wrong", "no_answer"], "of the grader"]
+    verdict: Annotated[Verdict, "of the grader"]
     score: Annotated[float, "0 to 1"]
     answer: Annotated[str | None, "what was found in the reply"]
     truncated: Annotated[bool, "the reply ended at the token limit"]

@@ -1,48 +1,42 @@
-"""Rows of one's own: from a file beside the description, an address with its hash, or the output of a program."""
+"""Where the rows of benchmarks come from: files, addresses, programs, generators, packages, the Hub.
 
+A reader takes a description and gives the revision that came and the rows as they are there. Cases of
+PresentBench are read here, too: they become prompts for decks.
+"""
+
+import base64
 import csv
 import gzip
 import hashlib
 import io
+import itertools
 import json
+import pickle
+import re
 import shlex
 import subprocess
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NoReturn
 
-from decksmith.bench.benchmarks.records import BenchmarkSpec
+from decksmith.bench.benchmarks import generators
+from decksmith.bench.benchmarks.graders import plus
+from decksmith.bench.benchmarks.records import BenchmarkSpec, RowSource
 from decksmith.core import cli
 from decksmith.core.records import Record
+from decksmith.measure.decks import prompts
+from decksmith.measure.decks import sources as documents
+from decksmith.measure.judging import own_prompts
 
 SECONDS = 600  # for a program, and for an address to answer
 Rows = tuple[str, Iterable[Any]]  # the revision, and the rows
 
 
-class GeneratedSource(TypedDict):
-    """Rows that a function of generators.py draws from a seed."""
-
-    generated: str
-    rows: int
-    seed: int
-
-
-class SourceRow(TypedDict):
-    """What a description makes of a row, and a generator yields; docs/records.md has its keys under `Task`."""
-
-    fields: Record
-    expected: NotRequired[Any]
-    subset: NotRequired[str | None]
-    tools: NotRequired[list[Record]]  # in OpenAI's form
-    tool_code: NotRequired[str]
-
-
-NOT_LINES = (".gz", ".parquet", ".csv", ".tsv", ".json")  # ends of files that are read as a whole
-
-
 def parsed(name: str, data: bytes) -> list[Any]:
-    """The rows of a file by the end of its name: .jsonl (also for any other end), .json (a list), .csv, .tsv, .parquet; each
-    also with .gz. Raises cli.BadData naming the file and the line."""
+    """The rows of a file by the end of its name: .json (a list), .csv, .tsv, .parquet, each also with
+    .gz; any other end is JSONL. Raises cli.BadData naming the file and the line."""
     if name.endswith(".gz"):
         try:
             return parsed(name[:-3], gzip.decompress(data))
@@ -52,10 +46,9 @@ def parsed(name: str, data: bytes) -> list[Any]:
         import pyarrow.parquet
 
         try:
-            found: list[Any] = pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()
+            return list(pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist())
         except (OSError, ValueError) as error:
             raise cli.BadData(f"{name}: {error}") from None
-        return found
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -65,52 +58,31 @@ def parsed(name: str, data: bytes) -> list[Any]:
         return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator))
     if name.endswith(".json"):
         rows = _json(name, text)
-        if not isinstance(rows, list):
-            raise cli.BadData(
-                f"{name}: a file .json holds a list of rows; one row a line is .jsonl"
-            )
-        return rows
+        if isinstance(rows, list):
+            return rows
+        raise cli.BadData(f"{name}: a file .json holds a list of rows; one row a line is .jsonl")
     lines = enumerate(text.split("\n"), 1)
     return [_json(f"{name}:{number}", line) for number, line in lines if line.strip()]
 
 
-def _json(where: str, text: str) -> Any:
+def _json(where: str, text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise cli.BadData(f"{where}: not JSON ({error})") from None
 
 
-def file(spec: BenchmarkSpec) -> Rows:
-    """Of a file, by its path from the folder of the description; JSONL is read line by line. Raises cli.Missing, cli.BadData."""
+def _file(spec: BenchmarkSpec) -> Rows:
+    """Of a file, by its path from the folder of the description."""
     path = Path(spec["folder"]) / spec["source"]["file"]
     try:
-        if path.name.endswith(NOT_LINES):
-            return _checked(spec, str(path), path.read_bytes())
-        with path.open("rb") as opened:
-            found = hashlib.file_digest(opened, "sha256").hexdigest()
+        return _checked(spec, str(path), path.read_bytes())
     except OSError as error:
         raise cli.Missing(f"{spec['name']}: its rows are in {path}: {error.strerror}") from None
-    return _revision(spec, str(path), found), _lines(spec, path)
 
 
-def _lines(spec: BenchmarkSpec, path: Path) -> Iterator[Any]:
-    """The rows of JSONL. Raises cli.BadData naming the line."""
-    rows = 0
-    with path.open(encoding="utf-8-sig", newline="\n") as opened:
-        try:
-            for number, line in enumerate(opened, 1):
-                if line.strip():
-                    yield _json(f"{path}:{number}", line)
-                    rows += 1
-        except UnicodeDecodeError as error:
-            raise cli.BadData(f"{path}: not UTF-8 ({error})") from None
-    if not rows:
-        raise cli.BadData(f"{spec['name']}: {path} has no rows")
-
-
-def address(spec: BenchmarkSpec) -> Rows:
-    """Of an address. Raises cli.TryAgain where it cannot be reached, cli.Missing where it has no such file, cli.BadData."""
+def _address(spec: BenchmarkSpec) -> Rows:
+    """Of an address. Raises cli.TryAgain where it cannot be reached, cli.Missing where it has no such file."""
     import requests
 
     url = spec["source"]["url"]
@@ -125,51 +97,249 @@ def address(spec: BenchmarkSpec) -> Rows:
     return _checked(spec, url.split("?")[0], answer.content)
 
 
-def program(spec: BenchmarkSpec) -> Rows:
-    """Of what a program prints, one row a line; it runs in the folder of the description. Raises cli.BadData, cli.Missing."""
-    command = spec["source"]["program"]
+def _program(spec: BenchmarkSpec) -> Rows:
+    """Of what a program prints, one row a line; it runs in the folder of the description."""
+    name, command = spec["name"], spec["source"]["program"]
     try:
         done = subprocess.run(
             shlex.split(command), cwd=spec["folder"], capture_output=True, timeout=SECONDS
         )
     except subprocess.TimeoutExpired:
-        raise cli.BadData(f"{spec['name']}: {command} took more than {SECONDS} s") from None
+        raise cli.BadData(f"{name}: {command} took more than {SECONDS} s") from None
     except (OSError, ValueError) as error:
-        raise cli.Missing(f"{spec['name']}: {command} does not start: {error}") from None
+        raise cli.Missing(f"{name}: {command} does not start: {error}") from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise cli.BadData(
-            f"{spec['name']}: {command} ended with {done.returncode}: {' '.join(said) or 'it said nothing'}"
-        )
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise cli.BadData(f"{name}: {command} ended with {done.returncode}: {said[-1]}")
     return _checked(spec, command, done.stdout)
 
 
 def _checked(spec: BenchmarkSpec, name: str, data: bytes) -> Rows:
-    """The rows of bytes that have the hash that the description names."""
-    revision = _revision(spec, name, hashlib.sha256(data).hexdigest())
-    rows = parsed(name if spec["kind"] != "program" else "", data)
+    """The rows of bytes, whose hash is their revision. Raises cli.BadData where the description names another."""
+    wanted, found = spec["source"].get("sha256"), hashlib.sha256(data).hexdigest()
+    if wanted and found != wanted:
+        said = f"has the sha256 {found}, and {wanted} was expected"
+        raise cli.BadData(f"{spec['name']}: {name} {said}")
+    if not wanted and spec["kind"] == "url":
+        pin = f'sha256 = "{found}" in {spec["path"]}'
+        cli.say(f"{spec['name']}: took what is there; to pin it: {pin}")
+    rows = parsed("" if spec["kind"] == "program" else name, data)
     if not rows:
         raise cli.BadData(f"{spec['name']}: {name} has no rows")
-    return revision, rows
+    return f"sha256 {found[:16]}", rows
 
 
-def _revision(spec: BenchmarkSpec, name: str, found: str) -> str:
-    """The revision of what has the sha256 `found`. Raises cli.BadData where the description names another."""
-    wanted = spec["source"].get("sha256")
-    if wanted and found != wanted:
-        raise cli.BadData(
-            f"{spec['name']}: {name} has the sha256 {found}, and {wanted} was expected"
+def _generated(spec: BenchmarkSpec) -> Rows:
+    source = spec["source"]
+    return f"seed {source['seed']}", generators.GENERATORS[source["generated"]](source)
+
+
+def _package(spec: BenchmarkSpec) -> Rows:
+    """Of a file of an installed package; nothing of it is imported."""
+    source = spec["source"]
+    wanted = f"{source['package']} {source['revision']}"
+    try:
+        found = metadata.distribution(source["package"])
+    except metadata.PackageNotFoundError:
+        found = None
+    if found is None or found.version != source["revision"]:
+        said = f"its rows are in the package {wanted}, which is not installed"
+        raise cli.Missing(f"{spec['name']}: {said}; `make .venv/.bench` installs it")
+    data = Path(str(found.locate_file(source["file"]))).read_bytes()
+    return wanted, parsed(source["file"], data)
+
+
+# --- the Hub --------------------------------------------------------------------------------------
+
+
+def _hub(spec: BenchmarkSpec) -> Rows:
+    """Of a dataset of the Hub at its commit. Raises cli.Missing for one that is gated or not there,
+    cli.TryAgain where the Hub does not answer, cli.BadConfig for what the dataset does not have."""
+    import huggingface_hub
+    from datasets.exceptions import DatasetNotFoundError
+    from httpx import HTTPError
+    from huggingface_hub import errors
+
+    name, source = spec["name"], spec["source"]
+    hub, file = source["hub"], f"assets/benchmarks/{name}.toml"
+    how = "if it is gated, ask for access there and set HF_TOKEN"
+    if "gated" in spec:
+        how = f"accept its terms at {spec['gated']} and set HF_TOKEN"
+        if not huggingface_hub.get_token():
+            raise cli.Missing(f"{name}: {hub} is gated: {how}")
+    revision = source.get("revision", "")
+    try:
+        if not revision:
+            revision = str(huggingface_hub.HfApi().dataset_info(hub).sha)
+            pin = f'revision = "{revision}" in {file}'
+            cli.say(f"{name}: took the newest revision; to pin it: {pin}")
+        if "files" in source:
+            return revision, list(_files(source, revision))
+        return revision, _dataset(source, revision, file)
+    except (errors.GatedRepoError, DatasetNotFoundError):
+        raise cli.Missing(f"{name}: the Hub does not give {hub} at {revision}; {how}") from None
+    except errors.RepositoryNotFoundError:
+        raise cli.Missing(f"{name}: the Hub has no public dataset {hub}; {how}") from None
+    except (errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
+        said = str(error).splitlines()[0]
+        raise cli.BadConfig(f"{file}: {hub} has not what this asks of it: {said}") from None
+    except (errors.HfHubHTTPError, HTTPError, OSError) as error:
+        if getattr(getattr(error, "response", None), "status_code", None) == 401:
+            another = "make another at https://huggingface.co/settings/tokens"
+            raise cli.Missing(
+                f"{name}: the Hub does not take the token in HF_TOKEN; {another}"
+            ) from None
+        said = " ".join(str(error).split())[:300]
+        raise cli.TryAgain(f"{name}: the Hub did not answer: {said}") from None
+
+
+def _dataset(source: RowSource, revision: str, file: str) -> Iterable[Record]:
+    """The rows of a split."""
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError
+
+    config, split = source.get("config"), source["split"]
+    try:
+        found: Iterable[Record] = load_dataset(
+            source["hub"], config, revision=revision, split=split
         )
-    if not wanted and spec["kind"] == "url":
-        cli.say(
-            f'{spec["name"]}: took what is there; to pin it: sha256 = "{found}" in {spec["path"]}'
-        )
-    return f"sha256 {found[:16]}"
+        return found
+    except DatasetNotFoundError as error:  # what the Hub answered is its cause
+        cause = error.__cause__
+        raise (cause if isinstance(cause, HfHubHTTPError) else error) from None
+    except ValueError as error:  # a config, split or script that datasets does not take
+        raise cli.BadConfig(f"{file}: {error}") from None
+
+
+def _files(source: RowSource, revision: str) -> Iterator[Record]:
+    """The rows of JSONL files of a repository; with `join` each gets the row of another file with the same key, as `joined`."""
+    from huggingface_hub import hf_hub_download
+
+    def lines(file: str) -> Iterator[Record]:
+        path = hf_hub_download(source["hub"], file, repo_type="dataset", revision=revision)
+        with open(path) as opened:
+            yield from (json.loads(line) for line in opened if line.strip())
+
+    on = source.get("join")
+    others = {row[on["on"]]: row for row in lines(on["file"])} if on else {}
+    for file in source["files"]:
+        for row in lines(file):
+            yield {**row, "joined": others.get(row[on["on"]])} if on else row
 
 
 READERS: dict[str, Callable[[BenchmarkSpec], Rows]] = {
-    "file": file,
-    "url": address,
-    "program": program,
+    "file": _file,
+    "url": _address,
+    "program": _program,
+    "generated": _generated,
+    "package": _package,
+    "hub": _hub,
 }
 LOCAL = ("file", "program")  # read anew each time: they change without their description
+
+
+def _contest(row: Record) -> Record:
+    """LiveCodeBench packs its hidden tests as base64 of zlib of a pickled JSON string; a pickle that names any class is refused."""
+
+    class Plain(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> NoReturn:
+            said = f"name {module}.{name}; they may only hold text"
+            raise cli.BadData(f"the hidden tests of {row.get('question_id')} {said}")
+
+    hidden = row["private_test_cases"]
+    try:
+        tests = json.loads(hidden)
+    except ValueError:
+        tests = json.loads(Plain(io.BytesIO(zlib.decompress(base64.b64decode(hidden)))).load())
+    return {**row, "tests": json.loads(row["public_test_cases"]) + tests}
+
+
+# How rows are unpacked before the description's own program sees them (`decode`).
+DECODERS = {"livecodebench": _contest, "evalplus": plus.row}
+
+
+# --- PresentBench ---------------------------------------------------------------------------------
+
+# The layout, by the README and the code of github.com/PresentBench/PresentBench (04f1b1c) and the card
+# of its dataset: DOMAIN/SOURCE/CASE/ holds `material.md` or `.pdf`, or `material_1`, `material_2` ..,
+# and `generation_task/` with the request and `judge_prompt.json`; `DOMAIN/common_judge_prompt.json`
+# has what all cases share.
+REQUESTS = ("generation_prompt.md", "instructions.md")
+# Five lists of questions; the third of the dependent ones is left out: it has a question for each page of a finished deck.
+LISTS = {
+    "i1": "material_independent_checklist_1",
+    "i2": "material_independent_checklist_2",
+    "d1": "material_dependent_checklist_1",
+    "d2": "material_dependent_checklist_2",
+}
+FETCH = "hf download PresentBench/PresentBench --repo-type dataset --local-dir"
+
+
+def presentbench(root: Path, budget: int) -> Iterator[Record]:
+    """The cases under `root` as prompts, in the order of their paths; `budget` characters of material each. A prompt's
+    `source.path` is its case, under which its scorer looks for slides.pdf. Raises cli.Missing, cli.BadData."""
+    found = sorted(root.glob("*/*/*/generation_task/judge_prompt.json"))
+    if not found:
+        raise cli.Missing(f"{root} has no case of PresentBench; `{FETCH} {root}` fetches them")
+    for path in found:
+        yield _case(root, path.parent.parent, budget)
+
+
+def _case(root: Path, case: Path, budget: int) -> Record:
+    place = case.relative_to(root)
+    request = next((p for n in REQUESTS if (p := case / "generation_task" / n).is_file()), None)
+    if request is None:
+        raise cli.BadData(f"{case}/generation_task has none of {', '.join(REQUESTS)}")
+    asked = request.read_text("utf-8", "replace").strip()
+    try:
+        read = [documents.read(path.name, path.read_bytes(), budget) for path in _material(case)]
+    except documents.NotRead as error:
+        raise cli.BadData(f"{case}: {error}") from None
+    material, quoted = documents.quoted(read, budget)
+    return {
+        "id": re.sub(r"[^A-Za-z0-9._~-]+", "-", "-".join(place.parts))[-128:].lstrip("-._~"),
+        "sets": ["core", "presentbench"],
+        "messages": [
+            {"role": "system", "content": prompts.system()},
+            {"role": "user", "content": f"{asked}\n\n{material}"},
+        ],
+        "asks": own_prompts.named(asked) | {"domain": place.parts[0]},
+        "checklist": _checklist(case, root / place.parts[0]),
+        "sources": quoted,
+        "source": {"path": str(place)},
+    }
+
+
+def _material(case: Path) -> list[Path]:
+    """material, then material_1, material_2 .. as far as they go; markdown before PDF."""
+    found = []
+    for number in itertools.count():
+        stem = f"material_{number}" if number else "material"
+        path = next((p for end in ("md", "pdf") if (p := case / f"{stem}.{end}").is_file()), None)
+        if path:
+            found.append(path)
+        elif number:
+            break
+    if not found:
+        raise cli.BadData(f"{case} has no material.md or material.pdf")
+    return found
+
+
+def _checklist(case: Path, domain: Path) -> list[Record]:
+    """The questions in words; those that are a function of its scorer's are left out. A case's list stands before its
+    domain's."""
+    own, common = case / "generation_task/judge_prompt.json", domain / "common_judge_prompt.json"
+    lists: Record = {}
+    for path in (common, own):
+        if path.is_file():
+            found = _json(str(path), path.read_bytes())
+            if not isinstance(found, dict):
+                raise cli.BadData(f"{path}: not a JSON object")
+            lists |= found
+    return [
+        {"id": f"{short}.{k}", "ask": item.strip()}
+        for short, name in LISTS.items()
+        for k, item in enumerate(lists.get(name) or [], 1)
+        if isinstance(item, str) and item.strip()
+    ]

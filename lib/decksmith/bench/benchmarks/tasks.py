@@ -1,29 +1,25 @@
 """Benchmarks as data: where their rows come from, how they become our records, and what the model is asked.
 
 A benchmark is a file of assets/benchmarks: its source, a jq program that makes a row of ours of one of theirs, a template, a grader.
+`gym-NAME` is one of NeMo Gym and has no file.
 """
 
 import base64
 import functools
 import hashlib
-import io
 import json
 import mimetypes
 import os
-import pickle
 import random
 import re
 import sys
 import tomllib
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn, TypedDict, cast
+from typing import Any, TypedDict, cast
 
-from decksmith.bench.benchmarks import generators, gym, presentbench, sources
-from decksmith.bench.benchmarks.graders import plus
+from decksmith.bench.benchmarks import generators, gym, sources
 from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, RowSource, Task
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
@@ -38,13 +34,12 @@ SOURCES = {
     "generated": {"generated", "rows", "seed"},
     "own": {"own"},
     "folder": {"folder", "budget"},
-    "gym": {"gym", "file"},
     "file": {"file", "sha256"},
     "url": {"url", "sha256"},
     "program": {"program"},
 }
 GRADERS = (
-    "math choice instructions exact contains code tools equal pairwise rubric refusal deck gym"
+    "math choice instructions exact contains code tools equal pairwise rubric refusal deck"
 ).split()
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
@@ -55,38 +50,43 @@ COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 def load(name: str) -> BenchmarkSpec:
     """The description of a benchmark, by name. Raises cli.BadConfig naming file and key."""
     path = _path(name)
-    try:
-        spec = tomllib.loads(_plain(name, path) or path.read_text())
-    except FileNotFoundError:
-        raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise cli.BadConfig(f"{path}: {error}") from None
-    if isinstance(spec.get("source"), str) and spec["source"].startswith("gym:"):
-        spec["source"] = {"gym": spec["source"].removeprefix("gym:")}
-    source = spec.get("source")
-    kind = next((each for each in SOURCES if isinstance(source, dict) and each in source), None)
-    if kind == "gym":
-        spec = gym.defaults(spec["source"]["gym"]) | spec
-    if said := _fault(spec, kind):
-        raise cli.BadConfig(f"{path}: {said}")
+    kind: str | None = "gym"
+    if name.startswith("gym-"):
+        spec = gym.description(name.removeprefix("gym-"))
+    else:
+        try:
+            spec = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise cli.BadConfig(f"{path}: {error}") from None
+        source = spec.get("source")
+        kind = next((each for each in SOURCES if isinstance(source, dict) and each in source), None)
+        if said := _fault(spec, kind):
+            raise cli.BadConfig(f"{path}: {said}")
     known = {"name": name, "kind": kind, "path": str(path), "folder": str(path.parent)}
     return cast(BenchmarkSpec, {**known, "samples": 1, "metric": "accuracy", **spec})
 
 
 def _fault(spec: Record, kind: str | None) -> str | None:
     """What is wrong with a description, whose source is of this kind; None where nothing is."""
-    if wrong := (set(spec) - FIELDS) | (_needed(spec, kind) - set(spec)):
+    needed = {"source", "title", "grader", "licence"}
+    if "prompt" in spec:  # prompts for decks, which nothing here grades
+        needed = {"source"}
+    elif kind in ("hub", "package"):
+        needed.add("row")
+    if wrong := (set(spec) - FIELDS) | (needed - set(spec)):
         return f"the key {sorted(wrong)[0]!r} is unknown or missing"
     source, grader, margin = spec["source"], spec.get("grader", "math"), spec.get("margin", MARGIN)
-    if kind is None or not _source_fits(source, kind):
-        return (
-            f"source is {source}; it has one of {', '.join(SOURCES)}, a hub one also split or "
-            "files, a generated one rows and seed"
-        )
-    if kind == "hub" and not COMMIT.match(source.get("revision", "0" * 40)):
-        return (
-            f"revision {source['revision']!r} can move; it is a commit of 40 letters, or not there"
-        )
+    fits = kind is not None and set(source) <= SOURCES[kind]
+    if kind == "hub":
+        fits &= "split" in source or "files" in source
+    if not fits or (kind == "generated" and set(source) != SOURCES[kind]):
+        has = f"it has one of {', '.join(SOURCES)}, a hub one also split or files"
+        return f"source is {source}; {has}, a generated one rows and seed"
+    revision = source.get("revision", "0" * 40)
+    if kind == "hub" and not COMMIT.match(revision):
+        return f"revision {revision!r} can move; it is a commit of 40 letters, or not there"
     if kind == "generated" and str(source["generated"]) not in generators.GENERATORS:
         return f"generated {source['generated']!r} is none of {', '.join(generators.GENERATORS)}"
     if grader not in GRADERS:
@@ -96,29 +96,6 @@ def _fault(spec: Record, kind: str | None) -> str | None:
     if not isinstance(margin, int | float) or not 0 < margin < 1:
         return f"margin is {margin!r}; it is a share between 0 and 1"
     return None
-
-
-def _plain(name: str, path: Path) -> str | None:
-    """The description of gym-NAME, which needs no file; None for any other name."""
-    if name.startswith("gym-") and not path.exists():
-        return f"source = {json.dumps('gym:' + name[4:])}"
-    return None
-
-
-def _needed(spec: Record, kind: str | None) -> set[str]:
-    """The keys that a description must have. One with `prompt` is of prompts for decks, which nothing here grades."""
-    if "prompt" in spec:
-        return {"source"}
-    needed = {"source", "title", "grader", "licence"}
-    return needed | {"row"} if kind in ("hub", "package") else needed
-
-
-def _source_fits(source: Mapping[str, object], kind: str) -> bool:
-    if set(source) - SOURCES[kind]:
-        return False
-    if kind == "generated":
-        return set(source) == SOURCES[kind]
-    return kind != "hub" or "split" in source or "files" in source
 
 
 def names() -> list[str]:
@@ -169,30 +146,24 @@ class Card(TypedDict, total=False):
 
 def prepare(name: str, folder: Path) -> Iterator[Record]:
     """Yield the rows of a benchmark as records (docs/records.md), and keep them with a card in
-    `folder/name`; what is kept and was made by the same description is given without a look at its source.
-
-    Raises cli.Missing for a package that is not installed and for a gated dataset, cli.TryAgain when
-    the Hub cannot be reached, cli.BadData naming the row that the description does not fit.
-    """
+    `folder/name`; what is kept and was made by the same description is given without a look at its
+    source. Raises what a reader of sources does, cli.BadData naming the row that does not fit."""
     spec, home = load(name), Path(folder) / name
     if "prompt" in spec or spec["kind"] == "own":
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
-    file = gym.file(spec, home) if spec["kind"] == "gym" else None
     beside = ("margin", "path", "folder")
     said = {key: value for key, value in spec.items() if key not in beside}
-    made = stream.fingerprint(said | ({"file": _sha(file)} if file else {}))
-    rows, known = home / "rows.jsonl", None if spec["kind"] in sources.LOCAL else _card(home)
-    if (
-        not known
-        or known["description"] != made
-        or not rows.is_file()
-        or _sha(rows) != known["sha256"]
-    ):
+    file = home / "gym.jsonl"  # rows in Gym's format
+    gym_rows = file if spec["kind"] == "gym" and file.is_file() else None
+    made = stream.fingerprint(said | ({"file": _sha(file)} if gym_rows else {}))
+    rows, known = home / "rows.jsonl", _card(home)
+    same = spec["kind"] not in sources.LOCAL and known.get("description") == made
+    if not same or not rows.is_file() or _sha(rows) != known["sha256"]:
         card: Card = {"title": spec["title"], "source": spec["source"], "licence": spec["licence"]}
         card["description"] = made
-        card["rows"] = stream.write_records(rows, _rows(spec, card, file))
+        card["rows"] = stream.write_records(rows, _rows(spec, card, gym_rows))
         card["sha256"] = _sha(rows)
         card["prepared"] = datetime.now(UTC).isoformat(timespec="seconds")
         stream.write(home / "card.json", json.dumps(card, indent=2, ensure_ascii=False) + "\n")
@@ -207,16 +178,17 @@ def kept() -> Path:
 def size(name: str, questions: Mapping[str, Sequence[BenchRecord]]) -> int | None:
     """How many rows the benchmark has of which these are questions, by its card; None where no card is
     of the same revision."""
-    card = _card(kept() / name) or {}
+    card = _card(kept() / name)
     revision = next(iter(questions.values()))[0]["task"].get("revision")
     return card.get("rows") if card.get("revision") == revision else None
 
 
-def _card(home: Path) -> Card | None:
+def _card(home: Path) -> Card:
+    """The card of prepared rows; an empty one where there is none."""
     try:
         return cast(Card, json.loads((home / "card.json").read_text()))
     except (OSError, ValueError):
-        return None
+        return {}
 
 
 def _sha(path: Path) -> str:
@@ -226,34 +198,35 @@ def _sha(path: Path) -> str:
 
 def _rows(spec: BenchmarkSpec, card: Card, file: Path | None = None) -> Iterator[Record]:
     """Our records of a source's rows; `card` gets the revision that came. file: of rows in Gym's format."""
-    source = spec["source"]
+    source, name = spec["source"], spec["name"]
     if spec["kind"] == "own":
         yield from (record for _, record in stream.records(cli.ROOT / source["own"]))
         return
     if spec["kind"] == "folder":
-        yield from presentbench.rows(Path(source["folder"]), source["budget"])
+        yield from sources.presentbench(Path(source["folder"]), source["budget"])
         return
     if spec["kind"] == "gym":
         card["revision"] = gym.revision()
         yield from gym.records(spec, file)
         return
-    card["revision"], rows = READERS[spec["kind"]](spec)
+    revision, rows = sources.READERS[spec["kind"]](spec)
+    card["revision"] = revision
     keep = stream.program(spec["where"]) if "where" in spec else None
     program = stream.program(spec.get("row") or spec.get("prompt") or ".")
     for number, row in enumerate(rows, 1):
-        row = DECODERS[spec["decode"]](row) if "decode" in spec else row
+        row = sources.DECODERS[spec["decode"]](row) if "decode" in spec else row
         try:
             if keep and not keep(row):
                 continue
             made = program(row)
         except (ValueError, TypeError) as error:
             said = f"{_shown(spec)} does not fit it: {error}"
-            raise cli.BadData(f"{spec['name']}: row {number}: {said}") from None
+            raise cli.BadData(f"{name}: row {number}: {said}") from None
         if "prompt" in spec:
-            place = {"path": source.get("hub"), "revision": card["revision"]}
-            yield {**made, "source": place | {"split": source.get("split")}}
+            place = {"path": source.get("hub"), "revision": revision, "split": source.get("split")}
+            yield {**made, "source": place}
         else:
-            yield _task(spec, card["revision"], number, made)
+            yield _task(spec, revision, number, made)
 
 
 def _shown(spec: BenchmarkSpec) -> str:
@@ -262,7 +235,7 @@ def _shown(spec: BenchmarkSpec) -> str:
     return str(path.relative_to(cli.ROOT) if path.is_relative_to(cli.ROOT) else path)
 
 
-def _task(spec: BenchmarkSpec, revision: str, number: int, made: sources.SourceRow) -> Record:
+def _task(spec: BenchmarkSpec, revision: str, number: int, made: generators.SourceRow) -> Record:
     """The record of a row, from what the description made of it. Raises cli.BadData for a value that is not there."""
     where = f"{spec['name']}: row {number}"
     if not isinstance(made, dict) or not isinstance(made.get("fields"), dict):
@@ -283,123 +256,6 @@ def _task(spec: BenchmarkSpec, revision: str, number: int, made: sources.SourceR
         record |= {"tools": made["tools"], "tool_code": made["tool_code"]}
     return record
 
-
-def _generated(spec: BenchmarkSpec) -> sources.Rows:
-    source = cast(sources.GeneratedSource, spec["source"])
-    return f"seed {source['seed']}", generators.GENERATORS[source["generated"]](source)
-
-
-def _package(spec: BenchmarkSpec) -> sources.Rows:
-    """The version of an installed package and the rows of a file in it; nothing of it is imported."""
-    source = spec["source"]
-    wanted = f"{source['package']} {source['revision']}"
-    try:
-        found = metadata.distribution(source["package"])
-    except metadata.PackageNotFoundError:
-        found = None
-    if found is None or found.version != source["revision"]:
-        raise cli.Missing(
-            f"{spec['name']}: its rows are in the package {wanted}, which is not installed; "
-            "`make .venv/.bench` installs it"
-        )
-    data = Path(str(found.locate_file(source["file"]))).read_bytes()
-    return f"{source['package']} {found.version}", sources.parsed(source["file"], data)
-
-
-def _hub(spec: BenchmarkSpec) -> sources.Rows:
-    """The commit that came and the rows of a dataset of the Hub."""
-    name, source = spec["name"], spec["source"]
-    import huggingface_hub
-    from datasets.exceptions import DatasetNotFoundError
-    from httpx import HTTPError
-    from huggingface_hub import errors
-
-    how = (
-        f"accept its terms at {spec['gated']} and set HF_TOKEN"
-        if spec.get("gated")
-        else "if it is gated, ask for access there and set HF_TOKEN"
-    )
-    if spec.get("gated") and not huggingface_hub.get_token():
-        raise cli.Missing(f"{name}: {source['hub']} is gated: {how}")
-    revision = source.get("revision", "")
-    try:
-        if not revision:
-            revision = str(huggingface_hub.HfApi().dataset_info(source["hub"]).sha)
-            cli.say(
-                f'{name}: took the newest revision; to pin it: revision = "{revision}" in assets/benchmarks/{name}.toml'
-            )
-        if "files" in source:
-            return revision, list(_files(source, revision))
-        from datasets import load_dataset
-
-        try:
-            return revision, load_dataset(
-                source["hub"], source.get("config"), revision=revision, split=source["split"]
-            )
-        except DatasetNotFoundError as error:
-            raise (
-                error.__cause__ if isinstance(error.__cause__, errors.HfHubHTTPError) else error
-            ) from None
-        except ValueError as error:  # a config, split or script that datasets does not take
-            raise cli.BadConfig(f"assets/benchmarks/{name}.toml: {error}") from None
-    except (errors.GatedRepoError, DatasetNotFoundError):
-        raise cli.Missing(
-            f"{name}: the Hub does not give {source['hub']} at {revision}; {how}"
-        ) from None
-    except errors.RepositoryNotFoundError:
-        raise cli.Missing(f"{name}: the Hub has no public dataset {source['hub']}; {how}") from None
-    except (errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
-        raise cli.BadConfig(
-            f"assets/benchmarks/{name}.toml: {source['hub']} has not what this asks of it: {str(error).splitlines()[0]}"
-        ) from None
-    except (errors.HfHubHTTPError, HTTPError, OSError) as error:
-        if getattr(getattr(error, "response", None), "status_code", None) == 401:
-            raise cli.Missing(
-                f"{name}: the Hub does not take the token in HF_TOKEN; make another at https://huggingface.co/settings/tokens"
-            ) from None
-        raise cli.TryAgain(
-            f"{name}: the Hub did not answer: {' '.join(str(error).split())[:300]}"
-        ) from None
-
-
-def _files(source: RowSource, revision: str) -> Iterator[Record]:
-    """The rows of JSONL files of a repository; with `join` each gets the row of another file with the same key, as `joined`."""
-    from huggingface_hub import hf_hub_download
-
-    def lines(file: str) -> Iterator[Record]:
-        with open(
-            hf_hub_download(source["hub"], file, repo_type="dataset", revision=revision)
-        ) as opened:
-            yield from (json.loads(line) for line in opened if line.strip())
-
-    on = source.get("join")
-    others = {row[on["on"]]: row for row in lines(on["file"])} if on else {}
-    for file in source["files"]:
-        for row in lines(file):
-            yield {**row, "joined": others.get(row[on["on"]])} if on else row
-
-
-READERS = {"generated": _generated, "package": _package, "hub": _hub, **sources.READERS}
-
-
-def _decoded(row: Record) -> Record:
-    """LiveCodeBench packs its hidden tests as base64 of zlib of a pickled JSON string; a pickle that names any class is refused."""
-
-    class Plain(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> NoReturn:
-            raise cli.BadData(
-                f"the hidden tests of {row.get('question_id')} name {module}.{name}; they may only hold text"
-            )
-
-    hidden = row["private_test_cases"]
-    try:
-        tests = json.loads(hidden)
-    except ValueError:
-        tests = json.loads(Plain(io.BytesIO(zlib.decompress(base64.b64decode(hidden)))).load())
-    return {**row, "tests": json.loads(row["public_test_cases"]) + tests}
-
-
-DECODERS = {"livecodebench": _decoded, "evalplus": plus.row}
 
 # Prompts
 
@@ -433,102 +289,72 @@ def template(name: str, folder: str = "") -> str:
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
-        raise cli.BadConfig(
-            f"no template {name}; there are: {', '.join(sorted(p.stem for p in TEMPLATES.glob('*.txt')))}"
-        ) from None
+        there = ", ".join(sorted(path.stem for path in TEMPLATES.glob("*.txt")))
+        raise cli.BadConfig(f"no template {name}; there are: {there}") from None
 
 
 def filled(text: str, fields: Record, where: str) -> str:
-    """`text` with {name} replaced by fields; lists of choices are lettered. Raises cli.BadData naming a field that is not there."""
+    """`text` with {name} replaced by fields. Raises cli.BadData naming a field that is not there."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in fields:
-            raise cli.BadData(
-                f"{where}: the template asks for {{{match[1]}}}; the row has {', '.join(sorted(fields))}"
-            )
+            said = f"the template asks for {{{match[1]}}}; the row has {', '.join(sorted(fields))}"
+            raise cli.BadData(f"{where}: {said}")
         return str(fields[match[1]])
 
     return re.sub(r"\{([a-z_]+)\}", value, text)
 
 
-class Prompter:
-    """Makes messages of rows. `shots`: example rows with fields and an answer, of which `n` come
-    before the question as turns of their own, drawn by the question's id."""
+def messages(record: BenchRecord, shots: Sequence[Record] = (), n: int = 0) -> list[Record]:
+    """What the model is asked of one row. `shots`: example rows with fields and an answer, of which `n`
+    come before the question as turns of their own, drawn by the question's id. Raises cli.BadData
+    naming what the row lacks."""
+    if "messages" in record:  # a prompt of the deck pipeline
+        return record["messages"]
+    try:
+        task, spec = record["task"], load(record["task"]["bench"])
+    except (KeyError, TypeError):
+        said = "no task in this record; bench-prepare writes it"
+        raise cli.BadData(f"{record['id']}: {said}") from None
+    fields, ident = task["fields"], prompt_of(record)
+    text = template(spec.get("template") or spec["name"], spec["folder"])
+    turns: list[Record] = []
+    others = [shot for shot in shots if shot["fields"] != fields and shot["id"] != ident]
+    for shot in random.Random(f"shots {ident}").sample(others, min(n, len(others))):
+        question = filled(text, _lettered(shot["fields"]), shot["id"])
+        turns.append({"role": "user", "content": question})
+        turns.append({"role": "assistant", "content": shot["answer"]})
+    content: Any = filled(text, _lettered(fields, order(record)), record["id"])
+    if pictures := [_picture(image, record) for image in fields.get("images") or ()]:
+        content = [{"type": "text", "text": content}, *pictures]
+    return [*turns, {"role": "user", "content": content}]
 
-    def __init__(
-        self,
-        text: str | None = None,
-        system: str | None = None,
-        suffix: str = "",
-        shots: Sequence[Record] = (),
-        n: int = 0,
-    ) -> None:
-        self.text, self.system, self.suffix = text, system, suffix
-        self.shots, self.n = list(shots), n
 
-    def messages(self, record: BenchRecord) -> list[Record]:
-        """The messages of one row. Raises cli.BadData naming what the row lacks."""
-        if "messages" in record:  # a prompt of the deck pipeline
-            return record["messages"]
-        try:
-            task, spec = record["task"], load(record["task"]["bench"])
-        except (KeyError, TypeError):
-            raise cli.BadData(
-                f"{record['id']}: no task in this record; bench-prepare writes it"
-            ) from None
-        text = self.text or template(spec.get("template") or spec["name"], spec.get("folder", ""))
-        system = self.system or spec.get("system")
-        said = [{"role": "system", "content": system}] if system else []
-        for shot in self._chosen(record):
-            said += [
-                {"role": "user", "content": self._asked(text, shot["fields"], None, shot["id"])},
-                {"role": "assistant", "content": shot["answer"]},
-            ]
-        asked = self._asked(text, task["fields"], order(record), record["id"])
-        parts = [
-            {"type": "image_url", "image_url": {"url": self._picture(image, record)}}
-            for image in task["fields"].get("images") or ()
-        ]
-        return [
-            *said,
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": asked}, *parts] if parts else asked,
-            },
-        ]
+def _lettered(fields: Record, shown: Sequence[int] | None = None) -> Record:
+    """Fields with the choices as lettered lines, in this order (None: the source's own), and their letters."""
+    choices = fields.get("choices")
+    if not choices:
+        return fields
+    places = enumerate(shown or range(len(choices)))
+    lines = [f"{LETTERS[at]}. {choices[place]}" for at, place in places]
+    *letters, last = list(LETTERS[: len(choices)])
+    return fields | {"choices": "\n".join(lines), "letters": f"{', '.join(letters)} or {last}"}
 
-    def _chosen(self, record: BenchRecord) -> list[Record]:
-        """The examples for a question, none of them the question itself."""
-        fields, ident = record["task"]["fields"], prompt_of(record)
-        others = [shot for shot in self.shots if shot["fields"] != fields and shot["id"] != ident]
-        return random.Random(f"shots {ident}").sample(others, min(self.n, len(others)))
 
-    def _asked(self, text: str, fields: Record, shown: list[int] | None, where: str) -> str:
-        """The template filled for one row; shown: the order of its choices, None for the source's own."""
-        if choices := fields.get("choices"):
-            order = shown or range(len(choices))
-            lines = [f"{LETTERS[at]}. {choices[place]}" for at, place in enumerate(order)]
-            *letters, last = list(LETTERS[: len(choices)])
-            fields = {
-                **fields,
-                "choices": "\n".join(lines),
-                "letters": f"{', '.join(letters)} or {last}",
-            }
-        return filled(text, fields, where) + self.suffix
-
-    def _picture(self, image: str, record: BenchRecord) -> str:
-        """A picture's address; one in this folder as data."""
-        if image.startswith(("data:", "https://", "http://")):
-            return image
+def _picture(image: str, record: BenchRecord) -> Record:
+    """A picture as a part of a message: by its address, or one in this folder as data."""
+    url = image
+    if not image.startswith(("data:", "https://", "http://")):
         path = Path(image).resolve()
         # Rows come from elsewhere, and what they name would be sent away.
         if not path.is_relative_to(Path.cwd()):
             raise cli.BadData(f"{record['id']}: the picture {image} is not in {Path.cwd()}")
         try:
-            data = path.read_bytes()
+            data = base64.b64encode(path.read_bytes()).decode()
         except OSError as error:
             raise cli.BadData(f"{record['id']}: {error}") from None
-        return f"data:{mimetypes.guess_type(image)[0] or 'image/png'};base64,{base64.b64encode(data).decode()}"
+        url = f"data:{mimetypes.guess_type(image)[0] or 'image/png'};base64,{data}"
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def flags(each: str, model: str | None = None, drafts: bool = False) -> str:

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from decksmith.core import cli, inherit, schemas, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import prompts, templates
 from decksmith.measure.decks.templates import Template
@@ -109,7 +109,7 @@ def held(data: Record, path: Path = Path("condition.json")) -> Condition:
     try:
         for key in ("samples", "revise"):
             if data[key]:
-                schemas.check(path, data[key], wanted[key])
+                config_files.check(path, data[key], wanted[key])
         if data.get("template"):
             Template(**data["template"])
         shots = tuple(Shot(**shot) for shot in data["shots"])
@@ -143,7 +143,7 @@ def load(name: str | None) -> Condition | None:
             return under(None, templates.read(_template(name)))
         raise cli.BadConfig(f"no condition {name!r} in {FOLDER}; there are: {', '.join(names())}")
     try:
-        data = inherit.read(path, FOLDER)
+        data = config_files.read(path, FOLDER)
     except (OSError, ValueError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     _check(path, data)
@@ -195,7 +195,7 @@ def _schema() -> Record:
 
 
 def _check(path: Path, data: Record) -> None:
-    schemas.check(path, data, _schema())
+    config_files.check(path, data, _schema())
     if data["name"] != path.stem:
         raise cli.BadConfig(f"{path}: name: it is {data['name']!r}, and the file is {path.name}")
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from decksmith import __version__
-from decksmith.core import cli, inherit, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Error, Record, expanded, prompt_of, sample_of
 from decksmith.measure.decks import conditions, pictures, templates
@@ -181,7 +181,7 @@ def _assets(protocol: Protocol) -> Entries:
     """The protocol's own files, with the one that it extends and the judge's prompt."""
     own = cli.ROOT / f"assets/protocols/{protocol.name}.toml"
     extended = tomllib.loads(own.read_text(encoding="utf-8")).get("extends")
-    paths = [own, inherit.source(own, extended, own.parent)] if extended else [own]
+    paths = [own, config_files.extended(own, extended, own.parent)] if extended else [own]
     entries: Entries = {f"assets/protocols/{path.name}": _read(path) for path in paths}
     if prompt := protocol.judge.get("prompt"):
         entries[f"assets/prompts/{prompt}"] = _read(cli.ROOT / "assets/prompts" / prompt)
@@ -532,7 +532,7 @@ class Replay:
             for each in expanded(row, under.n if under else 1):
                 entry = replies.get(each["id"])
                 if entry and isinstance(entry.get("gen"), dict):
-                    sent = turns.woven(row, values)
+                    sent = turns.with_history(row, values)
                     if under:
                         sent = under.messages({**row, "messages": sent})
                     gen = self._reply(name, entry, sent)

@@ -59,7 +59,7 @@ def asking(
 
     def request(record: Record, values: Record | None = None) -> Record:
         own = None if seed is None else seed + sample_of(record)
-        record = {**record, "messages": turns.woven(record, values or {})}
+        record = {**record, "messages": turns.with_history(record, values or {})}
         messages = condition.messages(record) if condition else record["messages"]
         return asker.request(messages, sampling, seed=own)
 

@@ -383,8 +383,6 @@ def _asked(replied: list[tuple[DeckRecord, Gen]]) -> ParametersSent:
             values = found.setdefault(name, [])
             if value not in values:
                 values.append(value)
-    if cut := sum(bool(gen.get("shortened")) for _, gen in replied):
-        found["requests with fewer max_tokens, to fit the context"] = [cut]
     requests = sorted((record["id"], gen.get("request") or "") for record, gen in replied)
     known = requests and all(request for _, request in requests)
     return {

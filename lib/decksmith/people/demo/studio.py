@@ -194,7 +194,7 @@ class Studio:
     def _width(model: model_registry.Model) -> int:
         """How many replies an endpoint writes at once."""
         if model.base_url == "engine:":
-            return embedded.settings()["parallel"]
+            return embedded.settings().parallel
         return min(model.jobs, 8)
 
     def _open(self, model: model_registry.Model) -> chat_client.Client:
@@ -540,7 +540,7 @@ class Studio:
         What is kept of one that broke off ends with too-long, cut-off or time."""
         letters = 0
 
-        def heard(kind: str, piece: str) -> None:
+        def on_chunk(kind: str, piece: str) -> None:
             nonlocal letters
             letters += len(piece)
             if kind == "turn":
@@ -557,8 +557,10 @@ class Studio:
         asked = messages(ask.asked["request"], self.template)
         try:
             async with asyncio.timeout(SECONDS):
-                answer = await client.stream(asked, sampling, heard=heard, seed=ask.asked["seed"])
-            return answer.finish_reason, cast(Usage, answer.usage)
+                answer = await client.ask(
+                    asked, sampling, on_chunk=on_chunk, seed=ask.asked["seed"]
+                )
+            return answer.finish_reason, answer.usage
         except TimeoutError:
             return "time", None
         except stream.Fault as fault:

@@ -8,11 +8,14 @@ by itself.
 
 import time
 from pathlib import Path
+from typing import cast
 
 from decksmith.core import cli
-from decksmith.core.records import Record
+from decksmith.core.records import By, Record
 from decksmith.core.stream import Fault
 from decksmith.measure.decks.conditions import Condition
+from decksmith.models.asking import Answerer
+from decksmith.models.records import Asked, ChatMessage, ChatRequest, Gen, Usage
 from decksmith.models.registry import COMMAND, Model
 from decksmith.train.corpus.author_command import Command
 
@@ -21,15 +24,21 @@ TASK = (
     "REQUEST.md in this folder asks for a slide deck; INSTRUCTIONS.md, where it is there, says how decks are written, and EARLIER.md what was said "
     "before. Write the whole deck to deck.md in this folder, and nothing outside of it."
 )
-UNCOUNTED = dict.fromkeys(("prompt_tokens", "completion_tokens", "reasoning_tokens", "cost"))
+UNCOUNTED: Usage = {
+    "prompt_tokens": None,
+    "completion_tokens": None,
+    "reasoning_tokens": None,
+    "cost": None,
+}
 
 
-class Agent:
+class Agent(Answerer):
     """The agent of one registry entry, at work in <run>/agents/<id>. Raises cli.BadConfig,
     cli.Missing as Command does."""
 
     def __init__(self, entry: Model, run: Path, condition: Condition | None = None) -> None:
         self.entry, self.run, self.condition = entry, run.resolve(), condition
+        self.jobs = entry.jobs
         self.line = entry.base_url.removeprefix(COMMAND).strip()
         self.command = Command(
             self.line,
@@ -39,11 +48,13 @@ class Agent:
             show=[cli.ROOT / Path(path).expanduser() for path in entry.show],
         )
 
-    def files(self, record: Record) -> dict[str, str]:
+    def files(self, record: ChatRequest, messages: list[ChatMessage]) -> dict[str, str]:
         """{name: text} of what the agent finds in its folder."""
-        messages = self.condition.messages(record) if self.condition else record["messages"]
-        told = [one["content"] for one in messages if one.get("role") == "system"]
-        *earlier, request = [one for one in messages if one.get("role") != "system"]
+        asked = cast(list[Record], messages)
+        if self.condition:
+            asked = self.condition.messages({**record, "messages": messages})
+        told = [one["content"] for one in asked if one.get("role") == "system"]
+        *earlier, request = [one for one in asked if one.get("role") != "system"]
         found = {"REQUEST.md": request["content"] + "\n"}
         if told:
             found["INSTRUCTIONS.md"] = "\n\n".join(told) + "\n"
@@ -52,25 +63,20 @@ class Agent:
             found["EARLIER.md"] = "\n".join(turns)
         return found
 
-    def inputs(self, record: Record) -> Record:
+    async def inputs(self, record: ChatRequest, messages: list[ChatMessage]) -> object:
         """Everything that a reply depends on and that is ours to know."""
         cell = {"timeout": self.command.timeout, "net": self.command.net, "task": TASK}
-        return {"command": self.line, "files": self.files(record), "id": record["id"], **cell}
+        files = self.files(record, messages)
+        return {"command": self.line, "files": files, "id": record["id"], **cell}
 
-    async def write(self, record: Record) -> Record:
-        """The `gen` value of a record; an error of kind `model` for an agent that leaves no deck,
-        leaves its folder or gives away a key."""
-        try:
-            return await self._written(record)
-        except Fault as fault:
-            return {"error": fault.error, **record.get("gen", {})}
-
-    async def _written(self, record: Record) -> Record:
+    async def answer(self, record: ChatRequest, messages: list[ChatMessage]) -> Gen:
+        """The `gen` value of a record. Raises Fault model for an agent that leaves no deck, leaves
+        its folder or gives away a key."""
         folder = self.run / "agents" / record["id"]
         folder.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         await self.command.ready(folder.parent)
-        files = self.files(record)
+        files = self.files(record, messages)
         done = await self.command.carry_out(folder, files, TASK, [DECK], record["id"])
         left = done["files"].get(DECK, "")
         text = left.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -79,13 +85,18 @@ class Agent:
         if not text.strip():
             said = f"exit status {done['rc']}, it said: {done['said']}"
             raise Fault("model", "no-deck", f"the agent left no deck.md ({said})")
-        model = {"name": self.entry.name, "slug": self.entry.slug, "params": {}}
+        model: Asked = {
+            "name": self.entry.name,
+            "slug": self.entry.slug,
+            "params": {},
+            "command": self.line,
+        }
+        by = {"attempts": 1, "latency": round(time.monotonic() - began, 3)}
         return {
             "text": text,
             "reasoning": "",
             "finish_reason": "length" if done["conduct"] == "timeout" else "stop",
             "usage": UNCOUNTED,
-            "model": {**model, "command": self.line},
-            **record.get("gen", {}),
-            "by": {"attempts": 1, "latency": round(time.monotonic() - began, 3)},
+            "model": model,
+            "by": cast(By, by),
         }

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from decksmith.core import cli, inherit, stream, validation
+from decksmith.core import cli, config_files, stream, validation
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.results.comparison import Guided, Trained
@@ -150,7 +150,7 @@ def read(name: str | Path) -> Rules:
     by_path = "/" in str(name) or str(name).endswith(".toml")
     path = Path(name) if by_path else SHIPPED / f"{name}.toml"
     try:
-        data = inherit.read(path, SHIPPED)
+        data = config_files.read(path, SHIPPED)
         said = validation.check(RulesFile, data)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in SHIPPED.glob("*.toml")))

@@ -7,12 +7,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 from decksmith.core import cli, slurm, stream
 from decksmith.measure.decks import prompts
-from decksmith.models import endpoints
-from decksmith.models.records import Server
+from decksmith.models import servers
+from decksmith.models.records import ServedEndpoint
 
 NAMES = ("base", "tuned")
 LAST = 50  # lines of its log that a dead server is quoted with
@@ -121,8 +121,10 @@ def probe(url: str) -> Probe:
     return said
 
 
-def await_ready(*, job: str | None = None, pid: int | None = None, timeout: float = 1800) -> Server:
-    """The endpoint of a server that is ready: the first that a file of `endpoints.folder()` (of
+def await_ready(
+    *, job: str | None = None, pid: int | None = None, timeout: float = 1800
+) -> ServedEndpoint:
+    """The endpoint of a server that is ready: the first that a file of `servers.folder()` (of
     this `job`) announces.
 
     Raises cli.Missing when process or job is gone, with the end of the job's log; cli.TryAgain
@@ -130,8 +132,7 @@ def await_ready(*, job: str | None = None, pid: int | None = None, timeout: floa
     """
     deadline, seen = time.monotonic() + timeout, "no endpoint file"
     while True:
-        for found in endpoints.endpoints():
-            endpoint = cast(Server, found)
+        for endpoint in servers.running():
             # Job `12` has those of its array, `12_3`.
             its = str(endpoint.get("job"))
             if job and job not in (its, its.split("_")[0]):
@@ -146,7 +147,7 @@ def await_ready(*, job: str | None = None, pid: int | None = None, timeout: floa
         if last := _end_of(job, pid):
             raise cli.Missing(last)
         if time.monotonic() > deadline:
-            where = f"no server in {endpoints.folder()} is ready after {timeout:.0f} s"
+            where = f"no server in {servers.folder()} is ready after {timeout:.0f} s"
             raise cli.TryAgain(f"{where}: {seen}")
         time.sleep(1)
 
@@ -158,7 +159,7 @@ def _end_of(job: str | None, pid: int | None) -> str | None:
     gone = slurm.ended(job) if job else None
     if not gone:
         return None
-    log = endpoints.folder() / f"{job}.log"
+    log = servers.folder() / f"{job}.log"
     return f"{gone}, and with it the server; the end of {log}:\n{tail(log)}"
 
 

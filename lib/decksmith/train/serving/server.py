@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from decksmith.core import cli, stream
-from decksmith.models import embedded, endpoints
+from decksmith.models import embedded, servers
 from decksmith.train.hub import models
 from decksmith.train.serving import memory, readiness, vllm
 from decksmith.train.serving.adapter import Adapter, sha256
@@ -76,7 +76,7 @@ def serve(
     # Beyond a job nobody but this machine is let in; in one, the clients are on other nodes.
     host, port = socket.getfqdn() if inside else "127.0.0.1", _port()
     command = _command(engine, adapter, base, "0.0.0.0" if inside else host, port, more)
-    file, log = endpoints.folder() / f"{name}.json", endpoints.folder() / f"{name}.log"
+    file, log = servers.folder() / f"{name}.json", servers.folder() / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     child: subprocess.Popen[bytes] | None = None
@@ -217,7 +217,7 @@ def _local(adapter: Adapter, host: str, port: int, more: Sequence[str]) -> _Comm
         raise cli.Missing(
             f"{adapter.path} has no adapter.gguf, which the embedded engine wants; model-export writes it"
         )
-    chosen = embedded.settings(loras={"base": None, "tuned": str(adapter.gguf)})
+    chosen = embedded.settings({"base": None, "tuned": adapter.gguf})
     arguments = embedded.command(chosen, "--host", host, "--port", port, "--stay", *more)
     return _Command(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, sha256(adapter.gguf))
 

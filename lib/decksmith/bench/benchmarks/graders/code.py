@@ -6,7 +6,6 @@ that read standard input are compared here, by what they printed.
 """
 
 import functools
-import itertools
 import json
 import re
 import textwrap
@@ -16,7 +15,7 @@ from types import ModuleType
 from typing import NotRequired, TypedDict
 
 from decksmith.bench.benchmarks.records import Grade, Task
-from decksmith.bench.sandbox.cell import LOST, Limits, Result
+from decksmith.bench.sandbox.cell import LOST, Result
 from decksmith.core.stream import Fault
 
 CALL = 10.0  # seconds of one call by unit tests
@@ -31,7 +30,7 @@ STARRED = (
 ).split()
 
 
-class Case(TypedDict):
+class ContestCase(TypedDict):
     input: str
     output: str
 
@@ -43,7 +42,7 @@ class CodeExpected(TypedDict, total=False):
     prelude: str  # the prompt
     entry: str  # the function that is asked for
     names: list[str]  # what the tests call
-    cases: list[Case]
+    cases: list[ContestCase]
     function: str
 
 
@@ -55,6 +54,7 @@ class TestOutcome(TypedDict):
     values: NotRequired[list[object]]
 
 
+Reply = Mapping[str, str | bool | None]  # the arguments of wire.answer
 CONTEST = "\n".join(
     [
         *(f"from {name} import *" for name in STARRED),
@@ -90,18 +90,16 @@ def grade(expected: CodeExpected, text: str) -> Grade:
         found = examined("examine", exam | {"seconds": CALL}, reply, wall=2 * CALL)
         if found["ended"] != "passed":
             return _wrong(found)
-    return {"verdict": "right", "answer": None, "detail": {"status": "passed"}}
+    return _right()
+
+
+def _right(**more: int) -> Grade:
+    return {"verdict": "right", "answer": None, "detail": {"status": "passed", **more}}
 
 
 def _wrong(found: TestOutcome, **more: int) -> Grade:
-    return {
-        "verdict": "wrong",
-        "answer": None,
-        "detail": {"status": found["ended"], "said": found["said"][:300], **more},
-    }
-
-
-# --- which code of a reply ----------------------------------------------------------------------------------------------
+    detail = {"status": found["ended"], "said": found["said"][:300], **more}
+    return {"verdict": "wrong", "answer": None, "detail": detail}
 
 
 def program(text: str, name: str | None = None) -> str | None:
@@ -109,25 +107,19 @@ def program(text: str, name: str | None = None) -> str | None:
     block in another dress, a block that was not closed, or a text without blocks that reads as code; else None."""
     text = text.rpartition("</think>")[2].replace("\r\n", "\n")
     found = list(blocks(text))
-    defines = re.compile(
-        rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(name or '')}\b|{re.escape(name or '')}[ \t]*=)",
-        re.M,
-    )
-    ranks = [
-        [code for language, code, closed in found if closed and language in PYTHON],
-        [code for language, code, closed in found if closed and not language],
-        [
-            code
-            for language, code, closed in found
-            if closed and language and language not in PYTHON
-        ],
-        [code for language, code, closed in found if not closed],
-    ]
+
+    def rank(block: tuple[str, str, bool]) -> int:
+        """Closed Python first, then what has no language, another one, and what was not closed."""
+        language, _, closed = block
+        return 3 if not closed else 0 if language in PYTHON else 2 if language else 1
+
+    codes = [code for _, code, _ in sorted(found, key=rank) if code.strip()]
     if name:
-        ranks.insert(0, [code for rank in ranks for code in rank if defines.search(code)])
-    for code in itertools.chain.from_iterable(ranks):
-        if code.strip():
-            return code
+        named = re.escape(name)
+        defines = rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{named}\b|{named}[ \t]*=)"
+        codes.sort(key=lambda code: not re.search(defines, code, re.M))
+    if codes:
+        return codes[0]
     reads_as_code = re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M)
     return text if reads_as_code and "```" not in text else None
 
@@ -145,9 +137,7 @@ def blocks(text: str) -> Iterator[tuple[str, str, bool]]:
         fence, bare = _FENCE.match(line), line.strip()
         if opened is None:
             opened, lines = fence, []
-        elif (
-            fence and fence["language"].lower() in PYTHON
-        ):  # the next begins, and this one was forgotten
+        elif fence and fence["language"].lower() in PYTHON:  # the next; this one was forgotten
             yield _block(opened, lines, False)
             opened, lines = fence, []
         elif fence and bare.startswith(opened["mark"]):
@@ -170,20 +160,14 @@ def _block(opened: re.Match[str], lines: list[str], closed: bool) -> tuple[str, 
 
 def _level(code: str) -> str:
     """Code that is indented as a whole, at the margin; the body of a function stays as it is."""
-    return (
-        textwrap.dedent(code)
-        if re.match(r"\s*^[ \t]+(?:def|class|import|from|async|@)", code, re.M)
-        else code
-    )
-
-
-# --- unit tests and functions: two cells --------------------------------------------------------------------------------
+    whole = re.match(r"\s*^[ \t]+(?:def|class|import|from|async|@)", code, re.M)
+    return textwrap.dedent(code) if whole else code
 
 
 def examined(
     work: str,
     exam: Mapping[str, object],
-    reply: Mapping[str, str | bool | None],
+    reply: Reply,
     *,
     wall: float,
     output: int = 1 << 20,
@@ -220,9 +204,12 @@ def _program(name: str, given: Mapping[str, object]) -> str:
     )
 
 
-def _functions(name: str, cases: list[Case], code: str) -> Grade:
+def _functions(name: str, cases: list[ContestCase], code: str) -> Grade:
     """Calls of a contest: the values returned are equal to the values expected; a tuple is as good as a list."""
-    pairs = [[_arguments(case["input"]), json.loads(case["output"])] for case in cases]
+    pairs = []
+    for case in cases:
+        given = [json.loads(line) for line in case["input"].split("\n") if line.strip()]
+        pairs.append([given, json.loads(case["output"])])
     tests = f"""\
 import json
 for number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):
@@ -230,75 +217,48 @@ for number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):
     found = list(found) if type(found) is tuple else found
     assert found == wanted, f'case {{number}} of {len(pairs)}'
 """
-    found = examined(
-        "examine",
-        {"tests": tests, "names": [name], "seconds": CASE},
-        {"code": code, "prelude": CONTEST, "method": True},
-        wall=(CASE + 1) * len(pairs) + 5,
-    )
+    exam = {"tests": tests, "names": [name], "seconds": CASE}
+    reply: Reply = {"code": code, "prelude": CONTEST, "method": True}
+    found = examined("examine", exam, reply, wall=(CASE + 1) * len(pairs) + 5)
     if found["ended"] != "passed":
         return _wrong(found, cases=len(pairs))
-    return {"verdict": "right", "answer": None, "detail": {"status": "passed", "cases": len(pairs)}}
+    return _right(cases=len(pairs))
 
 
-def _arguments(text: str) -> list[object]:
-    return [json.loads(line) for line in text.split("\n") if line.strip()]
-
-
-# --- programs that read and print ---------------------------------------------------------------------------------------
-
-
-def _programs(cases: list[Case], code: str) -> Grade:
+def _programs(cases: list[ContestCase], code: str) -> Grade:
     """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
-    limits = _sandbox().Limits(
-        wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT
-    )  # by the processor's clock: others may work here too
+    # By the processor's clock: others may work here too.
+    limits = _sandbox().Limits(wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT)
     whole = f"exec({CONTEST!r})\nexec(compile({code!r}, 'reply.py', 'exec', dont_inherit=True), globals())"
     for number, case in enumerate(cases):
-        (ran,) = _sound(functools.partial(_one, whole, case["input"], limits))
+
+        def run(stdin: str = case["input"]) -> list[Result]:
+            return [_sandbox().run(whole, stdin=stdin, limits=limits)]
+
+        (ran,) = _sound(run)
+        found: TestOutcome = {"ended": "failed", "said": f"case {number + 1}"}
         if ran.status != "ok":
             said = ran.stderr.strip().splitlines() or [ran.message]
-            return _wrong({"ended": ran.status, "said": said[-1]}, passed=number, cases=len(cases))
-        if not printed(case["output"], ran.stdout):
-            return _wrong(
-                {"ended": "failed", "said": f"case {number + 1}"}, passed=number, cases=len(cases)
-            )
-    return {
-        "verdict": "right",
-        "answer": None,
-        "detail": {"status": "passed", "passed": len(cases), "cases": len(cases)},
-    }
-
-
-def _one(program: str, stdin: str, limits: Limits) -> list[Result]:
-    return [_sandbox().run(program, stdin=stdin, limits=limits)]
+            found = {"ended": ran.status, "said": said[-1]}
+        if ran.status != "ok" or not printed(case["output"], ran.stdout):
+            return _wrong(found, passed=number, cases=len(cases))
+    return _right(passed=len(cases), cases=len(cases))
 
 
 def printed(expected: str, output: str) -> bool:
     """Whether an output is the expected one, line by line: as text without blanks at both ends, else as decimals."""
-    wanted, found = (
-        [line.strip() for line in text.strip().split("\n")] for text in (expected, output)
-    )
+    wanted, found = (text.strip().split("\n") for text in (expected, output))
     return len(wanted) == len(found) and all(map(_alike, wanted, found))
 
 
 def _alike(one: str, other: str) -> bool:
-    if one == other:
+    if one.strip() == other.strip():
         return True
-    numbers = _decimals(one)
-    return numbers is not None and numbers == _decimals(other)
-
-
-def _decimals(line: str) -> list[Decimal] | None:
-    """The numbers of a line; None where it has something else, or nothing."""
     try:
-        numbers = [Decimal(word) for word in line.split()]
+        ours, theirs = ([Decimal(word) for word in line.split()] for line in (one, other))
     except InvalidOperation:
-        return None
-    return None if not numbers or any(number.is_nan() for number in numbers) else numbers
-
-
-# --- the sandbox --------------------------------------------------------------------------------------------------------
+        return False
+    return bool(ours) and not any(n.is_nan() for n in ours + theirs) and ours == theirs
 
 
 @functools.cache

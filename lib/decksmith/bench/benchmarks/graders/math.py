@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-LONGEST_ANSWER = (
-    2000  # characters more than twice the expected answer's that are still compared as mathematics
-)
+# Characters more than twice the expected answer's that are still compared as mathematics.
+LONGEST_ANSWER = 2000
 DEEPEST = 50  # brackets within brackets that are still parsed
-PLACES = 6  # a decimal with so many places or more may stand for a value that has no end, correctly rounded (as in Math-Verify)
+# A decimal with so many places or more may stand for a value that has no end, correctly rounded (as in Math-Verify).
+PLACES = 6
 APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
 
 
@@ -73,20 +73,19 @@ def boxed(text: str) -> str | None:
 
 def _joined(between: str) -> bool:
     """Whether two boxes with this text between them are one answer: nothing but layout, or a comma, "and" or "or" before the second."""
-    return not re.sub(r"[\s$&]|\\[()\[\] ,;:]|\\q?quad", "", between) or bool(
-        JOINT.fullmatch(between)
-    )
+    layout = re.fullmatch(r"(?:[\s$&]|\\[()\[\] ,;:]|\\q?quad)*", between)
+    return bool(layout or JOINT.fullmatch(between))
 
 
-def final(text: str, pattern: str | None = None) -> str | None:
-    """The answer a reply gives: in its last box, else after its last "answer is" or what `pattern` (with a group "answer") finds."""
+def final(text: str) -> str | None:
+    """The answer a reply gives: in its last box, else after its last "answer is"."""
     if (found := boxed(text)) is not None:
         return found or None
-    hits = list(re.finditer(pattern or FINAL, text))
+    hits = list(FINAL.finditer(text))
     if not hits:
         return None
     said = hits[-1]["answer"].strip(" *\"'“”").rstrip(".").strip()
-    if not pattern and (begins := SENTENCE.match(said)):  # "Answer: The largest n is 34"
+    if begins := SENTENCE.match(said):  # "Answer: The largest n is 34"
         said = said[begins.end() :].strip(" *:")
     return said or None
 
@@ -130,11 +129,8 @@ def _written(text: str) -> str:
     """A text with each thing written in one way: no layout, no dollars, no doubled backslashes, one name for each relation."""
     text = text.strip()
     for opening, closing in SHELLS:
-        if (
-            len(text) > len(opening + closing)
-            and text.startswith(opening)
-            and text.endswith(closing)
-        ):
+        whole = text.startswith(opening) and text.endswith(closing)
+        if whole and len(text) > len(opening + closing):
             text = text[len(opening) : -len(closing)].strip()
     if "\\\\" in text and "matrix" not in text and "array" not in text:
         text = SLASHES.sub(r"\\", text)
@@ -146,32 +142,22 @@ def _written(text: str) -> str:
     text = text.strip().rstrip(".,;\\").strip()
     if found := WHOLE_TEXT.fullmatch(text):
         text = found[1].strip().rstrip(".")
-    if len(text) > 2 and text[0] == "{" and _closing(text, 0) == len(text) - 1:
-        text = text[1:-1].strip()
+    if len(text) > 2 and text[0] == "{":
+        *inside, end = _depths(text)
+        text = text[1:-1].strip() if end == 0 and 0 not in inside else text
     return text.lstrip("€£¥").strip()
 
 
-def _closing(text: str, start: int) -> int | None:
-    """Where the bracket that opens at `start` is closed, counting all kinds of brackets alike; None when it is not."""
-    depth = 0
-    for place in range(start, len(text)):
-        depth += (text[place] in "([{") - (text[place] in ")]}")
-        if not depth:
-            return place
-    return None
+def _depths(text: str) -> list[int]:
+    """How many brackets are open behind each letter, counting all kinds alike."""
+    return list(itertools.accumulate((c in "([{") - (c in ")]}") for c in text))
 
 
 # Units
 
 # A unit is a word, or an abbreviation of two letters and more: a single letter behind a number is a variable ("2k" is not 2).
-SCALES = {
-    "hundred": 10**2,
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "trillion": 10**12,
-    "dozen": 12,
-}
+SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+SCALES |= {"trillion": 10**12, "dozen": 12}
 KNOWN = {name: measure for measure, names in {
     "mm": "mm millimeter millimetre", "cm": "cm centimeter centimetre", "m": "m meter metre", "km": "km kilometer kilometre",
     "in": "in inch inche", "ft": "ft foot feet", "yd": "yd yard", "mi": "mi mile", "g": "g gram", "kg": "kg kilogram", "mg": "mg milligram",
@@ -216,11 +202,8 @@ def _scale(words: str) -> str | None:
 
 def _measure(unit: str) -> str | None:
     """What a unit measures in, where we know it: "sq cm" and "centimeters" are both cm; None for apples."""
-    words = [
-        word
-        for word in re.split(r"[^a-z]+", unit.lower())
-        if word not in ("", "square", "sq", "cubic", "cu", "of", "per")
-    ]
+    beside = ("", "square", "sq", "cubic", "cu", "of", "per")
+    words = [word for word in re.split(r"[^a-z]+", unit.lower()) if word not in beside]
     return (KNOWN.get(words[0]) or KNOWN.get(words[0].rstrip("s"))) if words else None
 
 
@@ -270,9 +253,8 @@ def _value(text: str) -> Fraction | None:
         value = int(found[2]) + Fraction(int(found[3])) / int(found[4])
     elif found := REPEATING.fullmatch(text):
         sign, whole, fixed, again = found.groups()
-        value = Fraction(f"{whole or 0}.{fixed or 0}") + Fraction(
-            int(again), (10 ** len(again) - 1) * 10 ** len(fixed)
-        )
+        period = (10 ** len(again) - 1) * 10 ** len(fixed)
+        value = Fraction(f"{whole or 0}.{fixed or 0}") + Fraction(int(again), period)
     else:
         return None
     return -value if sign == "-" else value
@@ -282,22 +264,16 @@ def _near(text: str, value: Fraction) -> bool:
     """Whether a decimal of `PLACES` places or more is the value it was rounded from; the value has no end in so many places."""
     found = re.fullmatch(r"-?\d*\.(\d+)", text)
     places = len(found[1]) if found else 0
-    return (
-        PLACES <= places <= 400
-        and abs(Fraction(text) - value) * 2 * 10**places <= 1
-        and value * 10**PLACES % 1 != 0
-    )
+    if not PLACES <= places <= 400:
+        return False
+    return abs(Fraction(text) - value) * 2 * 10**places <= 1 and value * 10**PLACES % 1 != 0
 
 
 BASED = re.compile(
     r"\(?([0-9A-F]{1,400})\)?\s*_\s*(?:\{\s*)?(?:\\text\s*\{)?\s*(\d{1,2}|[a-z]+)\s*\}?\s*\}?"
 )
-BASES = {
-    word: str(n)
-    for n, word in enumerate(
-        "two three four five six seven eight nine ten eleven twelve".split(), 2
-    )
-}
+NUMERALS = "two three four five six seven eight nine ten eleven twelve".split()
+BASES = {word: str(n) for n, word in enumerate(NUMERALS, 2)}
 
 
 def _based(text: str) -> tuple[str, str] | None:
@@ -311,8 +287,7 @@ def _based(text: str) -> tuple[str, str] | None:
 def plain(text: str) -> str | None:
     """A mathematical answer as it is compared and counted: no dollars, units, thousands separators, leading zeros or layout."""
     text = _written(text[:LONGEST_ANSWER])
-    text = re.sub(r"^\\?[a-zA-Z](?:_\{?\w\}?)?\s*\\in(?![a-zA-Z])\s*", "", text)
-    text = _unit(text)[0]
+    text = _unit(_inside(text))[0]
     text = text.replace(",", "").replace(" ", "") if THOUSANDS.fullmatch(text) else text
     found = re.fullmatch(r"([-+]?)0*(\d+)(\.0+)?", text)
     return f"{found[1] if found[1] == '-' else ''}{found[2]}" if found else text
@@ -360,22 +335,23 @@ def _members(text: str) -> list[str]:
     return [variant for part in parts for variant in _signs(part)]
 
 
+SIGN = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])")
+
+
 def _signs(text: str) -> list[str]:
     r"""Both readings of \pm and \mp."""
-    signs = re.findall(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", text)
+    signs = SIGN.findall(text)
     if not signs or len(signs) > 4 or len(_split(text)[0]) > 1 or text.startswith("\\{"):
         return [text]
-    if "\\mp" in signs or len(signs) == 1:
+    choices = list(itertools.product("+-", repeat=len(signs)))
+    if "\\mp" in signs:  # all upper signs, or all lower ones
         upper = tuple("+" if sign == "\\pm" else "-" for sign in signs)
         lower = tuple("-" if sign == "\\pm" else "+" for sign in signs)
         choices = [upper, lower]
-    else:
-        choices = list(itertools.product("+-", repeat=len(signs)))
     variants = []
     for choice in choices:
-        variant = text
-        for sign in choice:
-            variant = re.sub(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", sign, variant, count=1)
+        parts = zip(SIGN.split(text), (*choice, ""), strict=True)
+        variant = "".join(part + sign for part, sign in parts)
         variants.append(re.sub(r"(^|[=({,]\s*)\+\s*", r"\1", variant).strip())
     return variants
 
@@ -449,16 +425,13 @@ def _interval(text: str) -> tuple[str, str] | None:
 def _ray(sign: str, end: str) -> str:
     """All numbers that stand in this relation to one, as an interval."""
     below, above = f"(-\\infty, {end}", f"{end}, \\infty)"
-    match sign:
-        case "<":
-            return f"{below})"
-        case "\\le":
-            return f"{below}]"
-        case ">":
-            return f"({above}"
-        case "\\ge":
-            return f"[{above}"
-    return f"{below}) \\cup ({above}"  # \\ne
+    return {
+        "<": f"{below})",
+        "\\le": f"{below}]",
+        ">": f"({above}",
+        "\\ge": f"[{above}",
+        "\\ne": f"{below}) \\cup ({above}",
+    }[sign]
 
 
 def _inequality(text: str) -> tuple[str, str] | None:
@@ -509,16 +482,7 @@ def _same(expected: str, answer: str) -> bool:  # noqa: C901, PLR0911 - one rule
         return _same(expected, exact) or (
             "." in expected and number(expected) is not None and _same(expected, rounded)
         )
-    for rule in (
-        _as_numbers,
-        _as_words,
-        _as_matrices,
-        _as_inequalities,
-        _as_lists,
-        _as_equations,
-        _as_unions,
-        _as_brackets,
-    ):
+    for rule in RULES:
         if (found := rule(expected, answer)) is not None:
             return found
     ours, theirs = (_unit(text)[0] for text in (expected, answer))
@@ -540,24 +504,19 @@ def _as_numbers(expected: str, answer: str) -> bool | None:
             return ours[0] == its[0] or shares[0] == shares[1]
         return ours[0] == its[0] or _near(other, ours[0]) or _near(one, its[0])
     # A time of day, or a ratio that looks like one.
-    if any(re.fullmatch(r"\d{1,2}:\d\d", text) for text in (one, other)):
-        if ":" in one and ":" in other and not NAME.match(one):
-            return one.lstrip("0") == other.lstrip("0")
+    timed = any(re.fullmatch(r"\d{1,2}:\d\d", text) for text in (one, other))
+    if timed and ":" in one and ":" in other and not NAME.match(one):
+        return one.lstrip("0") == other.lstrip("0")
     return None
 
 
 def _same_digits(one: str, other: str) -> bool:
     """Whether two numbers, of which one or both name a base, have the same digits and no other base."""
-    found: list[tuple[str, str | None]] = []
-    for text in (one, other):
-        if based := _based(text):
-            found.append(based)
-        elif re.fullmatch("[0-9A-F]+", text):
-            found.append((text.lstrip("0"), None))
-        else:
-            return False
+    found = [_based(text) or (text.lstrip("0"), "") for text in (one, other)]
+    if not all(_based(text) or re.fullmatch("[0-9A-F]+", text) for text in (one, other)):
+        return False
     (digits, base), (its_digits, its_base) = found
-    return digits == its_digits and (base is None or its_base is None or base == its_base)
+    return digits == its_digits and (not base or not its_base or base == its_base)
 
 
 def _as_words(expected: str, answer: str) -> bool | None:
@@ -592,9 +551,9 @@ def _as_lists(expected: str, answer: str) -> bool | None:
     left, right = _members(expected), _members(answer)
     if len(left) < 2 and len(right) < 2:
         return None
-    left, right = (
-        [_named(parts[0])[1], *parts[1:]] if len(parts) > 1 else parts for parts in (left, right)
-    )
+    for side in (left, right):
+        if len(side) > 1:
+            side[0] = _named(side[0])[1]
     # A set may go without its braces, an interval or a tuple not.
     if len(left) < 2 or len(right) < 2:
         one, many = (left, right) if len(left) < 2 else (right, left)
@@ -625,9 +584,8 @@ def _matched(
 ) -> bool:
     """Whether the members of two lists are the same in some order."""
     equal, right = equal or _same, list(right)
-    if (
-        equal is _same and len(left) < len(right) and len(set(map(_squeezed, left))) == len(left)
-    ):  # a solution may be said twice
+    distinct = equal is _same and len(set(map(_squeezed, left))) == len(left)
+    if distinct and len(left) < len(right):  # a solution may be said twice
         right = list({_squeezed(one): one for one in right}.values())
     if len(left) != len(right):
         return False
@@ -664,9 +622,8 @@ def _as_inequalities(expected: str, answer: str) -> bool | None:
         return _same(ours[1], _inside(answer))
     if theirs and not RELATION.search(expected):
         return _same(_inside(expected), theirs[1])
-    return _symbolic(
-        _inside(expected), _inside(answer)
-    )  # several names, or an expression between the signs
+    # Several names, or an expression between the signs.
+    return _symbolic(_inside(expected), _inside(answer))
 
 
 def _inside(text: str) -> str:
@@ -678,12 +635,8 @@ def _as_unions(expected: str, answer: str) -> bool | None:
     ours, theirs = _inside(expected), _inside(answer)
     if (ours, theirs) != (expected, answer):
         return _same(ours, theirs)
-    ours, theirs = (
-        text.replace("\\mathbb{R}", "(-\\infty, \\infty)")
-        if text.strip() == "\\mathbb{R}"
-        else text
-        for text in (ours, theirs)
-    )
+    all_numbers = {"\\mathbb{R}": "(-\\infty, \\infty)"}
+    ours, theirs = (all_numbers.get(text.strip(), text) for text in (ours, theirs))
     if not UNION.search(ours) and not UNION.search(theirs):
         return None if (ours, theirs) == (expected, answer) else _same(ours, theirs)
     left, right = ([part.strip() for part in UNION.split(text)] for text in (ours, theirs))
@@ -702,9 +655,8 @@ def _as_brackets(expected: str, answer: str) -> bool | None:
         # A set of one may go without its braces.
         if ours:
             return ours[0] == "{" and len(ours[1]) == 1 and _same(ours[1][0], answer)
-        if theirs:
-            return theirs[0] == "{" and len(theirs[1]) == 1 and _same(expected, theirs[1][0])
-        return None
+        assert theirs
+        return theirs[0] == "{" and len(theirs[1]) == 1 and _same(expected, theirs[1][0])
     if (ours[0], ours[2]) != (theirs[0], theirs[2]) or len(ours[1]) != len(theirs[1]):
         return False
     return _matched(ours[1], theirs[1]) if ours[0] == "{" else all(map(_same, ours[1], theirs[1]))
@@ -719,15 +671,26 @@ def _as_matrices(expected: str, answer: str) -> bool | None:
     if not ours or not theirs or "\\begin" in ours[1] + theirs[1]:
         return None
     left, right = (
-        [
-            [entry.strip() for entry in row.split("&")]
-            for row in found[1].strip().removesuffix("\\\\").split("\\\\")
-        ]
+        [row.split("&") for row in found[1].strip().removesuffix("\\\\").split("\\\\")]
         for found in (ours, theirs)
     )
     if [len(row) for row in left] != [len(row) for row in right]:
         return False
-    return all(map(_same, itertools.chain(*left), itertools.chain(*right)))
+    entries = zip(itertools.chain(*left), itertools.chain(*right), strict=True)
+    return all(_same(one.strip(), other.strip()) for one, other in entries)
+
+
+# From the outside in.
+RULES = (
+    _as_numbers,
+    _as_words,
+    _as_matrices,
+    _as_inequalities,
+    _as_lists,
+    _as_equations,
+    _as_unions,
+    _as_brackets,
+)
 
 
 # One expression
@@ -748,37 +711,26 @@ def _parsed(text: str) -> Any:
         equations=False,
     )
     text = re.sub(r"(?<=[a-zA-Z])('+)", lambda found: "_{" + "prime" * len(found[1]) + "}", text)
-    text = re.sub(
-        r"(?<=\d)(\s*)\\frac(?=\s*\{[^{}]*[a-zA-Z\\])", r"\\cdot\\frac", text
-    )  # no mixed number
+    # No mixed number.
+    text = re.sub(r"(?<=\d)(\s*)\\frac(?=\s*\{[^{}]*[a-zA-Z\\])", r"\\cdot\\frac", text)
     try:
         normal = normalize_latex(text, config)
-        return latex2sympy(
-            normal,
-            is_real=not should_treat_as_complex(normal),
-            convert_degrees=False,
-            normalization_config=None,
-        )
+        real = not should_treat_as_complex(normal)
+        return latex2sympy(normal, is_real=real, convert_degrees=False, normalization_config=None)
     except (MemoryError, RecursionError):
         raise
     except Exception:  # whatever a generated parser says about a text that is no expression
         return None
 
 
-def _depth(text: str) -> int:
-    """How deep the brackets of a text are nested."""
-    return max(itertools.accumulate((c in "([{") - (c in ")]}") for c in text), default=0)
-
-
 def _symbolic(expected: str, answer: str) -> bool:
     """Whether two expressions are the same to Math-Verify, and their numbers also relative to their size."""
-    if max(map(_depth, (expected, answer))) > DEEPEST:
+    if max(_depths(expected) + _depths(answer), default=0) > DEEPEST:
         return False
     from math_verify import verify
 
-    logging.getLogger("math_verify").setLevel(
-        logging.ERROR
-    )  # it warns of each call whose time limit is ours
+    # It warns of each call whose time limit is ours.
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
     left, right = _parsed(expected), _parsed(answer)
     if left is None or right is None:
         return False
@@ -803,17 +755,15 @@ def _numeric(expression: Any, text: str) -> Any:
 def _equal_numbers(one: Any, other: Any, expected: str, answer: str) -> bool:
     """Exactly, or to 15 digits of the larger of the two: 1/2004! is not 1/2006!."""
     if one.is_Rational and other.is_Rational:
-        return (
-            one == other
-            or _near(answer, Fraction(int(one.p), int(one.q)))
-            or _near(expected, Fraction(int(other.p), int(other.q)))
-        )
+        ours, its = (Fraction(int(each.p), int(each.q)) for each in (one, other))
+        return ours == its or _near(answer, ours) or _near(expected, its)
     for text, decimal, value in ((answer, other, one), (expected, one, other)):
         if found := re.fullmatch(r"-?\d*\.(\d+)", text):  # a decimal for a value without an end
             places = len(found[1])
-            return places >= PLACES and bool(
-                abs(value.evalf(places + 20) - decimal.evalf(places + 20)) * 2 * 10**places <= 1
-            )
+            if places < PLACES:
+                return False
+            gap = abs(value.evalf(places + 20) - decimal.evalf(places + 20))
+            return bool(gap * 2 * 10**places <= 1)
     size = max(abs(one.evalf(20)), abs(other.evalf(20)))
     apart = abs((one - other).evalf(30, maxn=200))
     # A difference of zero comes as a Float of no precision: nothing was left of it in 200 digits.

@@ -7,19 +7,17 @@ it would have done to the reply itself (limits, a time for each input) is the sa
 """
 
 import ast
-import functools
 import json
 import os
 import resource
 import select
 import signal
 import sys
-import time
 import types
-from collections.abc import Iterator
-from importlib import metadata
+from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
+from decksmith.bench.benchmarks import graders
 from decksmith.bench.benchmarks.graders import code, wire
 from decksmith.bench.benchmarks.records import Grade
 from decksmith.core import cli
@@ -30,17 +28,7 @@ TASK = 60.0  # seconds of all inputs, as evalplus has it
 CHECK = 30.0  # seconds of the comparison
 OUTPUT = 128 << 20  # bytes of a record
 Values = list[Any]
-BUILDERS = {
-    "set": set,
-    "frozenset": frozenset,
-    "float": float,
-    "list": list,
-    "tuple": tuple,
-    "dict": dict,
-}
-
-
-# --- rows ---------------------------------------------------------------------------------------------------------------
+BUILDERS = {each.__name__: each for each in (set, frozenset, float, list, tuple, dict)}
 
 
 def row(source: dict[str, Any]) -> dict[str, Any]:
@@ -52,64 +40,44 @@ def row(source: dict[str, Any]) -> dict[str, Any]:
     try:
         return {**source, "plus": _parts(source)}
     except (SyntaxError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise cli.BadData(
-            f"the test of {source.get('task_id')} is not as evalplus writes them: {error}"
-        ) from None
+        said = f"the test of {source.get('task_id')} is not as evalplus writes them"
+        raise cli.BadData(f"{said}: {error}") from None
     finally:
         sys.set_int_max_str_digits(most)
 
 
 def _parts(source):
     tree = ast.parse(source["test"])
-    values = {
-        node.targets[0].id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("inputs", "results")
-    }
-    asked = next(
-        (
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "assertion"
-        ),
-        None,
-    )
-    name = source.get("entry_point") or asked.args[0].func.id
-    reference = next(
-        (
-            node
-            for node in tree.body
-            if isinstance(node, ast.FunctionDef) and node.name == "ref_func"
-        ),
-        None,
-    )
-    if "results" not in values and not reference:
+    nodes = list(ast.walk(tree))
+    values = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            values[node.targets[0].id] = node.value
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    asked = next((one for one in calls if getattr(one.func, "id", None) == "assertion"), None)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    reference = next((one for one in functions if one.name == "ref_func"), None)
+    results = values.get("results")
+    if results is None and not reference:
         raise ValueError("it has neither results nor ref_func")
-    # The one test without assertion() is that of find_zero, whose tolerance stands at the end of its comparison.
-    bound = (
-        asked.args[2]
-        if asked
-        else next(node for node in ast.walk(tree) if isinstance(node, ast.Compare)).comparators[-1]
-    )
+    if asked:
+        bound = asked.args[2]
+    else:  # find_zero's, whose tolerance stands at the end of its comparison
+        bound = next(node for node in nodes if isinstance(node, ast.Compare)).comparators[-1]
     return {
         "dataset": "humaneval" if "entry_point" in source else "mbpp",
-        "entry": name,
+        "entry": source.get("entry_point") or asked.args[0].func.id,
         "atol": _literal(bound),
         "calls": json.dumps([_plain(list(each)) for each in _literal(values["inputs"])]),
-        "results": json.dumps(_plain(_literal(values["results"]))) if "results" in values else None,
-        "reference": _program(tree, reference) if "results" not in values else None,
+        "results": None if results is None else json.dumps(_plain(_literal(results))),
+        "reference": _program(tree, reference) if results is None else None,
     }
 
 
 def _program(tree, function):
     """A function with the imports of the test around it, less numpy, which no reference uses."""
-    imports = [
-        node
-        for node in tree.body
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and "numpy" not in ast.unparse(node)
-    ]
+    imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    imports = [node for node in imports if "numpy" not in ast.unparse(node)]
     return ast.unparse(ast.Module([*imports, function], []))
 
 
@@ -124,24 +92,17 @@ def _literal(node):
     """The value of an expression that is a literal, or has inf, nan or a container made by name. Raises ValueError."""
     if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
         return float(node.id)
-    if (
-        isinstance(node, ast.Call)
-        and getattr(node.func, "id", None) in BUILDERS
-        and not node.keywords
-    ):
-        return BUILDERS[node.func.id](*map(_literal, node.args))
+    if isinstance(node, ast.Call) and getattr(node.func, "id", None) in BUILDERS:
+        if not node.keywords:
+            return BUILDERS[node.func.id](*map(_literal, node.args))
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        return {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](
-            map(_literal, node.elts)
-        )
+        builder = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
+        return builder(map(_literal, node.elts))
     if isinstance(node, ast.Dict):
         return dict(zip(map(_literal, node.keys), map(_literal, node.values), strict=True))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_literal(node.operand)
     return ast.literal_eval(node)
-
-
-# --- grades -------------------------------------------------------------------------------------------------------------
 
 
 class PlusExpected(TypedDict, total=False):
@@ -163,7 +124,7 @@ def grade(expected: PlusExpected, text: str) -> Grade:
     reply = code.program(text, name)
     if reply is None:
         return {"verdict": "no_answer", "answer": None}
-    version()
+    graders.version("evalplus")
     import evalplus.eval  # noqa: F401  # here, so that each check finds it imported
 
     if not name.isidentifier():
@@ -176,9 +137,8 @@ def grade(expected: PlusExpected, text: str) -> Grade:
             said = f"the reference of {name} ended so: {found['said']}"
             raise Fault("judge", "reference", said)
         results = found["values"]
-    found = _recorded(
-        {"code": reply, "prelude": expected.get("prelude") or "", "entry": name}, name, calls
-    )
+    program = {"code": reply, "prelude": expected.get("prelude") or "", "entry": name}
+    found = _recorded(program, name, calls)
     status = found["ended"]
     if status == "recorded":
         dataset, values = expected["dataset"], found["values"]
@@ -191,20 +151,9 @@ def grade(expected: PlusExpected, text: str) -> Grade:
     }
 
 
-def _recorded(reply: dict[str, str | bool | None], name: str, calls: Values) -> code.TestOutcome:
+def _recorded(reply: code.Reply, name: str, calls: Values) -> code.TestOutcome:
     exam = {"calls": calls, "name": name, "seconds": CALL}
     return code.examined("record", exam, reply, wall=TASK, output=OUTPUT)
-
-
-@functools.cache
-def version() -> str:
-    """evalplus and what has a part in its comparison, with versions. Raises cli.Missing."""
-    try:
-        return f"evalplus {metadata.version('evalplus')} (numpy {metadata.version('numpy')})"
-    except metadata.PackageNotFoundError:
-        raise cli.Missing(
-            "HumanEval+ and MBPP+ are judged by the package evalplus; `make .venv/.bench` installs it"
-        ) from None
 
 
 def _checked(
@@ -217,16 +166,13 @@ def _checked(
     if not child:
         os.close(reads)
         try:
-            os.write(
-                writes,
-                b"passed" if _accepts(dataset, name, calls, results, values, atol) else b"failed",
-            )
+            same = _accepts(dataset, name, calls, results, values, atol)
+            os.write(writes, b"passed" if same else b"failed")
         finally:
             os._exit(0)
     os.close(writes)
-    deadline, said = time.monotonic() + CHECK, b""
-    if select.select([reads], [], [], max(0, deadline - time.monotonic()))[0]:
-        said = os.read(reads, 16)
+    ready = select.select([reads], [], [], CHECK)[0]
+    said = os.read(reads, 16) if ready else b""
     os.close(reads)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -254,37 +200,21 @@ def _accepts(
 
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     if most != resource.RLIM_INFINITY:
-        os.environ["EVALPLUS_MAX_MEMORY_BYTES"] = str(
-            min(most, 4 << 30)
-        )  # it would ask for 4 GiB, which none may have whose limit is lower
+        # It would ask for 4 GiB, which none may have whose limit is lower.
+        os.environ["EVALPLUS_MAX_MEMORY_BYTES"] = str(min(most, 4 << 30))
+
+    def value(tagged: Mapping[str, Any]) -> object:
+        return wire.restored(tagged, lambda *held: wire.Remote(None, *held))
+
     calls, results, values = (
-        json.loads(
-            json.dumps(part),
-            object_hook=lambda tagged: wire.restored(
-                tagged, lambda *held: wire.Remote(None, *held)
-            ),
-        )
-        for part in (calls, results, values)
+        json.loads(json.dumps(part), object_hook=value) for part in (calls, results, values)
     )
     replayed = iter(values)
-    stat, details, progress = (
-        types.SimpleNamespace(value=None),
-        [False] * len(calls),
-        types.SimpleNamespace(value=0),
-    )
-    unsafe_execute(
-        dataset,
-        name,
-        f"from {__name__} import replay as {name}",
-        calls,
-        results,
-        [CHECK] * len(calls),
-        atol,
-        True,
-        stat,
-        details,
-        progress,
-    )
-    return stat.value == _SUCCESS and len(values) == len(
-        calls
-    )  # of find_zero 0.3.1 keeps no details: it would pass nothing there
+    stat, progress = types.SimpleNamespace(value=None), types.SimpleNamespace(value=0)
+    details, limits = [False] * len(calls), [CHECK] * len(calls)
+    program = f"from {__name__} import replay as {name}"
+    # Its arguments from here on: whether it ends with the first failure, and where it keeps what it found.
+    found = (True, stat, details, progress)
+    unsafe_execute(dataset, name, program, calls, results, limits, atol, *found)
+    # Not by the details, of which 0.3.1 keeps none of find_zero.
+    return stat.value == _SUCCESS and len(values) == len(calls)

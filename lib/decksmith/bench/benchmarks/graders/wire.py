@@ -14,24 +14,33 @@ import base64
 import builtins
 import collections
 import collections.abc
-import decimal
-import fractions
+import contextlib
 import itertools
 import json
 import os
 import socket
 import struct
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 LONGEST = 64 << 20  # bytes of a message
 MOST = 100_000  # items of a generator that are sent
-SMALL = (
-    1 << 63
-)  # integers below are JSON's; larger ones are hexadecimal, which Python reads in any length
+# Integers below are JSON's; larger ones are hexadecimal, which Python reads in any length.
+SMALL = 1 << 63
 FRAME = {"call", "value", "raised"}  # of an answer; the object that stands for a value has one key
 LISTS = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
+# Other plain data by name: its class, what it is sent as, and how it is made of that again.
+PARTS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], object]]] = {
+    "complex": (complex, lambda it: [it.real, it.imag], lambda held: complex(*held)),
+    "bytes": ((bytes, bytearray), lambda it: base64.b64encode(it).decode(), base64.b64decode),
+    "range": (range, lambda it: [it.start, it.stop, it.step], lambda held: range(*held)),
+    "fraction": (Fraction, lambda it: [it.numerator, it.denominator], lambda held: Fraction(*held)),
+    "decimal": (Decimal, str, Decimal),
+}
 
 
 class Broken(Exception):
@@ -78,24 +87,13 @@ def plain(value: object, keep: Callable[[object], object]) -> Any:
         return [plain(each, keep) for each in list.__iter__(value)]
     for name, base in LISTS.items():
         if isinstance(value, base):
-            return {
-                name: [
-                    plain(each, keep)
-                    for each in (dict.items(value) if base is dict else base.__iter__(value))
-                ]
-            }
+            items = dict.items(value) if base is dict else base.__iter__(value)
+            return {name: [plain(each, keep) for each in items]}
     if isinstance(value, (collections.abc.KeysView, collections.abc.ItemsView)):
         return {"set": [plain(each, keep) for each in value]}
-    if isinstance(value, complex):
-        return {"complex": [value.real, value.imag]}
-    if isinstance(value, (bytes, bytearray)):
-        return {"bytes": base64.b64encode(value).decode()}
-    if isinstance(value, range):
-        return {"range": [plain(each, keep) for each in (value.start, value.stop, value.step)]}
-    if isinstance(value, fractions.Fraction):
-        return {"fraction": [plain(value.numerator, keep), plain(value.denominator, keep)]}
-    if isinstance(value, decimal.Decimal):
-        return {"decimal": str(value)}
+    for name, (kind, parts, _) in PARTS.items():
+        if isinstance(value, kind):
+            return {name: plain(parts(value), keep)}
     return keep(value)
 
 
@@ -106,14 +104,7 @@ def restored(tagged: Mapping[str, Any], remote: Callable[..., object]) -> object
         return LISTS[name](held)
     if name == "remote":
         return remote(*held)
-    return {
-        "int": lambda: int(held, 16),
-        "complex": lambda: complex(*held),
-        "bytes": lambda: base64.b64decode(held),
-        "range": lambda: range(*held),
-        "fraction": lambda: fractions.Fraction(*held),
-        "decimal": lambda: decimal.Decimal(held),
-    }[name]()
+    return int(held, 16) if name == "int" else PARTS[name][2](held)
 
 
 class Link:
@@ -170,14 +161,11 @@ class Link:
             sent = [plain(each, self._known) for each in (*given, *named.values())]
         except RecursionError:
             raise Broken("what it returned is too deep to be given back") from None
-        self.send(
-            {
-                "call": self.calls,
-                "of": handle,
-                "given": sent[: len(given)],
-                "named": [*zip(named, sent[len(given) :], strict=True)],
-            }
-        )
+        by_name = [*zip(named, sent[len(given) :], strict=True)]
+        self._call(handle, sent[: len(given)], by_name)
+
+    def _call(self, handle, given, named=()):
+        self.send({"call": self.calls, "of": handle, "given": given, "named": [*named]})
 
     def answer(self, hook=None):
         """What the last call came to, `(value, None)` or `(None, [class, words])`. Raises Broken for what is no answer to it."""
@@ -199,20 +187,14 @@ class Link:
         if raised is None:
             return value
         name, words = raised
-        said = ": ".join(filter(None, raised))
         kind = getattr(builtins, name, None)
-        error = None
+        error: Exception = Raised(": ".join(filter(None, raised)))
         # Not the two that would end a loop of the tests as if it had come to its end.
-        if (
-            isinstance(kind, type)
-            and issubclass(kind, Exception)
-            and not issubclass(kind, (StopIteration, StopAsyncIteration))
-        ):
-            try:
+        ends = (StopIteration, StopAsyncIteration)
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, ends):
+            with contextlib.suppress(TypeError):  # UnicodeDecodeError and the like want more
                 error = kind(words)
-            except TypeError:  # UnicodeDecodeError and the like want more
-                pass
-        raise error or Raised(said)
+        raise error
 
     def _known(self, value):
         if isinstance(value, Remote):
@@ -233,6 +215,9 @@ def _link(seconds=None):
 # --- the side of the tests ----------------------------------------------------------------------------------------------
 
 
+BINDING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
+
+
 def strange(source: str) -> set[str]:
     """The names that a text uses and neither binds nor has from Python."""
     loaded: set[str] = set()
@@ -242,11 +227,9 @@ def strange(source: str) -> set[str]:
             (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         elif isinstance(node, ast.arg):
             bound.add(node.arg)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
         elif isinstance(node, ast.alias):
             bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler):
+        elif isinstance(node, BINDING):
             bound.add(node.name)
     return loaded - bound
 
@@ -268,28 +251,23 @@ def examine(tests: str, *, prelude: str = "", names: Iterable[str] = (), seconds
         ended, said = "unfit", str(error)
     except BaseException as error:
         ended, said = "failed", f"{type(error).__name__}: {str(error)[:200]}".removesuffix(": ")
-        lines = [
-            at.tb_lineno
-            for at in _frames(error.__traceback__)
-            if at.tb_frame.f_code.co_filename == "tests.py"
-        ]
+        frames = traceback.walk_tb(error.__traceback__)
+        lines = [line for frame, line in frames if frame.f_code.co_filename == "tests.py"]
         said = f"{said} ({tests.splitlines()[lines[-1] - 1].strip()[:100]})" if lines else said
     os.write(out, json.dumps({"ended": ended, "said": said}).encode())
 
 
-def _frames(trace):
-    while trace:
-        yield trace
-        trace = trace.tb_next
-
-
 def completed_prompt(prompt: str) -> str:
     """A prompt as a program: a function that lacks its body gets one."""
+    return prompt if _compiles(prompt) else f"{prompt}\n    pass\n"
+
+
+def _compiles(text: str) -> bool:
     try:
-        compile(prompt, "prompt.py", "exec", dont_inherit=True)
-        return prompt
+        compile(text, "text.py", "exec", dont_inherit=True)
     except SyntaxError:
-        return f"{prompt}\n    pass\n"
+        return False
+    return True
 
 
 def record(calls: list[object], name: str, *, seconds: float) -> None:
@@ -301,7 +279,7 @@ def record(calls: list[object], name: str, *, seconds: float) -> None:
         _, raised = link.answer()
         for given in [] if raised else calls:
             link.calls += 1
-            link.send({"call": link.calls, "of": name, "given": given, "named": []})
+            link._call(name, given)
             value, raised = link.answer()
             if raised:
                 break
@@ -309,15 +287,11 @@ def record(calls: list[object], name: str, *, seconds: float) -> None:
         said = ": ".join(raised or [])
     except Broken as error:
         said = str(error)
+    found = {"ended": "recorded", "said": "", "values": values}
+    if said:
+        found = {"ended": "failed", "said": said[:300], "values": []}
     with open(out, "w") as file:
-        json.dump(
-            {
-                "ended": "failed" if said else "recorded",
-                "said": said[:300],
-                "values": [] if said else values,
-            },
-            file,
-        )
+        json.dump(found, file)
 
 
 # --- the side of the code -----------------------------------------------------------------------------------------------
@@ -333,10 +307,8 @@ def answer(code, *, prelude="", entry=None, method=False):
     link, kept, space = _link(), [], {}
 
     def keep(value):
-        items = None
-        if isinstance(
-            value, (collections.abc.Iterator, collections.abc.ValuesView, collections.deque)
-        ):
+        items, listed = None, (collections.abc.Iterator, collections.abc.ValuesView)
+        if isinstance(value, (*listed, collections.deque)):
             items = [plain(each, keep) for each in itertools.islice(value, MOST + 1)]
         kept.append(value)
         return {"remote": [len(kept) - 1, None if items is None or len(items) > MOST else items]}
@@ -345,9 +317,8 @@ def answer(code, *, prelude="", entry=None, method=False):
         try:
             link.send({"call": call, "value": plain(work(), keep), "raised": None})
         except BaseException as error:
-            link.send(
-                {"call": call, "value": None, "raised": [type(error).__name__, str(error)[:200]]}
-            )
+            raised = [type(error).__name__, str(error)[:200]]
+            link.send({"call": call, "value": None, "raised": raised})
 
     def find(handle):
         if isinstance(handle, int):
@@ -363,40 +334,41 @@ def answer(code, *, prelude="", entry=None, method=False):
             solution = space["Solution"]()
 
     reply(0, load)
+
+    def read(found):
+        return found if "call" in found else restored(found, lambda handle, _: find(handle))
+
     while True:
         try:
-            asked = link.receive(
-                lambda found: (
-                    found if "call" in found else restored(found, lambda handle, _: find(handle))
-                )
-            )
+            asked = link.receive(read)
         except Broken:
             os._exit(0)
-        reply(
-            asked["call"],
-            lambda asked=asked: find(asked["of"])(*asked["given"], **dict(asked["named"])),
-        )
+
+        def work(asked=asked):
+            return find(asked["of"])(*asked["given"], **dict(asked["named"]))
+
+        reply(asked["call"], work)
 
 
 def _load(code, prelude, entry, space):
-    exec(compile(completed_prompt(prelude), "prompt.py", "exec", dont_inherit=True), space)
+    def run(text, name="reply.py"):
+        exec(compile(text, name, "exec", dont_inherit=True), space)
+
+    run(completed_prompt(prelude), "prompt.py")
     stub = space.pop(entry, None)
     try:
         program = compile(code, "reply.py", "exec", dont_inherit=True)
     except SyntaxError:
         if stub is None:
             raise
-        exec(compile(_continued(prelude, code), "reply.py", "exec", dont_inherit=True), space)
-        return
+        return run(_continued(prelude, code))
     exec(program, space)
     if stub is not None and entry not in space:
-        exec(compile(_continued(prelude, code), "reply.py", "exec", dont_inherit=True), space)
+        run(_continued(prelude, code))
 
 
 def _continued(prompt, code):
-    """Prompt and the rest of its function."""
-    try:
-        compile(prompt + code, "reply.py", "exec", dont_inherit=True)
+    """Prompt and the rest of its function, indented where it is not."""
+    if _compiles(prompt + code):
         return prompt + code
-    except SyntaxError:
-        return prompt + "".join(f"    {line}" for line in code.splitlines(True))
+    return prompt + "".join(f"    {line}" for line in code.splitlines(True))

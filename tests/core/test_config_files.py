@@ -4,7 +4,7 @@ import shutil
 import tomllib
 
 import pytest
-from decksmith.core import cli, inherit
+from decksmith.core import cli, config_files
 from decksmith.core.protocol import Protocol
 
 SHIPPED = cli.ROOT / "assets/protocols"
@@ -27,10 +27,10 @@ def test_what_a_protocol_does_not_say_is_what_the_extended_one_says(tmp_path):
 
 def test_a_table_of_another_kind_takes_nothing_from_the_extended_one(tmp_path):
     written(tmp_path, 'extends = "published"\n[judge]\nkind = "coin"\nsides = 2\n')
-    found = inherit.read(tmp_path / "mine.toml", SHIPPED)
+    found = config_files.read(tmp_path / "mine.toml", SHIPPED)
     assert found["judge"] == {"kind": "coin", "sides": 2}
     written(tmp_path, 'extends = "published"\n[judge]\nkind = "vision"\nretries = 0\n')
-    judge = inherit.read(tmp_path / "mine.toml", SHIPPED)["judge"]
+    judge = config_files.read(tmp_path / "mine.toml", SHIPPED)["judge"]
     assert judge == {**Protocol.load("published").judge, "retries": 0}
 
 
@@ -61,5 +61,5 @@ def test_what_cannot_be_extended_is_named(tmp_path, text, message):
 def test_tables_are_merged_and_lists_are_replaced(tmp_path):
     written(tmp_path, "a = [1, 2]\n[t]\nx = 1\n[t.u]\ny = 2\n", "base")
     path = written(tmp_path, 'extends = "base"\na = [3]\n[t.u]\nz = 4\n')
-    assert inherit.read(path, tmp_path) == {"a": [3], "t": {"x": 1, "u": {"y": 2, "z": 4}}}
-    assert tomllib.loads("a = 1") == inherit.read(written(tmp_path, "a = 1"), tmp_path)
+    assert config_files.read(path, tmp_path) == {"a": [3], "t": {"x": 1, "u": {"y": 2, "z": 4}}}
+    assert tomllib.loads("a = 1") == config_files.read(written(tmp_path, "a = 1"), tmp_path)

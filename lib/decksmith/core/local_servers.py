@@ -5,10 +5,8 @@ The standard library only: `make doctor` asks before any set-up.
 
 import json
 import os
-from typing import Any
 from urllib.parse import urlsplit
 
-OLLAMA_PORT = 11434
 LLAMA_SERVER = "http://127.0.0.1:8080"  # where llama-server listens unless told otherwise
 SECONDS = 3.0  # for an answer
 
@@ -20,22 +18,25 @@ def ollama_address() -> str:
     host = url.hostname or "127.0.0.1"
     if host in ("0.0.0.0", "::"):  # what a server listens on; a client calls loopback
         host = "127.0.0.1"
-    port = url.port or (OLLAMA_PORT if "://" not in said else {"http": 80}.get(url.scheme, 443))
-    return f"{url.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    default = {"http": 80, "https": 443}[url.scheme] if "://" in said else 11434
+    return f"{url.scheme}://{f'[{host}]' if ':' in host else host}:{url.port or default}"
 
 
-def listed(address: str) -> list[dict[str, Any]] | None:
-    """The entries of `<address>/v1/models`, or None where nobody answers with such a list.
+def listed(address: str, owner: str | None = None) -> list[str] | None:
+    """The models of `<address>/v1/models`, or None where nobody answers with such a list, or another one than `owner` says that
+    it has them.
 
     No proxy of the site is asked: it does not know this machine's servers.
     """
     import urllib.request  # brings all of http and email, and most scripts ask nobody
 
-    address = address.rstrip("/").removesuffix("/v1")
+    url = f"{address.rstrip('/').removesuffix('/v1')}/v1/models"
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(f"{address}/v1/models", timeout=SECONDS) as answer:
+        with direct.open(url, timeout=SECONDS) as answer:
             found = json.load(answer)["data"]
-        return [entry for entry in found if isinstance(entry["id"], str)]
-    except (OSError, ValueError, KeyError, TypeError):
+        if owner and not all(entry.get("owned_by") == owner for entry in found):
+            return None
+        return [entry["id"] for entry in found if isinstance(entry["id"], str)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

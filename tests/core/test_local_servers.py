@@ -8,7 +8,7 @@ import sys
 import urllib.request
 
 import pytest
-from decksmith.core import cli, doctor, nearby
+from decksmith.core import cli, doctor, local_servers
 from decksmith.models import client, registry
 
 
@@ -37,15 +37,15 @@ def ollama(monkeypatch, tmp_path):
 )
 def test_ollama_is_sought_where_its_own_variable_says(monkeypatch, said, address):
     monkeypatch.setenv("OLLAMA_HOST", said)
-    assert nearby.ollama_address() == address
+    assert local_servers.ollama_address() == address
 
 
 def test_what_does_not_answer_or_answers_otherwise_lists_nothing(ollama):
     with urllib.request.urlopen(f"{ollama}/") as answer:
         assert answer.read().startswith(b"a stand-in for Ollama")
-    assert [entry["id"] for entry in nearby.listed(f"{ollama}/v1/")] == ["qwen3:4b"]
-    assert nearby.listed(f"{ollama}/elsewhere") is None
-    assert nearby.listed("http://127.0.0.1:9") is None
+    assert local_servers.listed(f"{ollama}/v1/") == ["qwen3:4b"]
+    assert local_servers.listed(f"{ollama}/elsewhere") is None
+    assert local_servers.listed("http://127.0.0.1:9") is None
 
 
 def test_the_doctor_offers_a_server_that_runs_and_says_what_to_type(ollama, monkeypatch, capsys):

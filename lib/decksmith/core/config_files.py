@@ -1,6 +1,6 @@
-"""TOML files that extend another: `extends = "offline"` takes all of offline.toml, and the file's own keys win.
+"""TOML files that extend another, `extends = "offline"`, and what is held against a JSON Schema of assets/schemas.
 
-Imports nothing but the standard library: doctor runs before anything is installed.
+Imports nothing but the standard library before `check` is called: doctor runs before anything is installed.
 """
 
 import tomllib
@@ -21,14 +21,14 @@ def read(path: Path, shipped: Path) -> dict[str, Any]:
     own = tomllib.loads(path.read_text(encoding="utf-8"))
     if "extends" not in own:
         return own
-    base = source(path, own.pop("extends"), shipped)
+    base = extended(path, own.pop("extends"), shipped)
     other = tomllib.loads(base.read_text(encoding="utf-8"))
     if "extends" in other:
         raise ValueError(f"extends: {base.name} extends another itself; name that one")
     return _merged(other, own)
 
 
-def source(path: Path, name: object, shipped: Path) -> Path:
+def extended(path: Path, name: object, shipped: Path) -> Path:
     """The file that `extends = name` in `path` means. Raises ValueError where there is none."""
     for folder in (path.parent, shipped):
         found = folder / f"{name}.toml"
@@ -39,12 +39,30 @@ def source(path: Path, name: object, shipped: Path) -> Path:
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    result = dict(base)
+    result = base | own
     for key, value in own.items():
         old = base.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
-            alike = value.get("kind", old.get("kind")) == old.get("kind")
-            result[key] = _merged(old, value) if alike else value
-        else:
-            result[key] = value
+            if value.get("kind", old.get("kind")) == old.get("kind"):
+                result[key] = _merged(old, value)
     return result
+
+
+def check(path: Path, data: object, schema: dict[str, Any]) -> None:
+    """Raises cli.BadConfig with one line that names file and key where what `path` says breaks its schema."""
+    from decksmith.core import cli
+
+    if found := fault(data, schema):
+        where, message = found
+        raise cli.BadConfig(f"{path}: {where or 'top level'}: {message}")
+
+
+def fault(data: object, schema: dict[str, Any]) -> tuple[str, str] | None:
+    """What is most wrong with `data` by a schema of draft 2020-12: (its keys, joined by dots; a sentence), or None."""
+    from jsonschema import Draft202012Validator  # as slow to import as the rest of a script
+    from jsonschema.exceptions import relevance
+
+    errors = sorted(Draft202012Validator(schema).iter_errors(data), key=relevance)
+    if not errors:
+        return None
+    return ".".join(map(str, errors[-1].absolute_path)), errors[-1].message
