@@ -26,7 +26,7 @@ from decksmith.core import stream  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
 from decksmith.measure.render.worker import tree, usage  # noqa: E402
 from decksmith.train.rewards import reward_client  # noqa: E402
-from decksmith.train.rewards.metrics import quantile  # noqa: E402
+from decksmith.train.rewards.reward_queue import quantile  # noqa: E402
 
 CLIENTS = 8
 TICK = os.sysconf("SC_CLK_TCK")

@@ -26,7 +26,7 @@ from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.measure.decks import clean, pictures  # noqa: E402
 from decksmith.measure.render import pool  # noqa: E402
 from decksmith.train.rewards.components import reward  # noqa: E402
-from decksmith.train.rewards.rules import COMPONENTS, read  # noqa: E402
+from decksmith.train.rewards.rules import MEASURES, read  # noqa: E402
 
 PAGE = ROOT / "docs/rewards.md"
 MARGIN = 0.2
@@ -178,16 +178,17 @@ def of_good(good):
 
 
 def components(rules):
-    """The components of a reward and the evaluation's measures in them, as markdown."""
+    """The components of a reward and the evaluation's measures in them, as markdown; in the page's
+    own words and order."""
     lines = [
         "| component | weight | gate | what it is | offline measures |",
         "|---|---:|---:|---|---|",
     ]
-    for name in sorted(rules.used, key=[*COMPONENTS].index):
+    words = dict(re.findall(r"(?m)^\| `(\w+)` \|[^|]*\|[^|]*\| (.*?) \| .* \|$", PAGE.read_text()))
+    for name in sorted(rules.used, key=[*words].index):
         weight, gate = rules.weights.get(name), rules.gates.get(name)
         shown = "" if weight is None else f"{weight:g}", "" if gate is None else f"{gate.least:g}"
-        own = COMPONENTS[name]
-        cells = (*shown, own.says, ", ".join(own.measures) or "none")
+        cells = (*shown, words[name], ", ".join(MEASURES[name]) or "none")
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 

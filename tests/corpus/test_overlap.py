@@ -3,7 +3,7 @@ import random
 
 import numpy
 import pytest
-from decksmith.train.corpus import embedding, overlap, seen_questions
+from decksmith.train.corpus import embedding, overlap
 
 
 def brute(a, b):
@@ -79,22 +79,22 @@ def test_a_text_that_quotes_another_is_found_however_long_it_is():
 def test_the_rows_a_question_is_seen_in_are_listed_nearest_first_with_what_they_share():
     rows = [
         row("far", "Slides on corals"),
-        row("near", "Ten hens lay four eggs each week, how many eggs?"),
+        row("near", "Ten hens lay four eggs each week in spring, how many eggs is it?"),
         row(
             "held",
             "Answer both",
             "Ten hens lay five eggs each week in spring, how many eggs is that? Fifty, and",
         ),
     ]
-    seen = seen_questions.seen(
-        ["Ten hens lay five eggs each week in spring, how many eggs is that?", "What is a prime?"],
-        rows,
-        least={"ngram": 0.3, "cosine": 0.5, "quoted": 0.5},
-    )
-    assert {
-        i: [(pair["row"], pair["exact"], pair["quoted"]) for pair in near]
-        for i, near in seen.items()
-    } == {0: [(2, False, 1.0), (1, False, None)]}
+    asked = [
+        row("q1", "Ten hens lay five eggs each week in spring, how many eggs is that?"),
+        row("q2", "What is a prime?"),
+    ]
+    seen = overlap.seen(asked, rows)
+    assert [(pair["a"], pair["b"], pair["exact"], pair["quoted"]) for pair in seen] == [
+        (0, 2, False, 1.0),
+        (0, 1, False, None),
+    ]
 
 
 def test_clusters_are_what_is_connected():

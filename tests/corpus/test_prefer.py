@@ -59,7 +59,9 @@ def chosen(tmp_path):
         path = tmp_path / "samples.jsonl"
         path.write_text("".join(json.dumps(one) + "\n" for one in samples))
         reader = sampled_answers.Reader(by, votes)
-        chooser = preference_pairs.Chooser(reader, preference_pairs.read_rules(), held, best=best)
+        chooser = preference_pairs.PairChooser(
+            reader, preference_pairs.read_rules(), held, best=best
+        )
         rows = [preference_pairs.row(*made) for made in chooser.choose(str(path))]
         return rows, chooser.report()
 
@@ -280,7 +282,10 @@ def test_answers_to_a_prompt_that_are_not_together_are_an_error_that_says_how_to
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[margin]\nreward = -1", r"margin.reward is -1; write a number from 0"),
+        (
+            'name = "a"\n[margin]\nreward = -1',
+            r"margin: reward: Input should be greater than or equal to 0",
+        ),
         ("margin = ", "Invalid value"),
         (None, "there is no"),
     ],

@@ -171,7 +171,7 @@ def test_each_strict_rule_falls_alone_and_names_its_line(tmp_path, rule, change)
         lines = (folder / fault["file"]).read_bytes().count(b"\n")
         assert (
             1 <= fault["line"] <= lines + 1
-            and fault["remedy"] == draft_rules.STRICT[rule]
+            and fault["remedy"] == drafts.STRICT[rule]
             and fault["message"]
         )
 
@@ -326,7 +326,7 @@ def test_no_text_breaks_the_checker(tmp_path, nasty):
 
 
 def test_every_rule_has_a_remedy():
-    remedies = draft_rules.STRICT.values()
+    remedies = drafts.STRICT.values()
     assert all(remedy and not remedy.endswith(".") for remedy in remedies)
 
 
@@ -468,7 +468,7 @@ def test_the_cheat_sheet_keeps_to_the_rules_and_is_compact():
 
 def test_the_instructions_name_every_strict_rule_and_heading():
     told = draft_rules.instructions()
-    assert all(f"\n- {rule}: " in told for rule in draft_rules.STRICT) and "{rules}" not in told
+    assert all(f"\n- {rule}: " in told for rule in drafts.STRICT) and "{rules}" not in told
     assert all(f"## {heading}" in told for heading in drafts.HEADINGS)
 
 

@@ -104,14 +104,10 @@ GOOD = {
     "change, said",
     [
         ({}, None),
-        ({"topic": "Clocks"}, "topic has 6 characters"),
         ({"topic": "Horological deliberations"}, "topic has fewer than 4 words"),
-        ({"topic": 1984}, "topic is not text"),
         ({"style": GOOD["topic"]}, "three different things"),
         ({"feature_hints": ["code"]}, "'code', which is not on the list"),
-        ({"feature_hints": []}, "None, which is not on the list"),
         ({"outline": ["The riddle", "The gear"]}, "outline has 2 headings, not 3"),
-        ({"outline": None}, "outline is not a list"),
         ({"outline": ["The riddle", "the riddle", "The answer"]}, "a heading twice"),
         ({"topic": "Why the clock of {harbour} is always late"}, "the text has '{'"),
         (

@@ -11,7 +11,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.measure.decks import clean, conditions, features, lint, templates
 from decksmith.measure.render import pool
 from decksmith.people.demo import studio
-from decksmith.train.corpus import author_model, chat_rows, check, draft_folders, rules
+from decksmith.train.corpus import author_model, authors, chat_rows, check, drafts, rules
 
 COMPANY = cli.ROOT / "data/templates/company.md"
 RECORD = {
@@ -163,20 +163,20 @@ def test_a_deck_of_a_run_is_under_the_template_of_its_reply_and_of_no_other(comp
 
 
 def test_a_draft_under_a_template_is_told_it_held_to_it_and_packed_with_it(company, tmp_path):
-    gold = next(draft_folders.GOLD.glob("g001*"))
-    seed = {**draft_folders.drafts.seed(gold), "theme": "default"}
+    gold = next(drafts.GOLD.glob("g001*"))
+    seed = {**drafts.seed(gold), "theme": "default"}
     seed["template"] = templates.put(tmp_path, company)
     folder = tmp_path / "work" / "s1"
     folder.mkdir(parents=True)
-    draft_folders.give(folder, "s1", seed)
+    authors.give(folder, "s1", seed)
     assert (folder / "INSTRUCTIONS.md").read_text().endswith(f"{company.system()}\n")
-    for name in draft_folders.drafts.FILES:
+    for name in drafts.FILES:
         (folder / name).write_bytes((gold / name).read_bytes())
     (folder / "deck.md").write_text(LOUD)
     faults = [one for one in rules.faults(folder, seed) if one["rule"].startswith("template-")]
     assert len(faults) == 7 and faults[0]["remedy"] == "follow the template"
     model = author_model.Model.__new__(author_model.Model)
-    asked = model._messages(folder, seed, "deck.md", "author-deck.md", [], None)
+    asked = model._messages(folder, seed, "deck.md", "")
     assert asked[0]["content"].endswith(company.system()) and "sha256" not in asked[1]["content"]
     record = {"id": "s1", "seed": seed, "draft": {"path": "work/s1"}}
     assert chat_rows.row(tmp_path, record)["messages"][0]["content"].endswith(company.system())

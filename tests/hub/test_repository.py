@@ -109,8 +109,6 @@ tags:
 - slidev
 - slides
 - synthetic
-size_categories:
-- n<1K
 configs:
 - config_name: default
   data_files:

@@ -1,12 +1,11 @@
 """NeMo Gym's own parts against a reward server, in an environment with nemo-gym 0.7.0:
 
-    python gym_client.py URL TOKEN ROWS [EXPORT]
+    python gym_client.py URL TOKEN ROWS EXPORT
 
 Its configuration parser, its agent (simple_agent) and environment server (legacy_agent) with its client, its rollout
-collector, and a stand-in for the model server. The resources server is ours at URL itself, or with EXPORT, a folder that
-env-export made, the one in there, of Gym's own class. ROWS is a file of {"reply", "row"}: what
-the model says to which row. Prints one JSON object: the collector's results, our /aggregate_metrics through the agent, Gym's
-own statistics of the same rows, and /reverify_mode.
+collector, and a stand-in for the model server. The resources server is that of EXPORT, a folder that env-export made, of Gym's
+own class; it asks the reward server at URL. ROWS is a file of {"reply", "row"}: what the model says to which row. Prints one
+JSON object: the collector's results, /aggregate_metrics through the agent, and /reverify_mode.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import nemo_gym
 import uvicorn
@@ -27,7 +25,6 @@ from nemo_gym.base_resources_server import BaseVerifyResponse, ReverifyMode
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.global_config import GlobalConfigDictParser
 from nemo_gym.openai_utils import NeMoGymResponse
-from nemo_gym.reward_profile import compute_aggregate_metrics
 from nemo_gym.rollout_collection import RolloutCollectionHelper
 from nemo_gym.server_utils import ServerClient, get_response_json
 from omegaconf import OmegaConf
@@ -44,16 +41,14 @@ def free_port():
         return held.getsockname()[1]
 
 
-def configuration(url, token, export):
+def configuration():
     """As Gym's parser makes it of a file."""
-    parts = urlsplit(url)
     here = {"entrypoint": "app.py", "host": "127.0.0.1"}
-    direct = {"host": f"reward:{token}@{parts.hostname}", "port": parts.port}
-    decks = {"port": free_port()} if export else direct
+    decks = {"port": free_port(), "domain": "other"}
     return GlobalConfigDictParser().parse_no_environment(
         OmegaConf.create(
             {
-                DECKS: {"resources_servers": {"decksmith": {**here, **decks, "domain": "other"}}},
+                DECKS: {"resources_servers": {"decksmith": {**here, **decks}}},
                 RELAY: {
                     "environment_servers": {
                         "legacy_agent": {
@@ -140,17 +135,16 @@ async def collected(examples, head):
     return [(await future)[1] for future in futures]
 
 
-async def main(url, token, path, export=None):
-    config = configuration(url, token, export)
+async def main(url, token, path, export):
+    config = configuration()
     os.environ["NEMO_GYM_CONFIG_DICT"] = OmegaConf.to_yaml(config, resolve=True)
     rows = [json.loads(line) for line in open(path)]
     asked = {f"request {n}": one["reply"] for n, one in enumerate(rows)}
     serve(model_app(asked), block(config, MODEL)[2].port)
     head = BaseServerConfig(host="127.0.0.1", port=free_port())
     client = ServerClient(head_server_config=head, global_config_dict=config)
-    if export:
-        os.environ.update(DECKSMITH_REWARD_URL=url, DECKSMITH_REWARD_TOKEN=token)
-        start(config, DECKS, export)
+    os.environ.update(DECKSMITH_REWARD_URL=url, DECKSMITH_REWARD_TOKEN=token)
+    start(config, DECKS, export)
     start(config, AGENT, SITE)
     start(config, RELAY, SITE)
     examples = [
@@ -176,13 +170,11 @@ async def main(url, token, path, export=None):
     reply = await client.post(
         server_name=AGENT, url_path="/aggregate_metrics", json={"verify_responses": kept}
     )
-    ours = await get_response_json(reply)
-    theirs = compute_aggregate_metrics(kept)
+    aggregate = await get_response_json(reply)
     mode = await client.get(server_name=DECKS, url_path="/reverify_mode")
     return {
         "results": results,
-        "aggregate": ours,
-        "theirs": theirs.model_dump(mode="json"),
+        "aggregate": aggregate,
         "mode": ReverifyMode(await get_response_json(mode)).value,
     }
 

@@ -9,9 +9,8 @@ import sys
 
 import pytest
 from decksmith.core import cli
-from decksmith.train.rewards import adapters, metrics, reward_queue, rules
-from decksmith.train.rewards.metrics import Metrics
-from decksmith.train.rewards.reward_queue import Full, RewardQueue, Store
+from decksmith.train.rewards import reward_app, reward_queue, rules
+from decksmith.train.rewards.reward_queue import Metrics, RewardQueue, RewardStore
 from decksmith.train.rewards.rows import Rows, masked
 from reward_server import ASKS, PROMPTS, prompt
 
@@ -37,7 +36,7 @@ def run(tmp_path, test, values=(), **more):
     """Run a coroutine function of (line, desk) with a line of one job."""
 
     async def main():
-        desk, store = Desk(values), Store(tmp_path)
+        desk, store = Desk(values), RewardStore(tmp_path)
         settings = {"jobs": 1, "most": 10, "deadline": 30.0} | more
         try:
             async with RewardQueue(desk.score, store, **settings) as line:
@@ -62,27 +61,26 @@ def test_a_deck_that_many_ask_for_is_scored_once_and_then_is_in_the_store(tmp_pa
         assert await asyncio.gather(*asking) == [VALUE] * 5
         assert await line.answer("a", {}, "x") == VALUE
         assert desk.asked == ["a"]
-        counts = {name: one.number for name, one in line.metrics.seconds.items()}
-        assert counts == {"scored": 1, "joined": 4, "cached": 1}
+        assert line.metrics.answers == {"scored": 1, "joined": 4, "cached": 1}
 
     run(tmp_path, test)
-    store = Store(tmp_path)
+    store = RewardStore(tmp_path)
     assert store.get("a") == VALUE and len(store) == 1
     store.close()
 
 
-def test_who_asks_at_a_full_line_is_told_when_to_come_again_or_waits_for_room(tmp_path):
+def test_who_asks_at_a_full_line_is_told_when_to_come_again(tmp_path):
     async def test(line, desk):
         asking = [asyncio.create_task(line.answer("a", {}, "a"))]
         await until(lambda: desk.asked)
         asking += [asyncio.create_task(line.answer(key, {}, key)) for key in "bc"]
         await until(lambda: line.queue.qsize() == 2)
-        with pytest.raises(Full) as full:
+        with pytest.raises(asyncio.QueueFull):
             await line.answer("d", {}, "d")
-        assert 1 <= full.value.seconds <= 30
-        patient = asyncio.create_task(line.answer("d", {}, "d", patient=True))
+        assert 1 <= line.pause() <= 30
         desk.go.set()
-        assert await asyncio.gather(*asking, patient) == [VALUE] * 4
+        assert await asyncio.gather(*asking) == [VALUE] * 3
+        assert await line.answer("d", {}, "d") == VALUE
         assert desk.asked == ["a", "b", "c", "d"]
 
     run(tmp_path, test, most=2)
@@ -138,8 +136,8 @@ def test_a_fault_of_ours_is_masked_is_not_kept_and_is_tried_again(tmp_path):
 def test_what_was_put_survives_kill_9_and_one_process_has_a_root(tmp_path):
     code = (
         "import sys, time, pathlib\n"
-        "from decksmith.train.rewards.reward_queue import Store\n"
-        "store = Store(pathlib.Path(sys.argv[1]))\n"
+        "from decksmith.train.rewards.reward_queue import RewardStore\n"
+        "store = RewardStore(pathlib.Path(sys.argv[1]))\n"
         "for number in range(50): store.put(f'k{number}', {'reward': number / 50})\n"
         "print('put', flush=True)\n"
         "time.sleep(600)\n"
@@ -151,10 +149,10 @@ def test_what_was_put_survives_kill_9_and_one_process_has_a_root(tmp_path):
     )
     assert process.stdout.readline() == b"put\n"
     with pytest.raises(cli.TryAgain, match="another reward-serve has this folder"):
-        Store(tmp_path)
+        RewardStore(tmp_path)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    store = Store(tmp_path)
+    store = RewardStore(tmp_path)
     assert len(store) == 50 and store.get("k49") == {"reward": 0.98} and store.get("k50") is None
     store.close()
 
@@ -162,7 +160,7 @@ def test_what_was_put_survives_kill_9_and_one_process_has_a_root(tmp_path):
 def test_a_file_that_is_no_store_is_said_so(tmp_path):
     (tmp_path / "rewards.db").write_text("this is no database, " * 100)
     with pytest.raises(cli.BadData, match="remove it to begin with an empty one"):
-        Store(tmp_path)
+        RewardStore(tmp_path)
 
 
 # Counting
@@ -184,13 +182,12 @@ def test_prometheus_own_parser_reads_the_counts():
     }
     assert samples["waiting",] == 3 and samples["working",] == 1
     assert samples["masked_total", "overload"] == 1 and samples["refused_total", "400"] == 2
-    assert samples["seconds_bucket", "scored", "1"] == 1
-    assert samples["seconds_bucket", "scored", "+Inf"] == samples["seconds_count", "scored"] == 3
+    assert samples["seconds_count", "scored"] == 3 and samples["seconds_sum", "scored"] == 202
     assert samples["seconds_count", "cached"] == 1
-    assert samples["value_bucket", "0.5"] == 3 and samples["value_sum",] == 1.5
+    assert samples["component_sum", "reward"] == 1.5
     assert samples["component_sum", "layout"] == 1.5 and samples["component_count", "layout"] == 3
     kinds = {name.removeprefix("decksmith_reward_"): one.type for name, one in families.items()}
-    assert kinds["seconds"] == "histogram" and kinds["masked"] == "counter"
+    assert kinds["seconds"] == "summary" and kinds["masked"] == "counter"
 
 
 def test_the_line_of_a_minute_says_decks_waits_and_masks():
@@ -202,11 +199,14 @@ def test_the_line_of_a_minute_says_decks_waits_and_masks():
     assert made.line() == (
         "20 decks in 60 s, 1 more from the cache; 1 in work, 3 waiting; p50 10.0 s, p95 19.0 s; masked overload 1"
     )
+    assert made.line() == (
+        "0 decks in 60 s, 0 more from the cache; 1 in work, 3 waiting; masked none"
+    )
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.0, 1), (0.5, 2), (0.75, 3), (0.76, 4), (1.0, 4)])
 def test_quantiles_are_values_that_were_seen(share, found):
-    assert metrics.quantile([1, 2, 3, 4], share) == found
+    assert reward_queue.quantile([1, 2, 3, 4], share) == found
 
 
 # Rows
@@ -285,9 +285,9 @@ def test_a_prompt_that_cannot_be_used_stops_the_server_by_its_line(tmp_path):
 def test_the_parts_of_a_reward_sum_to_it_and_every_row_has_the_same():
     chosen = rules.read("rendered")
     found = {"layout": 0.5, "checklist": 0.25, "parses": 1.0, "topic": 0.3}
-    shares = adapters.shares({"reward": 0.2, "components": found}, chosen)
+    shares = reward_app.shares({"reward": 0.2, "components": found}, chosen)
     assert set(shares) == set(chosen.weights) and sum(shares.values()) == pytest.approx(0.2)
-    nothing = adapters.shares(masked("renderer", "it broke"), chosen)
+    nothing = reward_app.shares(masked("renderer", "it broke"), chosen)
     assert set(nothing) == set(shares) and sum(nothing.values()) == 0
 
 
@@ -305,4 +305,4 @@ def test_the_parts_of_a_reward_sum_to_it_and_every_row_has_the_same():
     ],
 )
 def test_the_reply_is_the_last_message_of_a_response(output, found):
-    assert adapters.reply_of({"output": output}) == found
+    assert reward_app.reply_of({"output": output}) == found

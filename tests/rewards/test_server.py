@@ -64,24 +64,11 @@ def test_a_deck_has_one_reward_at_each_door_and_is_rendered_once(server):
     response = {"output": [{"type": "message", "role": "assistant", "content": text}]}
     params = {"input": [{"role": "user", "content": ASKS["request"]}]}
     row = {"responses_create_params": params, "response": response, "asks": ASKS["asks"]}
-    for path in ("/verify", "/ng-rollout/7/verify"):
-        gym = server.ask(path, row).json()
-        assert gym["reward"] == said["reward"] and gym["mask_sample"] is False
-        assert sum(gym["reward_components"].values()) == pytest.approx(said["reward"])
-        assert gym["component_renders"] == 1 and gym["asks"] == ASKS["asks"]
+    gym = server.ask("/verify", row).json()
+    assert gym["reward"] == said["reward"] and gym["mask_sample"] is False
+    assert sum(gym["reward_components"].values()) == pytest.approx(said["reward"])
+    assert gym["component_renders"] == 1 and gym["asks"] == ASKS["asks"]
     assert server.count('seconds_count{source="scored"}') == before + 1
-
-
-def test_gyms_other_doors_answer(server):
-    assert server.ask("/reverify_mode").json() == "stateless"
-    assert server.ask("/seed_session", {"own": 1}).json() == {}
-    named = {"resources_session_id": "s1"}
-    assert server.ask("/seed_session", named | {"task_data": {}}).json() == named
-    assert server.ask("/close_session", named).json() == named
-    responses = [{"reward": 1.0, "_ng_task_index": 0}, {"reward": 0.0, "mask_sample": True}]
-    found = server.ask("/aggregate_metrics", {"verify_responses": responses}).json()
-    assert found["key_metrics"]["mean/reward"] == 1.0
-    assert found["key_metrics"]["coverage/masked_rollouts"] == 1
 
 
 @pytest.mark.parametrize(
@@ -94,7 +81,6 @@ def test_gyms_other_doors_answer(server):
         ("/rm", {"prompt": "x", "response": "x", "label": "p999"}, 400, "no prompt 'p999' here"),
         ("/rm", {"prompt": "x", "response": None, "label": "p001"}, 400, "the reply is not text"),
         ("/verify", {"response": {}}, 422, "responses_create_params and response are missing"),
-        ("/aggregate_metrics", {"verify_responses": [1]}, 422, "not a list of objects"),
     ],
 )
 def test_what_cannot_be_used_gets_a_sentence(server, path, body, status, said):
@@ -281,6 +267,8 @@ def test_a_server_with_a_full_line_is_asked_again_and_then_the_deck_is_masked(cl
     monkeypatch.setattr(client, "_post", lambda *_: (503, 30.0, {"error": "the line is full"}))
     given_up = client.ask({"reply": "x"}, patience=10.0)
     assert given_up["masked"] and given_up["cause"] == "overload" and given_up["reward"] is None
+    with pytest.raises(client.RewardUnavailable, match="the line is full"):
+        client.verify({}, patience=10.0)  # which is a masked sample in Gym's words
 
 
 def test_a_known_prompt_is_asked_as_chat_too(asked):

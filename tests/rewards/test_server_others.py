@@ -128,8 +128,7 @@ def test_trls_grpo_trainer_takes_a_step_on_rewards_of_decks_and_leaves_masked_on
 @pytest.mark.skipif(
     not GYM, reason="no interpreter with nemo-gym 0.7.0: make test-doors GYM=/path/to/python"
 )
-@pytest.mark.parametrize("door", ["direct", "exported"])
-def test_nemo_gyms_collector_agent_and_environment_server_get_rewards(server, tmp_path, door):
+def test_nemo_gyms_collector_agent_and_environment_server_get_rewards(server, tmp_path):
     deck, first = DECK.format(word="gym"), prompt()
     rows = [
         {"reply": deck, "row": {"label": {"id": first["id"]}}},
@@ -139,15 +138,15 @@ def test_nemo_gyms_collector_agent_and_environment_server_get_rewards(server, tm
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    exported = [export("nemo-gym", tmp_path / "gym", [first])] if door == "exported" else []
+    exported = export("nemo-gym", tmp_path / "gym", [first])
     done = subprocess.run(
-        [GYM, Path(__file__).with_name("gym_client.py"), server.url, server.token, path, *exported],
+        [GYM, Path(__file__).with_name("gym_client.py"), server.url, server.token, path, exported],
         capture_output=True,
         text=True,
         timeout=500,
     )
     found = result(done)
-    results, ours, theirs = found["results"], found["aggregate"], found["theirs"]
+    results = found["results"]
     assert found["mode"] == "stateless"
     assert [one["mask_sample"] for one in results] == [False, False, False, True]
     assert results[2]["reward"] == server.ask("/reward", {"reply": deck, **ASKS}).json()["reward"]
@@ -155,13 +154,7 @@ def test_nemo_gyms_collector_agent_and_environment_server_get_rewards(server, tm
     assert results[3]["failure_kind"] == "decksmith:row_without_prompt"
     for one in results:
         assert sum(one["reward_components"].values()) == pytest.approx(one["reward"])
-    # Their statistics of the same rows, wherever both have one; the exported server computes them by their code anyway.
-    same = [name for name in theirs["agent_metrics"] if name in ours["agent_metrics"]]
-    assert {"mean/reward", "max/reward", "min/reward", "median/reward", "std/reward"} <= set(same)
-    assert ours["agent_metrics"]["coverage/masked_rollouts"] == 1
-    for name in same:
-        assert ours["agent_metrics"][name] == pytest.approx(theirs["agent_metrics"][name]), name
-    assert set(theirs["key_metrics"]) == set(ours["key_metrics"])
+    assert found["aggregate"]["agent_metrics"]["coverage/masked_rollouts"] == 1
 
 
 # verifiers

@@ -8,7 +8,7 @@ import threading
 import pytest
 from decksmith.core import cli
 from decksmith.train.rewards import scorer as reward_scorer
-from decksmith.train.rewards.helper import Broken, Helper
+from decksmith.train.rewards.helper import Helper, HelperBroken
 from decksmith.train.rewards.scorer import Scorer
 from reward_server import ASKS, DECK, wait
 
@@ -51,7 +51,7 @@ def test_a_reply_becomes_a_deck_in_a_process_that_stays(helper, tmp_path):
 
 def test_an_order_that_takes_too_much_costs_its_process_and_no_other(tmp_path):
     helper = Helper("rendered", deadline=0.3, memory=1500)
-    with pytest.raises(Broken, match="the deck took more than 0.3 CPU seconds") as broken:
+    with pytest.raises(HelperBroken, match="the deck took more than 0.3 CPU seconds") as broken:
         helper.ask(**order(tmp_path, HEAVY))
     assert broken.value.model and broken.value.cls == "deadline" and helper.process is None
     assert helper.ask(**order(tmp_path, ""))["deck"]["error"]["class"] == "empty-reply"
@@ -59,7 +59,7 @@ def test_an_order_that_takes_too_much_costs_its_process_and_no_other(tmp_path):
 
 
 def test_what_our_own_code_throws_is_our_fault_and_the_process_lives(helper, tmp_path):
-    with pytest.raises(Broken, match="KeyError: 'id'") as broken:
+    with pytest.raises(HelperBroken, match="KeyError: 'id'") as broken:
         helper.ask(do="score", run=str(tmp_path), record={})
     assert broken.value.cls == "internal" and not broken.value.model
     assert helper.process.poll() is None
@@ -69,7 +69,7 @@ def test_a_process_that_is_killed_at_work_is_told_from_one_that_took_too_much(he
     helper.ask(**order(tmp_path, ""))
     killer = threading.Timer(0.3, helper.end)
     killer.start()
-    with pytest.raises(Broken, match="the scoring process ended") as broken:
+    with pytest.raises(HelperBroken, match="the scoring process ended") as broken:
         helper.ask(**order(tmp_path, HEAVY))
     assert broken.value.cls == "crash" and not broken.value.model
 

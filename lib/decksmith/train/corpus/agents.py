@@ -18,7 +18,6 @@ from decksmith.models.asking import Answerer
 from decksmith.models.records import Asked, ChatMessage, ChatRequest, Gen, Usage
 from decksmith.models.registry import COMMAND, Model
 from decksmith.train.corpus.author_command import Command
-from decksmith.train.corpus.draft_folders import Delivery
 
 DECK = "deck.md"
 TASK = (
@@ -67,12 +66,8 @@ class Agent(Answerer):
     async def inputs(self, record: ChatRequest, messages: list[ChatMessage]) -> object:
         """Everything that a reply depends on and that is ours to know."""
         cell = {"timeout": self.command.timeout, "net": self.command.net, "task": TASK}
-        return {
-            "command": self.line,
-            "files": self.files(record, messages),
-            "id": record["id"],
-            **cell,
-        }
+        files = self.files(record, messages)
+        return {"command": self.line, "files": files, "id": record["id"], **cell}
 
     async def answer(self, record: ChatRequest, messages: list[ChatMessage]) -> Gen:
         """The `gen` value of a record. Raises Fault model for an agent that leaves no deck, leaves
@@ -81,17 +76,15 @@ class Agent(Answerer):
         folder.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         await self.command.ready(folder.parent)
-        done = await self.command.carry_out(
-            folder,
-            self.files(record, messages),
-            TASK,
-            self.command.environment(folder),
-            [DECK],
-            record["id"],
-        )
+        files = self.files(record, messages)
+        done = await self.command.carry_out(folder, files, TASK, [DECK], record["id"])
         left = done["files"].get(DECK, "")
         text = left.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        _check(done, text)
+        if done["conduct"] in ("escaped", "secret") or (done["conduct"] and not text.strip()):
+            raise Fault("model", done["conduct"], done["reasons"][0])
+        if not text.strip():
+            said = f"exit status {done['rc']}, it said: {done['said']}"
+            raise Fault("model", "no-deck", f"the agent left no deck.md ({said})")
         model: Asked = {
             "name": self.entry.name,
             "slug": self.entry.slug,
@@ -102,18 +95,8 @@ class Agent(Answerer):
         return {
             "text": text,
             "reasoning": "",
-            "finish_reason": "length" if done["class"] == "timeout" else "stop",
+            "finish_reason": "length" if done["conduct"] == "timeout" else "stop",
             "usage": UNCOUNTED,
             "model": model,
             "by": cast(By, by),
         }
-
-
-def _check(done: Delivery, text: str) -> None:
-    """Raises Fault where what was delivered is no reply."""
-    kind, reasons = done["class"], done["reasons"]
-    if kind in ("escaped", "secret") or (kind and not text.strip()):
-        raise Fault("model", kind, reasons[0])
-    if not text.strip():
-        said = f"exit status {done['rc']}, it said: {done['said']}"
-        raise Fault("model", "no-deck", f"the agent left no deck.md ({said})")

@@ -15,29 +15,26 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict, cast
 
 from decksmith.core import cli, masking, stream
 from decksmith.core.cells import WALLS, Walls, enclosed, links
 from decksmith.core.stream import Fault
-from decksmith.train.corpus import draft_folders, drafts
-from decksmith.train.corpus.draft_folders import GIVEN, Delivery, Status
+from decksmith.train.corpus import drafts
+from decksmith.train.corpus.authors import GIVEN, Delivery
+from decksmith.train.corpus.drafts import Status
 from decksmith.train.corpus.records import Seed
 
 WORKSPACE = cli.ROOT / "lib/decksmith/core/workspace.py"
+OURS = {*GIVEN, *drafts.FILES, "status.json", "run.log", "delivery.json", ".lock"}
 LOG = {"attempt": 64 << 10, "line": 4 << 10, "file": 512 << 10}  # bytes that are kept
 GRACE = 3.0  # seconds between TERM and KILL
 NETWORK = (
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/services",
-    "/etc/ssl",
-    "/etc/pki",
-    "/etc/ca-certificates",
-    "/etc/ca-certificates.conf",
-)
+    "/etc/resolv.conf /etc/hosts /etc/nsswitch.conf /etc/services /etc/ssl /etc/pki "
+    "/etc/ca-certificates /etc/ca-certificates.conf"
+).split()
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")  # what every cell shows
 TASK = (
     "Read INSTRUCTIONS.md in this folder and do what it says: write PROMPT.md, think.md and deck.md for the seed in "
@@ -49,17 +46,6 @@ ENFORCED = {
     "shared-pids": "authors see their own folder and the system's programs; processes of the host are visible to them",
     "plain": "without walls, as DECKSMITH_WALLS=plain accepts: authors can read and change what this user can",
 }
-
-
-class Order(TypedDict):
-    """What core/workspace.py is told; the limits are in seconds and bytes."""
-
-    files: Mapping[str, str]
-    argv: Sequence[str]
-    timeout: float
-    grace: float
-    take: Sequence[str]
-    most: int
 
 
 class Outcome(TypedDict, total=False):
@@ -103,7 +89,13 @@ class Command:
         if not self.argv:
             raise cli.BadConfig("--author is empty")
         self.name, self.timeout, self.net, self.walls = template, timeout, net, walls
-        self.passed = _environment(names)
+        self.passed: dict[str, str] = {}  # variables; their values are masked from here on
+        for name in names:
+            if name not in os.environ:
+                said = f"--pass-env {name}: it is not set in the environment or in .env"
+                raise cli.BadConfig(said)
+            self.passed[name] = os.environ[name]
+            masking.add(self.passed[name], name)
         self._find(show)
         self.probing = asyncio.Lock()
 
@@ -113,7 +105,8 @@ class Command:
         venv = str(cli.TOOLCHAIN / ".venv")
         places = [place for place in os.get_exec_path() if os.path.isabs(place)]
         own = [place for place in places if not place.startswith(venv)]  # `within` put ours there
-        found = _which(self.argv[0], own) or _which(self.argv[0], places)
+        # Ours last: whoever has the same program elsewhere means that one.
+        found = shutil.which(self.argv[0], path=os.pathsep.join([*own, *places]))
         if not found:
             raise cli.Missing(
                 f"the author's command {self.argv[0]} is not there; install it or give its path"
@@ -148,32 +141,16 @@ class Command:
 
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
         """Run the command once; what it delivered, with what is held against it by its behaviour.
-
         Raises stream.Fault of kind infra for a cell that failed, cli.Missing for a command that
-        cannot start in it.
-        """
-        given = {name: draft_folders.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
+        cannot start in it."""
+        given = {name: drafts.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
         files = {name: text for name, text in given.items() if text is not None}
         task = TASK + (AGAIN if "reasons.txt" in files else "")
-        status["walls"] = self.walls[0] if self.walls else ""
-        env = self.environment(folder) | {
-            "SEED_DIR": str(folder),
-            "SEED_ID": folder.name,
-            "SEED_JSON": f"{folder}/seed.json",
-            "ATTEMPT": str(status["attempt"]),
-            "REASONS_FILE": f"{folder}/reasons.txt",
-        }
         said = f"attempt {status['attempt']}"
-        return await self.carry_out(folder, files, task, env, drafts.FILES, said)
+        return await self.carry_out(folder, files, task, drafts.FILES, said)
 
     async def carry_out(
-        self,
-        folder: Path,
-        files: dict[str, str],
-        task: str,
-        env: dict[str, str],
-        take: Sequence[str],
-        said: str,
+        self, folder: Path, files: dict[str, str], task: str, take: Sequence[str], said: str
     ) -> Delivery:
         """Run the command in a cell over a folder of `files`; what it delivered of the names in
         `take`.
@@ -181,19 +158,24 @@ class Command:
         said: how its part of run.log begins. Raises as `attempt` does; `ready` was awaited.
         """
         assert self.walls is not None
-        order: Order = {
-            "files": files,
-            "argv": self._argv(folder, task),
-            "timeout": self.timeout,
-            "grace": GRACE,
-            "take": take,
-            "most": drafts.LARGEST,
+        words = {"dir": str(folder), "id": folder.name, "prompt": task}
+        fields = re.compile(r"\{(dir|id|prompt)\}")
+        argv = [fields.sub(lambda match: words[match[1]], word) for word in self.argv]
+        env = {
+            "PATH": self.path,
+            "HOME": str(folder),
+            "TMPDIR": f"{folder}/.tmp",
+            "LANG": "C.UTF-8",
+            **self.passed,
         }
         log = Log(folder / "run.log")
-        log.line(f"--- {said}, {draft_folders.now()}: {self.name}")
-        out, status, last = await self._run(folder, order, env, self.walls, log)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        log.line(f"--- {said}, {now}: {self.name}")
+        out, status, last = await self._run(
+            folder, argv, env, self.walls, timeout=self.timeout, files=files, take=take, log=log
+        )
         if self.walls[0] == "plain":
-            draft_folders.sweep(folder)
+            _sweep(folder)
         late = ", out of time" if out.get("timeout") else ""
         log.close(f"--- ended, exit status {out.get('rc')}{late}")
         if "cannot" in out:
@@ -220,22 +202,6 @@ class Command:
             )
         return self._delivery(out, texts, log.tail, len(take))
 
-    def _argv(self, folder: Path, task: str) -> list[str]:
-        words = {"dir": str(folder), "id": folder.name, "prompt": task}
-        fields = re.compile(r"\{(dir|id|prompt)\}")
-        return [fields.sub(lambda match: words[match[1]], word) for word in self.argv]
-
-    def environment(self, folder: Path) -> dict[str, str]:
-        """The environment of a command in a folder."""
-        return {
-            "PATH": self.path,
-            "HOME": str(folder),
-            "TMPDIR": f"{folder}/.tmp",
-            "LANG": "C.UTF-8",
-            "TIMEOUT": f"{self.timeout:g}",
-            **self.passed,
-        }
-
     def _delivery(self, out: Outcome, texts: dict[str, str], tail: str, wanted: int) -> Delivery:
         """The delivery of an attempt: files without our secrets, and what is held against it."""
         files = {name: masking.mask(text) for name, text in texts.items()}
@@ -251,7 +217,7 @@ class Command:
             "files": files,
             "reasons": [*([reason] if reason else []), *leaks, *odd],
             "noted": [f"left running and ended: {out['left']}"] if out["left"] else [],
-            "class": kind,
+            "conduct": kind,
             "said": _last(tail),
         }
 
@@ -269,19 +235,14 @@ class Command:
                 "this folder alone",
             )
         if out["rc"] < 0:
-            return "crash", f"the author was killed by {_signal(-out['rc'])}"
+            names = {int(one): one.name for one in signal.Signals}
+            name = names.get(-out["rc"], f"signal {-out['rc']}")
+            return "crash", f"the author was killed by {name}"
         return None, None
 
     async def _probe(self, parent: Path) -> Walls:
         """The strongest walls in which an interpreter runs here. Raises cli.Missing."""
-        order: Order = {
-            "files": {},
-            "argv": [os.path.realpath(sys.executable), "-IS", "-c", "pass"],
-            "timeout": 60,
-            "grace": 1,
-            "take": [],
-            "most": 0,
-        }
+        argv = [os.path.realpath(sys.executable), "-IS", "-c", "pass"]
         refusals, root = [], os.geteuid() == 0
         for walls in WALLS:
             if walls[0] == "bubblewrap" or not (root or walls[1]):
@@ -291,7 +252,7 @@ class Command:
             trial = parent / f".trial-{os.getpid()}"
             trial.mkdir(exist_ok=True)
             try:
-                out, _, said = await self._run(trial, order, {"PATH": self.path}, walls, None)
+                out, _, said = await self._run(trial, argv, {"PATH": self.path}, walls, timeout=60)
             finally:
                 shutil.rmtree(trial, ignore_errors=True)
             if out.get("rc") == 0:
@@ -304,12 +265,21 @@ class Command:
         )
 
     async def _run(
-        self, home: Path, order: Order, env: dict[str, str], walls: Walls, log: "Log | None"
+        self,
+        home: Path,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        walls: Walls,
+        *,
+        timeout: float,
+        files: Mapping[str, str] | None = None,
+        take: Sequence[str] = (),
+        log: "Log | None" = None,
     ) -> tuple[Outcome, int | None, str]:
-        """Run an order in a cell: (what was delivered, exit status, the last that was said).
-
-        Everything is ended on the way out.
-        """
+        """Run a command in a cell: (what was delivered, exit status, the last that was said).
+        Everything is ended on the way out."""
+        order = {"argv": argv, "timeout": timeout, "grace": GRACE, "files": files or {}}
+        order |= {"take": take, "most": drafts.LARGEST}
         reads, writes = os.pipe()
         python = os.path.realpath(sys.executable)
         command = [python, "-IS", WORKSPACE, str(writes)]
@@ -330,12 +300,20 @@ class Command:
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(delivery), open(reads, "rb", buffering=0)
         )
-        said = bytearray()
-        listener = asyncio.create_task(_listen(process.stdout, said, log))
+        said, talk = bytearray(), process.stdout  # the last of what it says
+
+        async def listen() -> None:
+            while data := await talk.read(1 << 16):
+                said.extend(data)
+                del said[:-1000]
+                if log:
+                    log.feed(data)
+
+        listener = asyncio.create_task(listen())
         try:
             process.stdin.write(json.dumps(order).encode() + b"\n")  # it stays open
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(order["timeout"] + order["grace"] + 60):
+                async with asyncio.timeout(timeout + GRACE + 60):
                     data = await delivery.read(-1)
                     await process.wait()
         finally:
@@ -354,31 +332,6 @@ class Command:
             return {}, process.returncode, last
 
 
-async def _listen(talk: asyncio.StreamReader, said: bytearray, log: "Log | None") -> None:
-    """Put what a process says into its log, and the last of it into `said`."""
-    while data := await talk.read(1 << 16):
-        said.extend(data)
-        del said[:-1000]
-        if log:
-            log.feed(data)
-
-
-def _environment(names: Iterable[str]) -> dict[str, str]:
-    """The variables that the command gets; their values are masked from here on. Raises
-    cli.BadConfig."""
-    passed = {}
-    for name in names:
-        if name not in os.environ:
-            raise cli.BadConfig(f"--pass-env {name}: it is not set in the environment or in .env")
-        passed[name] = os.environ[name]
-        masking.add(passed[name], name)
-    return passed
-
-
-def _which(command: str, places: Sequence[str]) -> str | None:
-    return shutil.which(command, path=os.pathsep.join(places))
-
-
 def _is_below(path: str, tops: Sequence[str]) -> bool:
     return any(path == top or path.startswith(f"{top}/") for top in tops)
 
@@ -387,11 +340,16 @@ def _last(said: str) -> str:
     return said.strip().rpartition("\n")[2][:200] or "nothing"
 
 
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+def _sweep(folder: Path) -> None:
+    """Take away what a command without walls left besides the files that belong there, and
+    `before`."""
+    for entry in list(os.scandir(folder)):
+        if entry.name == "before":
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        elif entry.name not in OURS or not entry.is_file(follow_symlinks=False):
+            os.unlink(entry.path)
 
 
 class Log:

@@ -10,15 +10,12 @@ from decksmith.core.records import Message, Record
 from decksmith.measure.decks import clean, templates
 from decksmith.models.client import Client
 from decksmith.models.records import Usage
-from decksmith.train.corpus import draft_folders, drafts, rules
-from decksmith.train.corpus.draft_folders import Delivery, Status
+from decksmith.train.corpus import authors, drafts, rules
+from decksmith.train.corpus.authors import Delivery
+from decksmith.train.corpus.drafts import Status
 from decksmith.train.corpus.records import DraftFault, Seed
 
-STEPS = (
-    ("PROMPT.md", "author-prompt.md"),
-    ("think.md", "author-think.md"),
-    ("deck.md", "author-deck.md"),
-)
+ASKS = {"PROMPT.md": "author-prompt.md", "think.md": "author-think.md", "deck.md": "author-deck.md"}
 EARLIER = 12_000  # letters of a refused text that the model is shown again
 TOLD = 20  # faults of it
 
@@ -41,64 +38,46 @@ class Model:
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
         """One pass over the three files: what has faults is asked for again, and so is all that
         follows from it."""
-        texts = {name: draft_folders.text(folder / name) for name in drafts.FILES}
         asked, cut = False, status.pop("cut", None)  # a reply of the attempt before was cut off
-        for name, template in STEPS:
-            faults = _faults(folder, seed, name)
+        for name in drafts.FILES:
+            faults, earlier = _faults(folder, seed, name), drafts.text(folder / name)
             if cut and cut["file"] == name:
                 faults, cut = [cut, *faults], None
-            if texts[name] is not None and not faults and not asked:
+            if earlier is not None and not faults and not asked:
                 continue
-            messages = self._messages(folder, seed, name, template, faults, texts[name])
-            reply = await self.client.ask(
-                cast(list[Record], messages),
-                self.sampling,
-                seed=int(stream.fingerprint([folder.name, name, status["attempt"]])[:7], 16),
-            )
+            refusal = _refusal(earlier or "", faults) if faults else ""
+            messages = cast(list[Record], self._messages(folder, seed, name, refusal))
+            number = int(stream.fingerprint([folder.name, name, status["attempt"]])[:7], 16)
+            reply = await self.client.ask(messages, self.sampling, seed=number)
             asked = True
             status["usage"] = drafts.total_usage(status.get("usage"), cast(Usage, reply.usage))
             text = _cleaned(name, reply.text)
-            texts[name] = text
             stream.write(folder / name, text.encode("utf-8", "replace"))
             if reply.finish_reason == "length":
-                tokens = reply.usage["completion_tokens"]
-                status["cut"] = cut = {
-                    "file": name,
-                    "line": text.count("\n"),
-                    "rule": "cut",
-                    "message": f"the reply was cut off after {tokens} tokens",
-                    "remedy": "be shorter",
-                }
-            draft_folders.save(folder, status, {})
+                said = f"the reply was cut off after {reply.usage['completion_tokens']} tokens"
+                cut = drafts.fault(name, text.count("\n"), "cut", said)
+                status["cut"] = cut = {**cut, "remedy": "be shorter"}
+            drafts.save(folder, status, {})
             if cut or _faults(folder, seed, name):
                 break
         reasons = [drafts.sentence(cut)] if cut else []
-        return {"rc": None, "files": {}, "class": "cut" if cut else None, "reasons": reasons}
+        return {"rc": None, "files": {}, "conduct": "cut" if cut else None, "reasons": reasons}
 
-    def _messages(
-        self,
-        folder: Path,
-        seed: Seed,
-        name: str,
-        template: str,
-        faults: list[DraftFault],
-        earlier: str | None,
-    ) -> list[Message]:
+    def _messages(self, folder: Path, seed: Seed, name: str, refusal: str) -> list[Message]:
         messages: list[Message] = []
         if name == "deck.md":
             told = [templates.prompt_text("slidev-cheatsheet.md")]
             if under := seed.get("template"):
                 told.append(templates.held(folder, under, folder.name).system())
             messages.append({"role": "system", "content": "\n\n".join(told)})
-        gold = draft_folders.example(folder.name, seed)
+        gold = authors.example(folder.name, seed)
         answer = (gold / name).read_text(encoding="utf-8").strip()
-        messages += [
-            {"role": "user", "content": _request(template, drafts.seed(gold), gold)},
+        return [
+            *messages,
+            {"role": "user", "content": _request(name, drafts.seed(gold), gold)},
             {"role": "assistant", "content": answer},
+            {"role": "user", "content": _request(name, seed, folder, refusal)},
         ]
-        reasons = _refusal(earlier or "", faults) if faults else ""
-        content = _request(template, seed, folder, reasons)
-        return [*messages, {"role": "user", "content": content}]
 
 
 def _faults(folder: Path, seed: Seed, name: str) -> list[DraftFault]:
@@ -116,20 +95,19 @@ def _refusal(earlier: str, faults: list[DraftFault]) -> str:
     )
 
 
-def _request(template: str, seed: Seed, folder: Path, reasons: str = "") -> str:
-    """A prompt of assets/prompts with its fields filled in from a seed and the files that are
-    there."""
+def _request(name: str, seed: Seed, folder: Path, reasons: str = "") -> str:
+    """The prompt for a file, with its fields filled in from a seed and the files that are there."""
     about = {name: value for name, value in seed.items() if name not in ("id", "template")}
     fields = {
         "seed": json.dumps(about, ensure_ascii=False, indent=1),
         "reasons": reasons,
         "features": ", ".join(seed.get("features") or []) or "none in particular",
         **{name: str(seed.get(name)) for name in ("slides", "theme", "language")},
-        "prompt": (draft_folders.text(folder / "PROMPT.md") or "").strip(),
-        "think": (draft_folders.text(folder / "think.md") or "").strip(),
+        "prompt": (drafts.text(folder / "PROMPT.md") or "").strip(),
+        "think": (drafts.text(folder / "think.md") or "").strip(),
     }
-    text = templates.prompt_text(template)
-    return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), text).strip()
+    prompt = templates.prompt_text(ASKS[name])
+    return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), prompt).strip()
 
 
 def _cleaned(name: str, text: str) -> str:

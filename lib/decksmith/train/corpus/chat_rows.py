@@ -13,7 +13,14 @@ from decksmith.core import cli, stream
 from decksmith.measure.decks import templates
 from decksmith.train.corpus import drafts, overlap
 from decksmith.train.corpus.drafts import FILES
-from decksmith.train.corpus.records import ChatRow, DraftRecord, Seed, Side, SplitReport
+from decksmith.train.corpus.records import (
+    ChatRow,
+    DraftRecord,
+    Seed,
+    SeedCost,
+    SplitReport,
+    SplitSide,
+)
 
 CHEATSHEET = 0.5  # share of the rows whose instructions include the cheat sheet
 # Where no tokenizer counts. Latin text has more, so that the estimate is high rather than low.
@@ -44,11 +51,9 @@ def row(
     counter: Count | None = None,
 ) -> ChatRow:
     """The chat row of a checked record (docs/records.md); without `counter` its tokens are
-    estimated.
-
-    Raises cli.BadData naming a file that cannot be read.
-    """
-    folder = Path(run) / record["draft"]["path"]
+    estimated. Raises cli.BadData naming a file that cannot be read."""
+    draft = record["draft"]
+    folder = Path(run) / draft["path"]
     found, lacks = drafts.texts(folder)
     if lacks:
         raise cli.BadData(f"{record['id']}: {lacks[0]['file']}: {lacks[0]['message']}")
@@ -61,8 +66,10 @@ def row(
         instructions += f"\n\n{templates.held(folder, under, record['id']).system()}"
     count = counter or estimate
     lengths = count(instructions) + count(prompt), count(think), count(deck)
-    seeded = record.get("by")
-    usage = seeded and seeded["usage"]
+    seed: SeedCost | None = None
+    if seeded := record.get("by"):
+        cost = seeded["usage"]["cost"] if seeded["usage"] else None
+        seed = {"model": seeded["model"]["name"], "cost": cost}
     return {
         "id": record["id"],
         "messages": [
@@ -79,11 +86,9 @@ def row(
             "estimated": counter is None,
         },
         "by": {
-            "author": record["draft"].get("author"),
-            "usage": record["draft"].get("usage"),
-            "seed": {"model": seeded["model"]["name"], "cost": usage["cost"] if usage else None}
-            if seeded
-            else None,
+            "author": draft.get("author"),
+            "usage": draft.get("usage"),
+            "seed": seed,
             "cheatsheet": sheet,
             "system": hashlib.sha256(instructions.encode()).hexdigest(),
         },
@@ -94,18 +99,13 @@ def tokenizer(path: Path | str) -> Count:
     """A function text -> tokens by a tokenizer.json. Raises cli.Missing, cli.BadConfig."""
     try:
         from tokenizers import Tokenizer
-    except ImportError:
-        raise cli.Missing(
-            "the package tokenizers is not installed; without --tokenizer the tokens are estimated"
-        ) from None
-    try:
+
         known = Tokenizer.from_file(str(path))
+    except ImportError:
+        raise cli.Missing("tokenizers is not installed; run: make .venv/.corpus") from None
     except Exception as error:  # the package raises plain Exception
         raise cli.BadConfig(f"{path}: {error}") from None
     return lambda text: len(known.encode(text, add_special_tokens=False).ids)
-
-
-# --- the split -----------------------------------------------------------------------------------
 
 
 def assign(rows: Sequence[ChatRow], share: float, decided: dict[str, str]) -> Sides:
@@ -137,7 +137,7 @@ def assign(rows: Sequence[ChatRow], share: float, decided: dict[str, str]) -> Si
         held = sum(_asked(row, "theme") == theme for row in tested)
         size = sum(len(members) for *_, members in fresh)
         rate = min(1.0, max(0.0, share * themes[theme] - held) / size)
-        reached = int(_sha(theme)[:8], 16) / 2**32
+        reached = int.from_bytes(hashlib.sha256(theme.encode()).digest()[:4]) / 2**32
         for _, _, members in sorted(fresh, key=lambda item: item[:2]):
             before, reached = reached, reached + rate
             side = "test" if math.floor(reached) > math.floor(before) else "train"
@@ -154,9 +154,8 @@ def frozen(path: Path) -> dict[str, str]:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         ident, tab, side = line.partition("\t")
         if not tab or side not in ("train", "test") or found.setdefault(ident, side) != side:
-            raise cli.BadData(
-                f"{path}:{number}: expected an id, a tab, and train or test, each id once"
-            )
+            words = f"{path}:{number}: expected an id, a tab, and train or test, each id once"
+            raise cli.BadData(words)
     return found
 
 
@@ -166,8 +165,7 @@ def report(rows: Sequence[ChatRow], sides: Sides, share: float) -> SplitReport:
     made = [row["by"] for row in rows if sides[row["id"]] and "by" in row]
     seeded = [by["seed"] for by in made if by["seed"]]
     names = [by["author"] for by in made] + [seed["model"] for seed in seeded]
-    usages = [by["usage"] for by in made]
-    costs = [usage["cost"] if usage else None for usage in usages]
+    costs = [by["usage"]["cost"] if by["usage"] else None for by in made]
     costs += [seed["cost"] for seed in seeded]
     done: SplitReport = {
         "left_out": list(sides.values()).count(None),
@@ -183,13 +181,12 @@ def report(rows: Sequence[ChatRow], sides: Sides, share: float) -> SplitReport:
             "all-MiniLM-L6-v2, cosine at least": overlap.COSINE,
         },
     }
-    known = [cost for cost in costs if cost is not None]
-    if known and len(known) == len(costs):
-        done["cost"] = round(sum(known), 6)
+    if costs and None not in costs:
+        done["cost"] = round(sum(filter(None, costs)), 6)
     return done
 
 
-def _side(rows: Sequence[ChatRow], sides: Sides, side: str) -> Side:
+def _side(rows: Sequence[ChatRow], sides: Sides, side: str) -> SplitSide:
     here = [row for row in rows if sides[row["id"]] == side]
 
     def counts(key: Key) -> dict[str, int]:
@@ -206,8 +203,7 @@ def _side(rows: Sequence[ChatRow], sides: Sides, side: str) -> Side:
 
 def _cluster(row: ChatRow) -> str:
     """The cluster of near-duplicates that a row is of: by default, itself alone."""
-    overlap = row.get("overlap")
-    return overlap["cluster"] if overlap else row["id"]
+    return row["overlap"]["cluster"] if row.get("overlap") else row["id"]
 
 
 def _asked(row: ChatRow, key: Key) -> str:
@@ -218,7 +214,3 @@ def _asked(row: ChatRow, key: Key) -> str:
 def _content(row: ChatRow) -> str:
     # A pair (chat-prefer) has its prompt in place of messages.
     return stream.fingerprint(row.get("messages") or row.get("context"))
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,6 +1,5 @@
 """Drafts checked: by their text, and rendered where a protocol is given; and the table of a run."""
 
-import hashlib
 import os
 import tempfile
 from collections import Counter
@@ -16,7 +15,7 @@ from decksmith.measure.decks.records import Deck, Render
 from decksmith.measure.render import pool as render_pool
 from decksmith.measure.render import toolchain
 from decksmith.train.corpus import drafts, rules
-from decksmith.train.corpus.drafts import FILES, fault
+from decksmith.train.corpus.drafts import fault
 from decksmith.train.corpus.records import Check, DraftFault, DraftRecord
 
 OVERFLOW_PX = 16  # content may reach so far past the slide or its own box: half a line of text
@@ -48,13 +47,8 @@ class Checker:
 
     def inputs(self, record: DraftRecord) -> list[object]:
         """What the `check` value of a record depends on."""
-        folder = self.run / record["draft"]["path"]
-        hashes: list[str | None] = []
-        for name in FILES:
-            try:
-                hashes.append(hashlib.sha256(drafts.read(folder / name)).hexdigest())
-            except OSError:
-                hashes.append(None)
+        found = drafts.hashes(self.run / record["draft"]["path"])
+        hashes = [found.get(name) for name in drafts.FILES]
         return [rules.VERSION, record["seed"], hashes, self.engine]
 
     async def check(self, record: DraftRecord) -> Check:
@@ -109,21 +103,13 @@ class Checker:
     def table(self) -> Iterator[str]:
         """Lines: how many drafts were kept, and how many each rule dropped; one draft may break
         several."""
-        words = {
-            "kept": "kept",
-            "dropped": "dropped",
-            "undecided": "undecided (a fault of ours)",
-            "unwritten": "never written",
-        }
-        counts = [
-            f"{self.tally[key]} {word}"
-            for key, word in words.items()
-            if self.tally[key] or key != "undecided"
-        ]
-        yield "drafts " + ", ".join(counts)
-        broken = [key for key in self.tally if key.startswith("rule ")]
-        for key in sorted(broken, key=lambda key: (-self.tally[key], key)):
-            yield f"{key.removeprefix('rule '):>20} {self.tally[key]:5d}"
+        tally = self.tally
+        ours = f"{tally['undecided']} undecided (a fault of ours), " if tally["undecided"] else ""
+        kept = f"{tally['kept']} kept, {tally['dropped']} dropped"
+        yield f"drafts {kept}, {ours}{tally['unwritten']} never written"
+        broken = {key[5:]: count for key, count in tally.items() if key.startswith("rule ")}
+        for rule, count in sorted(broken.items(), key=lambda item: (-item[1], item[0])):
+            yield f"{rule:>20} {count:5d}"
 
 
 def rendered(value: Render, text: str) -> list[DraftFault]:
@@ -133,7 +119,13 @@ def rendered(value: Render, text: str) -> list[DraftFault]:
         for error in value["errors"]
         if error["kind"] == "model"
     ]
-    reach = _reach(value)
+    broken = {error.get("slide") for error in value["errors"]}
+    # {slide: px by which its content reaches too far}; what stands in for a slide that failed may.
+    reach: dict[int | None, float] = {
+        page["slide"]: max(page["overflow"]["x"], page["overflow"]["y"])
+        for page in value["xray"]
+        if page["slide"] not in broken
+    }
     overflows = set()
     for finding in lint.findings({"render": value}, text):
         rule, line, slide = finding["rule"], finding["line"] or 1, finding["slide"]
@@ -148,22 +140,7 @@ def rendered(value: Render, text: str) -> list[DraftFault]:
         if px > OVERFLOW_PX and slide not in overflows:
             message = f"slide {slide}: content reaches {px:g} px past the slide"
             out.append(fault("deck.md", page["line"], "overflow", message))
-    for one in out:
-        one["remedy"] = rules.STRICT.get(one["rule"], "mend what the renderer names")
     return sorted(out, key=drafts.place)
-
-
-def _reach(value: Render) -> dict[int | None, float]:
-    """{slide: px by which its content reaches too far}.
-
-    Slides that failed are not in it: what stands in for them may overflow.
-    """
-    broken = {error.get("slide") for error in value["errors"]}
-    return {
-        page["slide"]: max(page["overflow"]["x"], page["overflow"]["y"])
-        for page in value["xray"]
-        if page["slide"] not in broken
-    }
 
 
 def feed(folders: Iterable[Path | str], run: Path) -> None:

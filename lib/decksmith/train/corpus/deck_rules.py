@@ -12,29 +12,17 @@ from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.parser import LAYOUTS, SLOT, THEMES, Deck, Slide
 from decksmith.measure.decks.pictures import QUERY_LENGTH
 from decksmith.measure.decks.words import SCRIPTS, language_share
-from decksmith.train.corpus.drafts import fault
+from decksmith.train.corpus.drafts import SLIDES_OFF, fault
 from decksmith.train.corpus.records import DraftFault, Seed
 
-SLIDES_OFF = 2  # slides more or fewer than asked
 # Least value of language_share, by what tells the language.
 LANGUAGE = {"latin": 0.8, "script": 0.5}
 _PICTURE_LAYOUTS = ("image", "image-left", "image-right", "intro-image", "intro-image-right")
 _BARE_LAYOUTS = ("end", "image", "intro-image", "3-images")  # that say something without words
-_KEYS = {
-    "layout",
-    "theme",
-    "title",
-    "class",
-    "image-query",
-    "image",
-    "background",
-    "transition",
-    "zoom",
-    "clicks",
-    "layoutClass",
-    "level",
-    "hideInToc",
-}
+_KEYS = set(
+    """layout theme title class image-query image background transition zoom clicks layoutClass level
+hideInToc""".split()
+)
 _PLACEHOLDER = re.compile(
     r"(?i)lorem ipsum|\[insert\b|\byour text here\b|\bslide title here\b|\bTODO:|\bTBD\b"
 )
@@ -60,54 +48,56 @@ _BANNED = frozenset(
     """script iframe object embed applet frame frameset base meta link tweet youtube bluesky plantuml
 monaco slidevvideo""".split()
 )
-_ICONS = (
-    "carbon-",
-    "fa6-solid-",
-    "heroicons-",
-    "logos-",
-    "lucide-",
-    "mdi-",
-    "ph-",
-    "ri-",
-    "simple-icons-",
-    "svg-spinners-",
-    "tabler-",
-    "twemoji-",
-    "uim-",
-    "i-",
+_ICONS = tuple(
+    """carbon- fa6-solid- heroicons- logos- lucide- mdi- ph- ri- simple-icons- svg-spinners- tabler-
+twemoji- uim- i-""".split()
 )
 _INLINE_CODE = re.compile(r"(`+)[^`\n]{1,500}?\1")
 _STEPS = re.compile(r"\{[^}|]*\|[^}]*\}")
 
 
-def wrong(line: int, rule: str, message: str) -> DraftFault:
-    """A fault of deck.md."""
-    return fault("deck.md", line, rule, message)
+Place = tuple[int, str, str]  # line of deck.md, rule, message
 
 
 def faults(raw: str, deck: Deck, seed: Seed) -> Iterator[DraftFault]:
     """What is wrong with a deck by its text; `raw` is the file, `deck` is what was parsed of it."""
+    for line, rule, message in _places(raw, deck, seed):
+        yield fault("deck.md", line, rule, message)
+
+
+def _places(raw: str, deck: Deck, seed: Seed) -> Iterator[Place]:
     text = deck.text
     if clean.clean(raw)[0].strip() != text.replace("\0", "").strip() and "\0" not in raw:
-        yield wrong(1, "wrapped", "something stands around the deck")
+        yield 1, "wrapped", "something stands around the deck"
         return
     yield from _headmatter(deck, seed)
     asked = seed.get("slides")
     if isinstance(asked, int) and abs(len(deck.shown) - asked) > SLIDES_OFF:
-        yield wrong(1, "slides", f"{len(deck.shown)} slides, asked were {asked}")
-    known = layouts(deck)
+        yield 1, "slides", f"{len(deck.shown)} slides, asked were {asked}"
+    # The layouts of Slidev and of the theme.
+    known = {*LAYOUTS, *THEMES.get(deck.theme, THEMES["default"])["layouts"]}
     for slide in deck.slides:
-        yield from _slide(slide, known)
+        # The slide without fences, comments and inline code, character for character.
+        bare = _INLINE_CODE.sub(lambda match: " " * len(match[0]), slide.prose)
+        yield from _layout(slide, known)
+        yield from _emptiness(slide)
+        yield from _addresses(slide, bare)
+        yield from _pictures(slide)
+        yield from _comments(slide, bare)
+        for fence in slide.fences:
+            if not fence.closed:
+                yield fence.line, "fence", "the code fence is not closed"
+        yield from _markup(slide, bare)
     counts = found_features(deck)
     for feature in seed.get("features") or []:
         if feature in counts and not counts[feature]:
-            yield wrong(1, "feature", f"asked was {feature}, and no slide has it")
-    yield from _language(deck, seed.get("language"))
-
-
-def layouts(deck: Deck) -> set[str]:
-    """The layouts that slides of a deck may name: those of Slidev and of its theme."""
-    return {*LAYOUTS, *THEMES.get(deck.theme, THEMES["default"])["layouts"]}
+            yield 1, "feature", f"asked was {feature}, and no slide has it"
+    if language := seed.get("language"):
+        texts = [deck_words.fold(slide.text) for slide in deck.shown]
+        share, least = language_share(texts, language), least_share(language)
+        if share is not None and share < least:
+            message = f"the text does not read as {language} ({share:.2f}, least {least})"
+            yield 1, "language", message
 
 
 def found_features(deck: Deck) -> dict[str, int]:
@@ -130,57 +120,22 @@ def found_features(deck: Deck) -> dict[str, int]:
     }
 
 
-def is_loose_frontmatter(slide: Slide) -> bool:
-    """Whether a blank line parts a slide's frontmatter from its `---`, so that Slidev shows it as
-    text."""
-    if slide.frontmatter_line is not None:
-        return False
-    lines = [line for line in slide.content.split("\n") if line.strip()]
-    matches = [re.match(r"([A-Za-z][\w-]*):(?:\s|$)", line) for line in lines]
-    keys = [match[1] for match in matches if match]
-    return bool(lines) and len(keys) == len(lines) and any(key in _KEYS for key in keys)
-
-
 def least_share(language: str) -> float:
     """The least value of language_share with which a text counts as being in a language."""
     return LANGUAGE["script" if language.split("-")[0] in SCRIPTS else "latin"]
 
 
-def _language(deck: Deck, asked: str | None) -> Iterator[DraftFault]:
-    if asked is None:
-        return
-    texts = [deck_words.fold(slide.text) for slide in deck.shown]
-    share, least = language_share(texts, asked), least_share(asked)
-    if share is not None and share < least:
-        message = f"the text does not read as {asked} ({share:.2f}, least {least})"
-        yield wrong(1, "language", message)
-
-
-def _headmatter(deck: Deck, seed: Seed) -> Iterator[DraftFault]:
+def _headmatter(deck: Deck, seed: Seed) -> Iterator[Place]:
     head = deck.headmatter
     if not deck.text.startswith("---\n") or not (head.get("theme") and head.get("title")):
         message = "the deck does not begin with a frontmatter that names theme and title"
-        yield wrong(1, "headmatter", message)
+        yield 1, "headmatter", message
     for _, line, message in deck.faults:
-        yield wrong(line or 1, "yaml", message)
+        yield line or 1, "yaml", message
     asked = seed.get("theme")
     if deck.theme != asked and not deck.faults:
         line = deck.slides[0].key_line("theme") if deck.slides else 1
-        yield wrong(line, "theme", f"the theme is {deck.theme}, asked was {asked}")
-
-
-def _slide(slide: Slide, known: set[str]) -> Iterator[DraftFault]:
-    # The slide without fences, comments and inline code, character for character.
-    bare = _INLINE_CODE.sub(lambda match: " " * len(match[0]), slide.prose)
-    yield from _layout(slide, known)
-    yield from _emptiness(slide)
-    yield from _addresses(slide, bare)
-    yield from _pictures(slide)
-    yield from _comments(slide, bare)
-    for fence in slide.fences:
-        if not fence.closed:
-            yield wrong(fence.line, "fence", "the code fence is not closed")
-    yield from _markup(slide, bare)
+        yield line, "theme", f"the theme is {deck.theme}, asked was {asked}"
 
 
 def _line(slide: Slide, match: re.Match[str]) -> int:
@@ -188,113 +143,107 @@ def _line(slide: Slide, match: re.Match[str]) -> int:
     return slide.content_line + match.string.count("\n", 0, match.start())
 
 
-def _layout(slide: Slide, known: set[str]) -> Iterator[DraftFault]:
+def _layout(slide: Slide, known: set[str]) -> Iterator[Place]:
     line, name = slide.key_line("layout"), slide.layout
     if name not in known:
-        yield wrong(line, "unknown-layout", f"the layout {name[:60]} does not exist")
+        yield line, "unknown-layout", f"the layout {name[:60]} does not exist"
     elif name.startswith("iframe"):
-        yield wrong(line, "forbidden", f"the layout {name} shows another site")
+        yield line, "forbidden", f"the layout {name} shows another site"
     marks = [SLOT.fullmatch(text.strip()) for text in slide.content.split("\n")]
     slots = {mark[1] for mark in marks if mark}
     for slot in LAYOUTS.get(name, ()):
         if slot not in slots:
-            yield wrong(line, "slots", f"the layout {name} has nothing under ::{slot}::")
+            yield line, "slots", f"the layout {name} has nothing under ::{slot}::"
     has_none = name in LAYOUTS and not LAYOUTS[name]  # a theme's own layouts may have slots
     if slots and has_none:
-        yield wrong(
-            line, "slots", f"the layout {name} has no slots, the slide has ::{min(slots)}::"
-        )
+        yield line, "slots", f"the layout {name} has no slots, the slide has ::{min(slots)}::"
 
 
-def _emptiness(slide: Slide) -> Iterator[DraftFault]:
-    if is_loose_frontmatter(slide):
+def _emptiness(slide: Slide) -> Iterator[Place]:
+    lines = [line for line in slide.content.split("\n") if line.strip()]
+    matches = [re.match(r"([A-Za-z][\w-]*):(?:\s|$)", line) for line in lines]
+    keys = [match[1] for match in matches if match]
+    are_keys = bool(lines) and len(keys) == len(lines) and any(key in _KEYS for key in keys)
+    if slide.frontmatter_line is None and are_keys:  # Slidev shows them as text
         message = "a blank line parts a frontmatter from its `---`"
-        yield wrong(slide.content_line, "frontmatter-blank", message)
+        yield slide.content_line, "frontmatter-blank", message
     elif not (slide.prose.strip() or slide.fences or slide.layout in _BARE_LAYOUTS):
-        yield wrong(slide.start, "empty-slide", "the slide is empty")
+        yield slide.start, "empty-slide", "the slide is empty"
 
 
-def _addresses(slide: Slide, bare: str) -> Iterator[DraftFault]:
+def _addresses(slide: Slide, bare: str) -> Iterator[Place]:
     for address in _REMOTE.finditer(bare):
-        yield wrong(_line(slide, address), "remote-url", f"the address {address[0][:60]}")
+        yield _line(slide, address), "remote-url", f"the address {address[0][:60]}"
     hidden = [slide.note or "", *(text for _, text in slide.comments)]
     for text in hidden:
         if match := _REMOTE.search(text):
             line = slide.start + slide.raw.count("\n", 0, max(0, slide.raw.find(match[0])))
-            yield wrong(line, "remote-url", f"the address {match[0][:60]}")
+            yield line, "remote-url", f"the address {match[0][:60]}"
     for fence in slide.fences:
         if fence.lang == "mermaid" and (match := _REMOTE.search(fence.text)):
             line = fence.line + 1 + fence.text.count("\n", 0, match.start())
-            yield wrong(line, "remote-url", f"the address {match[0]}")
+            yield line, "remote-url", f"the address {match[0]}"
     for key, value in slide.frontmatter.items():
         plain = json.dumps(value, ensure_ascii=False, default=str).replace("image-query://", "")
         if _REMOTE_KEY.search(plain):
-            yield wrong(slide.key_line(key), "remote-url", f"{key} is an address")
+            yield slide.key_line(key), "remote-url", f"{key} is an address"
         if key == "notes":
-            yield wrong(slide.key_line(key), "note", "a key `notes` is shown to nobody")
+            yield slide.key_line(key), "note", "a key `notes` is shown to nobody"
 
 
-def _pictures(slide: Slide) -> Iterator[DraftFault]:
+def _pictures(slide: Slide) -> Iterator[Place]:
     shows = slide.layout in _PICTURE_LAYOUTS
     if "image-query" in slide.frontmatter:
         query, line = slide.frontmatter["image-query"], slide.key_line("image-query")
         if not isinstance(query, str) or deck_words.count(query) < 2 or len(query) > QUERY_LENGTH:
-            message = f"image-query is not 2 words to {QUERY_LENGTH} letters"
-            yield wrong(line, "picture", message)
+            yield line, "picture", f"image-query is not 2 words to {QUERY_LENGTH} letters"
         if not shows:
-            yield wrong(line, "picture", f"the layout {slide.layout} shows no picture")
+            yield line, "picture", f"the layout {slide.layout} shows no picture"
     elif shows and not slide.frontmatter.get("image"):
-        message = f"the layout {slide.layout} has no image-query"
-        yield wrong(slide.key_line("layout"), "picture", message)
+        yield slide.key_line("layout"), "picture", f"the layout {slide.layout} has no image-query"
     for image in slide.images:
         url = image.url
         if url.startswith("image-query://"):
             query = unquote(url.removeprefix("image-query://"))
             if deck_words.count(query) < 2 or re.search(r"\s", url):
-                message = "an image-query:// wants 2 words or more, joined by +"
-                yield wrong(image.line, "picture", message)
+                yield image.line, "picture", "an image-query:// wants 2 words or more, joined by +"
             continue
         is_remote = re.match(r"(?i)[a-z][a-z+.-]*://|//", url)
         is_svg_part = image.kind == "url" and url.startswith("#")  # url(#gradient)
         if not is_remote and not is_svg_part:
-            yield wrong(image.line, "picture", f"there is no file {url[:60]}")
+            yield image.line, "picture", f"there is no file {url[:60]}"
 
 
-def _comments(slide: Slide, bare: str) -> Iterator[DraftFault]:
+def _comments(slide: Slide, bare: str) -> Iterator[Place]:
     for line, _ in slide.comments:
-        yield wrong(line, "note", "a comment stands before the end of the slide")
+        yield line, "note", "a comment stands before the end of the slide"
     if match := re.search(r"(?m)<!--|^[ \t]*-->[ \t]*$", bare):
-        message = f"a comment without its other half ({match[0]})"
-        yield wrong(_line(slide, match), "comment", message)
+        yield _line(slide, match), "comment", f"a comment without its other half ({match[0]})"
     for comment in [slide.note or "", *(text for _, text in slide.comments)]:
         if re.search(r"(?m)^---\s*$|^layout:", comment):
-            yield wrong(slide.start, "comment", "a comment runs on into the next slide")
+            yield slide.start, "comment", "a comment runs on into the next slide"
     if slide.note is not None and deck_words.count(slide.note) < 2:
-        yield wrong(slide.end, "note", "the note is empty")
+        yield slide.end, "note", "the note is empty"
 
 
-def _markup(slide: Slide, bare: str) -> Iterator[DraftFault]:
-    prose = _drop_math(bare)
+def _markup(slide: Slide, bare: str) -> Iterator[Place]:
+    # Formulas are blanked, character for character and line for line.
+    blocks = r"\$\$[^$]{0,5000}\$\$"
+    prose = re.sub(blocks, lambda math: re.sub(r"[^\n]", " ", math[0]), bare)
+    inline = r"(?<![\\$\w])\$(?=[^\s$])[^$\n]{1,300}(?<=\S)\$(?!\w)"
+    prose = re.sub(inline, lambda math: " " * len(math[0]), prose)
     if match := re.search(r"\{\{|\}\}", prose):
-        yield wrong(_line(slide, match), "interpolation", f"{match[0]} stands outside of code")
+        yield _line(slide, match), "interpolation", f"{match[0]} stands outside of code"
     for opening in re.finditer(r"<([A-Za-z][\w.:-]*)(?=[\s/>])", prose):
         name = opening[1]
         tag = name.lower()
         joined = tag.replace("-", "")
         if joined in _BANNED and name != "Link":
-            yield wrong(_line(slide, opening), "forbidden", f"the element <{name}>")
+            yield _line(slide, opening), "forbidden", f"the element <{name}>"
         elif not (tag in _HTML or joined in _SLIDEV or tag.startswith(_ICONS)):
             message = f"the component <{name[:40]}> does not exist"
-            yield wrong(_line(slide, opening), "unknown-component", message)
+            yield _line(slide, opening), "unknown-component", message
     if match := re.search(r"(?m)^\s*<<<.*|\son[a-z]+\s*=\s*[\"']", bare):
-        message = f"{match[0].strip()[:40]} is not allowed"
-        yield wrong(_line(slide, match), "forbidden", message)
+        yield _line(slide, match), "forbidden", f"{match[0].strip()[:40]} is not allowed"
     if match := _PLACEHOLDER.search(bare):
-        yield wrong(_line(slide, match), "placeholder", f"the slide says {match[0]!r}")
-
-
-def _drop_math(text: str) -> str:
-    """The text with formulas blanked, character for character and line for line."""
-    text = re.sub(r"\$\$[^$]{0,5000}\$\$", lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    inline = r"(?<![\\$\w])\$(?=[^\s$])[^$\n]{1,300}(?<=\S)\$(?!\w)"
-    return re.sub(inline, lambda m: " " * len(m[0]), text)
+        yield _line(slide, match), "placeholder", f"the slide says {match[0]!r}"

@@ -1,21 +1,29 @@
-"""A draft on disk: a folder with a seed and three files that an author wrote, and the form of a
-fault in them.
+"""A draft on disk: a folder with a seed and three files that an author wrote, what is wrong with
+them, and where the draft stands.
 
 The files are a stranger's: they are never read through a link or from a pipe, and only so many
-bytes of them.
+bytes of them. run.log has what the author said, status.json where the draft stands. Folders are
+locked one by one, so that processes and hosts can share a run.
 """
 
+import asyncio
+import contextlib
+import fcntl
+import functools
+import hashlib
 import json
 import os
 import stat
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, cast
 
-from decksmith.core import cli
+from decksmith.core import cli, stream
 from decksmith.measure.decks.parser import THEMES
 from decksmith.models.records import Usage
 from decksmith.train.corpus.records import DraftFault, Seed
 
+GOLD = cli.ROOT / "data/gold"
 FILES = ("PROMPT.md", "think.md", "deck.md")
 SEED_THEMES = tuple(name for name, theme in THEMES.items() if theme["seeds"])
 FEATURES = ("code", "mermaid", "katex", "table", "image", "two-cols", "quote", "clicks", "notes")
@@ -29,12 +37,84 @@ HEADINGS = (  # of think.md
 )
 LEAST = {"PROMPT.md": 40, "think.md": 400, "deck.md": 300}  # bytes
 WORDS = (250, 1200)  # of think.md
+SLIDES_OFF = 2  # slides more or fewer than asked
 LARGEST = 1 << 18  # bytes of a file that is read
+# Each strict rule with what to do about it.
+STRICT = {
+    "seed": "write the seed as docs/records.md has it",
+    "missing": "write the file, as a regular file of at most 256 kB",
+    "size": "write the whole text",
+    "encoding": "save the file as UTF-8 with LF line ends and without BOM",
+    "tags": "leave out <think> tags",
+    "secret": "take the key out and revoke it",
+    "prompt-fenced": "take the code fence away from around the prompt",
+    "prompt-leak": "ask as a person would who wants a deck and knows nothing of how it is made",
+    "prompt-theme": "ask for the seed's theme, or for none",
+    "think-headings": "write the six headings once each, in their order, each with text below it",
+    "think-words": "write 250 to 1200 words",
+    "think-render": "say what is planned; nobody has seen this deck on a screen",
+    "wrapped": "write the deck alone: no fence, thought or greeting around it",
+    "headmatter": "begin the deck with a frontmatter that names theme and title",
+    "frontmatter-blank": "let the frontmatter follow its `---` at once",
+    "yaml": "write the frontmatter as `key: value` lines; put values with *, &, %, :, # or ` in quotes",
+    "theme": "name the theme that was asked for in the first frontmatter",
+    "slides": f"come to the number of slides that was asked for, at most {SLIDES_OFF} off",
+    "unknown-layout": "use a layout of Slidev or of the theme",
+    "slots": "write the slot marks of the layout (`::right::`; `::left::` and `::right::` with a header) on own lines",
+    "remote-url": "load nothing and link nowhere: write image-query: for a picture, plain words for a source",
+    "picture": "ask for pictures by image-query: in an image layout, or by ![caption](image-query://words+with+plus)",
+    "note": "write the note as one HTML comment at the end of the slide",
+    "comment": "close each HTML comment before the next slide",
+    "empty-slide": "give the slide words or take it out",
+    "fence": "close the code fence with the mark that opened it, on a line of its own",
+    "unknown-component": "use plain HTML or Slidev's own components; show <T> and the like as `code`",
+    "forbidden": "leave out scripts, frames, embeds, handlers and files",
+    "interpolation": "write `{{` only inside of code; Vue evaluates it elsewhere",
+    "language": "write the deck in the language that was asked for",
+    "feature": "use what was asked for",
+    "placeholder": "write the real text",
+    # what only a rendered deck shows
+    "overflow": "shorten the slide, split it, or set a smaller zoom in its frontmatter",
+    "blank": "give the slide something that can be seen",
+    "missing-image": "ask for the picture by image-query:",
+    "vue-compile": "close every HTML tag that is opened; keep blank lines around markdown inside of tags",
+    "vue-runtime": "use no variables in the deck",
+    "unknown-theme": f"name one of the themes {', '.join(THEMES)}",
+    "mermaid": "write a diagram that Mermaid reads; quote labels with brackets or colons",
+    "katex": "write a formula that KaTeX reads",
+    "too-few-slides": "come to the number of slides that was asked for",
+    "fenced-deck": "write the deck without a fence around it",
+    "deadline": "make the deck cheaper to draw",
+    "memory": "make the deck smaller",
+}
+
+
+class Status(TypedDict, total=False):
+    """status.json. state: waiting, running, refused, valid, failed, interrupted or infra; kind: of
+    the last refusal; cut: where the last reply of a model was cut off; usage: of all its replies."""
+
+    id: str
+    state: str
+    attempt: int
+    seed_sha: str
+    instructions_sha: str
+    author: str
+    rc: int | None
+    kind: str | None
+    reasons: list[str]
+    noted: list[str]
+    sha256: dict[str, str]
+    usage: Usage
+    cut: DraftFault
 
 
 def fault(file: str, line: int, rule: str, message: str) -> DraftFault:
     """One thing that is wrong with a draft; lines are 1-based."""
-    return {"file": file, "line": line, "rule": rule, "message": message}
+    other = (
+        "follow the template" if rule.startswith("template-") else "mend what the renderer names"
+    )
+    remedy = STRICT.get(rule, other)
+    return {"file": file, "line": line, "rule": rule, "message": message, "remedy": remedy}
 
 
 def place(fault: DraftFault) -> tuple[int, int]:
@@ -61,15 +141,18 @@ def seed(folder: Path | str) -> Seed:
         raise cli.BadData(f"{path}: {error}") from None
     if not isinstance(value, dict):
         raise cli.BadData(f"{path}: not a JSON object")
-    kept = {key: item for key, item in value.get("seed", value).items() if key != "id"}
-    return cast(Seed, kept)
+    return cast(Seed, {key: item for key, item in value.items() if key != "id"})
+
+
+@functools.cache
+def gold() -> dict[Path, Seed]:
+    """The seeds of data/gold by their folders, in order."""
+    return {path.parent: seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))}
 
 
 def read(path: Path | str) -> bytes:
-    """The bytes of a file that an author wrote: never through a link, never from a pipe.
-
-    Raises OSError, also for a file of more than LARGEST bytes.
-    """
+    """The bytes of a file that an author wrote: never through a link, never from a pipe. Raises
+    OSError, also for a file of more than LARGEST bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)
@@ -80,28 +163,78 @@ def read(path: Path | str) -> bytes:
         return file.read()
 
 
-def texts(folder: Path | str) -> tuple[dict[str, str | None], list[DraftFault]]:
-    """({name: text or None}, faults) of a draft's three files.
+def text(path: Path) -> str | None:
+    """The text of a file that an author may have written, or None where it cannot be read."""
+    try:
+        return read(path).decode("utf-8", "replace")
+    except OSError:
+        return None
 
-    Links and what is no regular file count as missing.
-    """
-    found: dict[str, str | None] = {}
+
+def texts(folder: Path | str) -> tuple[dict[str, str | None], list[DraftFault]]:
+    """({name: text or None}, faults) of a draft's three files. Links and what is no regular file
+    count as missing."""
+    found: dict[str, str | None] = dict.fromkeys(FILES)
     faults = []
     for name in FILES:
-        found[name] = None
         try:
             data = read(Path(folder) / name)
         except OSError as error:
             message = f"the file cannot be read ({error.strerror or error})"
             faults.append(fault(name, 1, "missing", message))
             continue
+        found[name] = data.decode(errors="replace")
         try:
-            found[name] = data.decode()
+            data.decode()
         except UnicodeDecodeError as error:
-            found[name] = data.decode(errors="replace")
             line = data.count(b"\n", 0, error.start) + 1
             faults.append(fault(name, line, "encoding", "the file is not UTF-8"))
     return found, faults
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """{name: sha256} of those of the draft's three files that are there."""
+    found = {}
+    for name in FILES:
+        with contextlib.suppress(OSError):
+            found[name] = hashlib.sha256(read(folder / name)).hexdigest()
+    return found
+
+
+def json_object(path: Path) -> dict[str, object]:
+    """The JSON object in a file of the folder; an empty one where there is none."""
+    try:
+        value = json.loads(read(path))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def save(folder: Path, status: Status, news: Status) -> None:
+    """Write status.json with some news; `status` is updated too."""
+    status.update(news)
+    stream.write(folder / "status.json", json.dumps(status, ensure_ascii=False, indent=1) + "\n")
+
+
+@contextlib.asynccontextmanager
+async def held(ident: str, folder: Path) -> AsyncIterator[None]:
+    """The folder's lock; whoever comes second waits and then finds the draft finished."""
+    folder.mkdir(exist_ok=True)
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    with open(descriptor, "r+b") as file:
+        said = False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not said:
+                    stream.warn(ident, "another process is at work on this draft; waiting for it")
+                said = True
+                await asyncio.sleep(0.2)
+        for rest in folder.glob("*.tmp"):
+            rest.unlink(missing_ok=True)
+        yield
 
 
 def total_usage(used: Usage | None, usage: Usage) -> Usage:

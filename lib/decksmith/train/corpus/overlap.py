@@ -1,14 +1,14 @@
-"""How alike texts are: exact, by character n-grams, by sentence embeddings. Near-duplicates and
-their clusters.
+"""How alike texts are: exact, by character n-grams, by sentence embeddings, or quoted.
+Near-duplicates and their clusters, and the benchmark questions that a training set has seen.
 """
 
 import base64
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from decksmith.core import stream
 from decksmith.core.records import Message
@@ -36,14 +36,18 @@ class Chat(TypedDict):
 Encode = Callable[[Sequence[Chat]], "ndarray"]
 
 
+Similarity = Literal["ngram", "cosine", "quoted"]
+
+
 class Likeness(TypedDict):
-    """Two records that are near, by their indices. ngram, cosine: None below their thresholds."""
+    """Two records that are near, by their indices. A measure is None below its threshold."""
 
     a: int
     b: int
     exact: bool
     ngram: float | None
     cosine: float | None
+    quoted: float | None
     answer: NotRequired[bool]  # the assistant says the same in both
 
 
@@ -56,11 +60,8 @@ def plain(text: str) -> str:
 
 def grams(text: str) -> "ndarray":
     """The distinct n-grams of a plain text as sorted 64-bit hashes; a text shorter than one is one
-    gram.
-
-    Among a billion n-grams the chance of any collision is below 3 %, and one would change a
-    similarity by one gram.
-    """
+    gram. Among a billion n-grams the chance of any collision is below 3 %, and one would change a
+    similarity by one gram."""
     import numpy
 
     codes = numpy.frombuffer(
@@ -139,11 +140,8 @@ def cosines(left: "ndarray", right: "ndarray | None" = None, least: float = COSI
 
 def quotes(left: list[str], right: list[str], least: float = QUOTED) -> list[Pair]:
     """The pairs of plain texts of which the second repeats at least the share `least` of the
-    first's runs of RUN words, `[(i, j, share)]`, however long the second is; a shorter text is
-    one run.
-
-    As contamination is counted since GPT-3 (Brown et al. 2020, appendix C).
-    """
+    first's runs of RUN words, `[(i, j, share)]`, however long the second is; a shorter text is one
+    run. As contamination is counted since GPT-3 (Brown et al. 2020, appendix C)."""
     runs = [_runs(text.split(), {RUN}) or _runs(text.split(), {len(text.split())}) for text in left]
     lengths = {min(RUN, len(text.split())) for text in left} - {0}
     holders: dict[int, list[int]] = {}  # {run: the texts of `left` that have it}
@@ -185,19 +183,14 @@ class Embeddings:
                 if key not in self.known and (kept := self.journal.get(record["id"], key)):
                     self.known[key] = kept
         missing = {key: at for at, key in enumerate(keys) if key not in self.known}
-        order = sorted(missing.items(), key=lambda item: item[1])
-        for start in range(0, len(order), 64):
-            self._make(records, order[start : start + 64])
-        made = [numpy.frombuffer(base64.b64decode(self.known[key]), dtype="<f4") for key in keys]
-        return numpy.stack(made) if made else numpy.empty((0, embedding.WIDTH), dtype=numpy.float32)
-
-    def _make(self, records: Sequence[Chat], block: list[tuple[str, int]]) -> None:
-        self.encoder = self.encoder or embedding.Encoder()
-        vectors = self.encoder([request(records[at]) for _, at in block])
-        for (key, at), vector in zip(block, vectors, strict=True):
+        for key, at in missing.items():
+            self.encoder = self.encoder or embedding.Encoder()
+            [vector] = self.encoder([request(records[at])])
             self.known[key] = base64.b64encode(vector.astype("<f4").tobytes()).decode()
             if self.journal:
                 self.journal.put(records[at]["id"], key, self.known[key])
+        made = [numpy.frombuffer(base64.b64decode(self.known[key]), dtype="<f4") for key in keys]
+        return numpy.stack(made) if made else numpy.empty((0, embedding.WIDTH), dtype=numpy.float32)
 
     def close(self) -> None:
         if self.journal:
@@ -224,53 +217,84 @@ def request(record: Chat) -> str:
     return "\n".join(_said(record, "user"))
 
 
-def _said(record: Chat, role: str) -> list[str]:
-    messages = record.get("messages") or []
-    said = [message.get("content") or "" for message in messages if message.get("role") == role]
+def _said(record: Chat, role: str | None = None) -> list[str]:
+    """What the messages of a role say; of None all that is said, reasoning included."""
+    said: list[object] = []
+    for message in record.get("messages") or []:
+        if role in (None, message.get("role")):
+            said.append(message.get("content") or "")
+        if role is None:
+            said.append(message.get("reasoning_content") or "")
     return [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in said]
 
 
 def near(
     rows: Sequence[Chat], held: Sequence[Chat], encode: Encode | None = None
 ) -> tuple[list[Likeness], list[Likeness]]:
-    """Which requests are near-duplicates: `(leaks, pairs)`.
-
-    `leaks` are of a row `a` and a held-out row `b`, `pairs` of two rows. encode: the embeddings of
-    requests; without it only letters are compared. Equal answers (assistant messages) are a pair
-    too.
-    """
+    """Which requests are near-duplicates: `(leaks, pairs)`. `leaks` are of a row `a` and a held-out
+    row `b`, `pairs` of two rows. encode: the embeddings of requests; without it only letters are
+    compared. Equal answers (assistant messages) are a pair too."""
     texts, theirs = [plain(request(row)) for row in rows], [plain(request(row)) for row in held]
-    vectors, others = (encode(rows), encode(held)) if encode else (None, None)
-    leaks = _alike(texts, theirs, vectors, others)
-    pairs = _alike(texts, None, vectors, None)
+    leaks: dict[Similarity, list[Pair]] = {"ngram": jaccard(texts, theirs)}
+    pairs: dict[Similarity, list[Pair]] = {"ngram": jaccard(texts)}
+    if encode:
+        vectors, others = encode(rows), encode(held)
+        leaks["cosine"], pairs["cosine"] = cosines(vectors, others), cosines(vectors)
     first: dict[str, int] = {}  # {answer: the row that has it first}
+    same = []
     for index, row in enumerate(rows):
         answer = plain("\n".join(_said(row, "assistant")))
         if answer and first.setdefault(answer, index) != index:
-            _add(pairs, first[answer], index, texts, texts)["answer"] = True
-    return [leaks[at] for at in sorted(leaks)], [pairs[at] for at in sorted(pairs)]
+            same.append((first[answer], index))
+    return _joined(leaks, texts, theirs), _joined(pairs, texts, texts, same)
 
 
-def _alike(
+def _joined(
+    pairs: Mapping[Similarity, list[Pair]],
     left: list[str],
-    right: list[str] | None,
-    vectors: "ndarray | None",
-    others: "ndarray | None",
-) -> dict[tuple[int, int], Likeness]:
-    """{(i, j): likeness} of texts and their embeddings."""
+    right: list[str],
+    same: Iterable[tuple[int, int]] = (),
+) -> list[Likeness]:
+    """What several measures say of pairs of texts, a likeness for each pair; `same`: pairs of equal
+    answers."""
     found: dict[tuple[int, int], Likeness] = {}
-    theirs = left if right is None else right
-    for i, j, similarity in jaccard(left, right):
-        _add(found, i, j, left, theirs)["ngram"] = round(similarity, 4)
-    if vectors is not None:
-        for i, j, similarity in cosines(vectors, others):
-            _add(found, i, j, left, theirs)["cosine"] = round(similarity, 4)
-    return found
+
+    def likeness(i: int, j: int) -> Likeness:
+        exact = left[i] == right[j]
+        new: Likeness = {
+            "a": i,
+            "b": j,
+            "exact": exact,
+            "ngram": None,
+            "cosine": None,
+            "quoted": None,
+        }
+        return found.setdefault((i, j), new)
+
+    for measure, several in pairs.items():
+        for i, j, value in several:
+            likeness(i, j)[measure] = round(value, 4)
+    for i, j in same:
+        likeness(i, j)["answer"] = True
+    return [found[at] for at in sorted(found)]
 
 
-def _add(
-    found: dict[tuple[int, int], Likeness], i: int, j: int, left: list[str], right: list[str]
-) -> Likeness:
-    exact = left[i] == right[j]
-    new: Likeness = {"a": i, "b": j, "exact": exact, "ngram": None, "cosine": None}
-    return found.setdefault((i, j), new)
+def seen(
+    questions: Sequence[Chat], train: Sequence[Chat], encode: Encode | None = None
+) -> list[Likeness]:
+    """The questions `a` that are near training rows `b`, the nearest of a question first. Of
+    training rows the requests are compared, and quotations sought in all that is said."""
+    texts, asks = [plain(request(one)) for one in questions], [plain(request(one)) for one in train]
+    told = [plain("\n".join(_said(row))) for row in train]
+    pairs: dict[Similarity, list[Pair]] = {
+        "ngram": jaccard(texts, asks),
+        "quoted": quotes(texts, told),
+    }
+    if encode:
+        pairs["cosine"] = cosines(encode(questions), encode(train))
+
+    def distance(one: Likeness) -> tuple[int, float, int]:
+        most = max(one["ngram"] or 0, one["cosine"] or 0, one["quoted"] or 0)
+        return one["a"], -most, one["b"]
+
+    return sorted(_joined(pairs, texts, asks), key=distance)

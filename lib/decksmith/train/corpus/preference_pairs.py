@@ -11,25 +11,27 @@ import statistics
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import combinations, islice
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
 
 from decksmith.bench.benchmarks import tasks
-from decksmith.core import cli, stream
+from decksmith.core import cli, stream, validation
 from decksmith.train.corpus import overlap
 from decksmith.train.corpus.overlap import Chat
 from decksmith.train.corpus.records import Lengths, PreferenceRow, PreferReport
-from decksmith.train.corpus.sampled_answers import LACKS, Pair, Prompt, Reader, Sample
+from decksmith.train.corpus.sampled_answers import (
+    LACKS,
+    AnswerPair,
+    Reader,
+    SampledAnswer,
+    SampledPrompt,
+)
 
 RULES = cli.ROOT / "assets/recipes/prefer.toml"
 BLOCK = 64  # prompts that are compared with what is held out at once
-KEYS = {
-    "margin": ("reward", "score", "votes"),
-    "least": ("reward", "score"),
-    "near": ("answers",),
-    "length": ("ratio", "drift"),
-}
 # Why a prompt gives no row, in the order in which it is found out.
 REASONS = {
     "held-out": "near a prompt of an evaluation",
@@ -43,54 +45,53 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class Rules:
-    """assets/recipes/prefer.toml or a file like it; sha256: of its bytes."""
+Number = Annotated[float, Field(ge=0)]
+KEYS = {
+    "margin": "reward score votes",
+    "least": "reward score",
+    "near": "answers",
+    "length": "ratio drift",
+}
+
+
+class PairRules(validation.Body):
+    """assets/recipes/prefer.toml or a file like it."""
 
     name: str
-    sha256: str
-    margin: dict[str, float]
-    least: dict[str, float]
-    near: float
-    ratio: float
-    drift: float
+    margin: dict[str, Number]
+    least: dict[str, Number]
+    near: dict[str, Number]
+    length: dict[str, Number]
+    sha256: str  # of the file's bytes
+
+    @model_validator(mode="after")
+    def _complete(self) -> "PairRules":
+        for table, keys in KEYS.items():
+            if {*getattr(self, table)} != {*keys.split()}:
+                raise validation.sentence(f"{table}: its keys are {keys}")
+        if self.length["ratio"] <= 1:
+            raise validation.sentence("length.ratio: write a number over 1")
+        return self
 
 
-def read_rules(path: Path = RULES) -> Rules:
+def read_rules(path: Path = RULES) -> PairRules:
     """Raises cli.Missing, cli.BadConfig with one sentence that names the file and the key."""
     try:
         raw = path.read_bytes()
-        found = tomllib.loads(raw.decode())
+        found = tomllib.loads(raw.decode()) | {"sha256": hashlib.sha256(raw).hexdigest()}
+        return validation.check(PairRules, found)
     except FileNotFoundError:
         raise cli.Missing(f"there is no {path}; {RULES} is an example") from None
-    except ValueError as error:
+    except (ValueError, cli.BadData) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    for table, keys in KEYS.items():
-        for key in keys:
-            number = (found.get(table) or {}).get(key)
-            if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
-                raise cli.BadConfig(f"{path}: {table}.{key} is {number!r}; write a number from 0")
-    if found["length"]["ratio"] <= 1:
-        raise cli.BadConfig(f"{path}: length.ratio is {found['length']['ratio']}; write one over 1")
-    return Rules(
-        name=str(found.get("name", path.stem)),
-        sha256=hashlib.sha256(raw).hexdigest(),
-        margin=found["margin"],
-        least=found["least"],
-        near=found["near"]["answers"],
-        ratio=found["length"]["ratio"],
-        drift=found["length"]["drift"],
-    )
 
 
 class Balance:
-    """The lengths of what was chosen so far: whether one more may be, and what they come to.
+    """The lengths of what was chosen so far: whether one more may be, and what they come to. A
+    stretch is the logarithm of how many times longer the chosen answer is."""
 
-    A stretch is the logarithm of how many times longer the chosen answer is.
-    """
-
-    def __init__(self, ratio: float, drift: float):
-        self.step, self.drift = math.log(ratio), drift
+    def __init__(self, rules: PairRules):
+        self.step, self.drift = math.log(rules.length["ratio"]), rules.length["drift"]
         self.n, self.longer, self.shorter, self.total = 0, 0, 0, 0.0
 
     def takes(self, stretch: float) -> bool:
@@ -116,7 +117,7 @@ class Balance:
         return {"rows": self.n, "longer": longer, "ratio": round(ratio, 4)}
 
 
-class Chooser:
+class PairChooser:
     """What is trained of each prompt: a pair, or with `best` the best answer.
 
     held: records of which no request may be near a prompt. encode: gives embeddings of records, or
@@ -126,7 +127,7 @@ class Chooser:
     def __init__(
         self,
         reader: Reader,
-        rules: Rules,
+        rules: PairRules,
         held: Iterable[Chat],
         encode: overlap.Encode | None = None,
         best: bool = False,
@@ -134,13 +135,14 @@ class Chooser:
         self.reader, self.rules, self.encode, self.best = reader, rules, encode, best
         self.held = list({overlap.plain(overlap.request(one)): one for one in held}.values())
         self.before: list[Chat] = []  # requests that were let in
-        self.said: set[bytes] = set()  # hashes of the answers that were chosen
-        self.lengths = Balance(rules.ratio, rules.drift)
-        self.unchecked = Balance(rules.ratio, rules.drift)  # as without the rule on lengths
+        self.said: set[int] = set()  # hashes of the answers that were chosen
+        self.lengths = Balance(rules)
+        self.unchecked = Balance(rules)  # as without the rule on lengths
+        self.margin = rules.margin[reader.by]
         self.reasons: Counter[str] = Counter()
         self.sums: dict[str, float] = defaultdict(float)
 
-    def choose(self, path: str) -> Iterator[tuple[Prompt, Pair | Sample]]:
+    def choose(self, path: str) -> Iterator[tuple[SampledPrompt, AnswerPair | SampledAnswer]]:
         """Yield each prompt of a JSONL file or /dev/stdin with what was chosen. Raises cli.BadData."""
         prompts = self.reader.read(path)
         while block := list(islice(prompts, BLOCK)):
@@ -151,7 +153,7 @@ class Chooser:
                 else:
                     yield prompt, made
 
-    def _leaks(self, block: list[Prompt]) -> list[str | None]:
+    def _leaks(self, block: list[SampledPrompt]) -> list[str | None]:
         """Why each prompt of a block may not be trained on, None where it may."""
         asks: list[Chat] = [{"id": prompt.id, "messages": prompt.messages} for prompt in block]
         against = self.held + self.before
@@ -171,53 +173,49 @@ class Chooser:
         self.before += [ask for ask, reason in zip(asks, why, strict=True) if reason is None]
         return why
 
-    def _pair(self, prompt: Prompt) -> Pair | str:
+    def _pair(self, prompt: SampledPrompt) -> AnswerPair | str:
         """The pair with the largest margin that keeps the lengths in balance, or why there is none."""
         if len(prompt.samples) < 2:
             return "few"
         pairs = sorted(self._margins(prompt), key=lambda pair: -pair.margin)
         if not pairs:
             return "margin"
-        apart = [pair for pair in pairs if not self._are_alike(pair)]
+        near = self.rules.near["answers"]
+        apart = [
+            pair
+            for pair in pairs
+            if not overlap.jaccard([pair.chosen.plain, pair.rejected.plain], least=near)
+        ]
         if not apart:
             return "alike"
-        fresh = [pair for pair in apart if _digest(pair.chosen) not in self.said]
+        fresh = [pair for pair in apart if hash(pair.chosen.plain) not in self.said]
         if not fresh:
             return "copied"
         self.unchecked.add(fresh[0].stretch)
-        pair = next((pair for pair in fresh if self.lengths.takes(pair.stretch)), None)
-        if pair is None:
+        even = [pair for pair in fresh if self.lengths.takes(pair.stretch)]
+        if not even:
             return "length"
+        pair = even[0]
         self.lengths.add(pair.stretch)
-        self.said.add(_digest(pair.chosen))
+        self.said.add(hash(pair.chosen.plain))
         self.sums["margin"] += pair.margin
         if not self.reader.votes:
             self.sums["chosen"] += pair.chosen.worth
             self.sums["rejected"] += pair.rejected.worth
         return pair
 
-    def _margins(self, prompt: Prompt) -> Iterator[Pair]:
+    def _margins(self, prompt: SampledPrompt) -> Iterator[AnswerPair]:
         """Every two answers that are as far apart as the margin asks, in the order of the answers."""
-        votes, least = self.reader.votes, self.rules.margin[self.reader.by]
+        votes = self.reader.votes
         for one, other in combinations(prompt.samples, 2):
             lead = one.worth - other.worth
             if votes:
                 lead = votes.lead(prompt.id, one.key, other.key)
-            if lead and abs(lead) + 1e-9 >= least:  # 0.7 - 0.6 is a little less than 0.1
+            if lead and abs(lead) + 1e-9 >= self.margin:  # 0.7 - 0.6 is a little less than 0.1
                 better, worse = (one, other) if lead > 0 else (other, one)
-                yield Pair(better, worse, abs(lead))
+                yield AnswerPair(better, worse, abs(lead))
 
-    def _are_alike(self, pair: Pair) -> bool:
-        import numpy
-
-        one, other = (
-            overlap.grams(overlap.plain(side.answer["content"]))
-            for side in (pair.chosen, pair.rejected)
-        )
-        shared = len(numpy.intersect1d(one, other, assume_unique=True))
-        return shared >= self.rules.near * (len(one) + len(other) - shared)
-
-    def _best(self, prompt: Prompt) -> Sample | str:
+    def _best(self, prompt: SampledPrompt) -> SampledAnswer | str:
         """Of the answers within the margin of the best one, that of the middlemost length, or why
         there is none."""
         if len(prompt.samples) < 2:
@@ -226,17 +224,14 @@ class Chooser:
         least = self.rules.least[self.reader.by]
         if first.worth < least:
             return "least"
-        floor = max(first.worth - self.rules.margin[self.reader.by], least)
-        good = [
-            sample
-            for sample in prompt.samples
-            if sample.worth >= floor and _digest(sample) not in self.said
-        ]
+        floor = max(first.worth - self.margin, least)
+        good = [one for one in prompt.samples if one.worth >= floor]
+        good = [one for one in good if hash(one.plain) not in self.said]
         if not good:
             return "copied"
         middle = statistics.median(sample.length for sample in prompt.samples)
         chosen = min(good, key=lambda one: (abs(math.log(one.length / middle)), -one.worth))
-        self.said.add(_digest(chosen))
+        self.said.add(hash(chosen.plain))
         self.lengths.add(math.log(chosen.length / middle))
         self.unchecked.add(math.log(first.length / middle))
         self.sums["chosen"] += chosen.worth
@@ -244,8 +239,7 @@ class Chooser:
         return chosen
 
     def report(self) -> PreferReport:
-        """What was read, chosen and left out, why, and what the lengths come to
-        (records.PreferReport)."""
+        """What was read, chosen and left out, why, and what the lengths come to."""
         reader, rows = self.reader, self.lengths.n
         return {
             "by": reader.by,
@@ -281,11 +275,6 @@ def sentences(report: PreferReport) -> Iterator[str]:
         )
 
 
-def _digest(sample: Sample) -> bytes:
-    plain = overlap.plain(sample.answer["content"])
-    return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).digest()
-
-
 def held_out(more: Iterable[Path] = ()) -> list[Chat]:
     """The requests that nobody may train on: of every evaluation that lies here, and of the files
     `more`."""
@@ -294,7 +283,7 @@ def held_out(more: Iterable[Path] = ()) -> list[Chat]:
     files += sorted(results.glob("runs/*/*/prompts.jsonl"))
     files += sorted(results.glob("bench/*/*/questions.jsonl"))
     found: list[Chat] = []
-    for path in [*(path for path in files if path.is_file()), *more]:
+    for path in [*filter(Path.is_file, files), *more]:
         for _, record in stream.records(path):
             asked = record.get("messages")
             if not asked and "task" in record:
@@ -304,13 +293,13 @@ def held_out(more: Iterable[Path] = ()) -> list[Chat]:
     return found
 
 
-def row(prompt: Prompt, made: Pair | Sample) -> PreferenceRow:
+def row(prompt: SampledPrompt, made: AnswerPair | SampledAnswer) -> PreferenceRow:
     """A row of NeMo-RL's PreferenceDataset, or chat JSONL of the best answer; `prefer` says what it
     was made of."""
     row: PreferenceRow = {"id": prompt.id}
     if prompt.seed:
         row["seed"] = prompt.seed
-    if isinstance(made, Sample):
+    if isinstance(made, SampledAnswer):
         row["messages"] = [*prompt.messages, made.answer]
         row["prefer"] = {"chosen": made.id, "model": made.key[0], "worth": made.worth}
         best = made

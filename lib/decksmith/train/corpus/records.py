@@ -53,7 +53,7 @@ class DraftFault(TypedDict):
     line: Annotated[int, "from 1"]
     rule: Annotated[str, "which rule (below)"]
     message: Annotated[str, "what is wrong"]
-    remedy: Annotated[NotRequired[str], "what to do"]
+    remedy: Annotated[str, "what to do"]
 
 
 class Check(TypedDict, total=False):
@@ -114,7 +114,7 @@ class ChatRow(Row, total=False):
     by: Annotated[ChatBy, "what it was made of"]
 
 
-class Side(TypedDict):
+class SplitSide(TypedDict):
     rows: Annotated[int, "how many"]
     clusters: Annotated[int, "of near-duplicates"]
     theme: Annotated[dict[str, int], "rows by theme"]
@@ -124,8 +124,8 @@ class Side(TypedDict):
 
 class SplitReport(TypedDict):
     left_out: Annotated[int, "rows near both sides"]
-    train: Annotated[Side, "what is trained on"]
-    test: Annotated[Side, "what is held out"]
+    train: Annotated[SplitSide, "what is trained on"]
+    test: Annotated[SplitSide, "what is held out"]
     models: Annotated[list[str], "who wrote seeds and drafts"]
     generation: Annotated[dict[str, list[str] | float], "how: for the card"]
     dedup: Annotated[Numbers, "thresholds of near-duplicates"]

@@ -26,54 +26,7 @@ from decksmith.train.corpus.records import DraftFault, Seed
 
 VERSION = "check-3"  # raise it when a verdict changes: journals keep verdicts
 MOST = 100  # faults of a draft that are told
-# Each strict rule with what to do about it.
-STRICT = {
-    "seed": "write the seed as docs/records.md has it",
-    "missing": "write the file, as a regular file of at most 256 kB",
-    "size": "write the whole text",
-    "encoding": "save the file as UTF-8 with LF line ends and without BOM",
-    "tags": "leave out <think> tags",
-    "secret": "take the key out and revoke it",
-    "prompt-fenced": "take the code fence away from around the prompt",
-    "prompt-leak": "ask as a person would who wants a deck and knows nothing of how it is made",
-    "prompt-theme": "ask for the seed's theme, or for none",
-    "think-headings": "write the six headings once each, in their order, each with text below it",
-    "think-words": "write 250 to 1200 words",
-    "think-render": "say what is planned; nobody has seen this deck on a screen",
-    "wrapped": "write the deck alone: no fence, thought or greeting around it",
-    "headmatter": "begin the deck with a frontmatter that names theme and title",
-    "frontmatter-blank": "let the frontmatter follow its `---` at once",
-    "yaml": "write the frontmatter as `key: value` lines; put values with *, &, %, :, # or ` in quotes",
-    "theme": "name the theme that was asked for in the first frontmatter",
-    "slides": f"come to the number of slides that was asked for, at most {deck_rules.SLIDES_OFF} off",
-    "unknown-layout": "use a layout of Slidev or of the theme",
-    "slots": "write the slot marks of the layout (`::right::`; `::left::` and `::right::` with a header) on own lines",
-    "remote-url": "load nothing and link nowhere: write image-query: for a picture, plain words for a source",
-    "picture": "ask for pictures by image-query: in an image layout, or by ![caption](image-query://words+with+plus)",
-    "note": "write the note as one HTML comment at the end of the slide",
-    "comment": "close each HTML comment before the next slide",
-    "empty-slide": "give the slide words or take it out",
-    "fence": "close the code fence with the mark that opened it, on a line of its own",
-    "unknown-component": "use plain HTML or Slidev's own components; show <T> and the like as `code`",
-    "forbidden": "leave out scripts, frames, embeds, handlers and files",
-    "interpolation": "write `{{` only inside of code; Vue evaluates it elsewhere",
-    "language": "write the deck in the language that was asked for",
-    "feature": "use what was asked for",
-    "placeholder": "write the real text",
-    # what only a rendered deck shows
-    "overflow": "shorten the slide, split it, or set a smaller zoom in its frontmatter",
-    "blank": "give the slide something that can be seen",
-    "missing-image": "ask for the picture by image-query:",
-    "vue-compile": "close every HTML tag that is opened; keep blank lines around markdown inside of tags",
-    "vue-runtime": "use no variables in the deck",
-    "unknown-theme": f"name one of the themes {', '.join(THEMES)}",
-    "mermaid": "write a diagram that Mermaid reads; quote labels with brackets or colons",
-    "katex": "write a formula that KaTeX reads",
-    "too-few-slides": "come to the number of slides that was asked for",
-    "fenced-deck": "write the deck without a fence around it",
-    "deadline": "make the deck cheaper to draw",
-    "memory": "make the deck smaller",
-}
+Place = tuple[int, str, str]  # offset in a text, rule, message
 _FILE_NAMES = re.compile(
     r"(?i)\b(?:PROMPT\.md|think\.md|deck\.md|seed\.json|INSTRUCTIONS\.md|EXAMPLE\.md|status\.json"
     r"|reasons\.txt|run\.log)\b"
@@ -122,15 +75,13 @@ def faults(folder: Path | str, seed: Seed) -> list[DraftFault]:
         for one in templates.findings(template, deck):
             out.append(fault("deck.md", one["line"] or 1, one["rule"], one["message"]))
     once = {(f["file"], f["line"], f["rule"], f["message"]): f for f in out}.values()
-    for each in once:
-        each["remedy"] = STRICT.get(each["rule"], "follow the template")
     return sorted(once, key=drafts.place)[:MOST]
 
 
 def instructions() -> str:
     """INSTRUCTIONS.md of an author's folder: the task, the strict rules as they are checked, the
     cheat sheet."""
-    told = [f"- {rule}: {remedy}" for rule, remedy in STRICT.items()]
+    told = [f"- {rule}: {remedy}" for rule, remedy in drafts.STRICT.items()]
     task = templates.prompt_text("author-instructions.md").replace("{rules}", "\n".join(told))
     return f"{task}\n\n{templates.prompt_text('slidev-cheatsheet.md')}\n"
 
@@ -147,67 +98,55 @@ def seed_faults(seed: Seed) -> Iterator[DraftFault]:
         yield fault("seed.json", 1, "seed", f"unknown features: {', '.join(map(str, unknown))}")
 
 
-def is_fenced(text: str) -> bool:
-    """Whether one code fence stands around all of a text."""
-    lines = text.split("\n")
-    marks = [index for index, line in enumerate(lines) if line.lstrip().startswith("```")]
-    return len(marks) == 2 and marks == [0, len(lines) - 1]
-
-
 def _strict(found: dict[str, str | None], seed: Seed) -> Iterator[DraftFault]:
     prompt, think, deck = (found[name] for name in FILES)
+    plain = (think or "").removeprefix("\ufeff").replace("\r\n", "\n")
     yield from seed_faults(seed)
     for name, text in found.items():
-        if text is not None:
-            yield from _any(name, text)
-    if prompt is not None:
-        yield from _prompt(prompt, seed)
-    if think is not None:
-        plain = think.removeprefix("\ufeff").replace("\r\n", "\n")
-        yield from itertools.islice(_think(plain, seed), MOST)
+        for offset, rule, message in _any(text, LEAST[name]) if text is not None else ():
+            yield fault(name, line_at(text or "", offset), rule, message)
+    for offset, rule, message in _prompt(prompt, seed) if prompt is not None else ():
+        yield fault("PROMPT.md", line_at(prompt or "", offset), rule, message)
+    thoughts = _think(plain, seed) if think is not None else ()
+    for offset, rule, message in itertools.islice(thoughts, MOST):
+        yield fault("think.md", line_at(plain, offset), rule, message)
     if deck is not None:
         yield from itertools.islice(deck_rules.faults(deck, Deck.parse(deck), seed), MOST)
 
 
-def _any(name: str, text: str) -> Iterator[DraftFault]:
-    if len(text.strip().encode("utf-8", "replace")) < LEAST[name]:
-        yield fault(name, 1, "size", f"fewer than {LEAST[name]} bytes")
+def _any(text: str, least: int) -> Iterator[Place]:
+    if len(text.strip().encode("utf-8", "replace")) < least:
+        yield 0, "size", f"fewer than {least} bytes"
     if text.startswith("\ufeff"):
-        yield fault(name, 1, "encoding", "the file begins with a byte order mark")
+        yield 0, "encoding", "the file begins with a byte order mark"
     for bad, word in _UNWANTED:
         if bad in text:
-            yield fault(name, line_at(text, text.index(bad)), "encoding", f"the text has {word}")
+            yield text.index(bad), "encoding", f"the text has {word}"
     if match := re.search(r"(?i)</?think(?:ing)?>", text):
-        yield fault(name, line_at(text, match.start()), "tags", f"the text has {match[0]}")
+        yield match.start(), "tags", f"the text has {match[0]}"
     if match := _SECRET.search(text):
-        line = line_at(text, match.start())
-        yield fault(name, line, "secret", "something that looks like a key")
+        yield match.start(), "secret", "something that looks like a key"
 
 
-def _prompt(text: str, seed: Seed) -> Iterator[DraftFault]:
-    def wrong(offset: int, rule: str, message: str) -> DraftFault:
-        return fault("PROMPT.md", line_at(text, offset), rule, message)
-
-    if is_fenced(text.strip()):
-        yield wrong(0, "prompt-fenced", "a code fence stands around the prompt")
+def _prompt(text: str, seed: Seed) -> Iterator[Place]:
+    lines = text.strip().split("\n")
+    marks = [index for index, line in enumerate(lines) if line.lstrip().startswith("```")]
+    if len(marks) == 2 and marks == [0, len(lines) - 1]:
+        yield 0, "prompt-fenced", "a code fence stands around the prompt"
     if match := _FILE_NAMES.search(text):
-        yield wrong(match.start(), "prompt-leak", f"the prompt names the file {match[0]}")
+        yield match.start(), "prompt-leak", f"the prompt names the file {match[0]}"
     keys = ("topic", "domain", "style", "outline", "audience_phrase")
     about = json.dumps([seed.get(key) for key in keys], ensure_ascii=False)
     if (match := _TRAINING.search(text)) and not _OF_TRAINING.search(about):
-        message = f"the prompt says {match[0]!r} and its topic is another"
-        yield wrong(match.start(), "prompt-leak", message)
+        yield match.start(), "prompt-leak", f"the prompt says {match[0]!r} and its topic is another"
     named = {theme for theme in THEMES if theme != "default" and re.search(_naming(theme), text)}
     if named and seed.get("theme") not in named:
-        message = f"the prompt names {', '.join(sorted(named))}, the seed another"
-        yield wrong(0, "prompt-theme", message)
+        yield 0, "prompt-theme", f"the prompt names {', '.join(sorted(named))}, the seed another"
 
 
 def _naming(theme: str) -> str:
-    """A pattern for the name of a theme in a prompt.
-
-    Other names than those of the seeds are words too: they count beside the word theme, or as code.
-    """
+    """A pattern for the name of a theme in a prompt. Other names than those of the seeds are words
+    too: they count beside the word theme, or as code."""
     name = theme.replace("-", "[- ]")
     if theme in SEED_THEMES:
         return rf"(?i)\b{name}\b"
@@ -215,43 +154,34 @@ def _naming(theme: str) -> str:
     return rf"(?i)`{name}`|\b{name}[- ]{word}|{word}\W{{1,3}}{name}\b"
 
 
-def _think(text: str, seed: Seed) -> Iterator[DraftFault]:
+def _think(text: str, seed: Seed) -> Iterator[Place]:
     """What is wrong with the reasoning: its form, its length, a claim to have seen a render."""
-
-    def wrong(offset: int, rule: str, message: str) -> DraftFault:
-        return fault("think.md", line_at(text, offset), rule, message)
-
     heads = [(m[1].strip(), m) for m in re.finditer(r"(?m)^##[ \t]+(.+)$", text)]
     ends = [match.start() for _, match in heads[1:]] + [len(text)]
     seen: list[str] = []
     for (name, match), end in zip(heads, ends, strict=False):  # without heads there is one end more
         if name not in HEADINGS or name in seen:
             word = "twice" if name in HEADINGS else "besides the six"
-            message = f"the heading {name[:60]!r} stands {word}"
-            yield wrong(match.start(), "think-headings", message)
+            yield match.start(), "think-headings", f"the heading {name[:60]!r} stands {word}"
         elif not text[match.end() : end].strip():
-            yield wrong(match.end(), "think-headings", f"nothing stands below {name!r}")
+            yield match.end(), "think-headings", f"nothing stands below {name!r}"
         seen.append(name)
     for name in HEADINGS:
         if name not in seen:
-            yield wrong(0, "think-headings", f"no heading {name!r}")
+            yield 0, "think-headings", f"no heading {name!r}"
     known = [name for name in dict.fromkeys(seen) if name in HEADINGS]  # in the order of the text
     if known != sorted(known, key=HEADINGS.index):
-        yield wrong(0, "think-headings", "the headings are out of order")
+        yield 0, "think-headings", "the headings are out of order"
     said = words.length(words.fold(text))
     if not WORDS[0] <= said <= WORDS[1]:
-        yield wrong(0, "think-words", f"{said:g} words")
+        yield 0, "think-words", f"{said:g} words"
     about = " ".join(str(seed.get(key) or "") for key in ("topic", "domain", "style"))
     if not re.search(r"(?i)render|screenshot", about):
         for claim in _RENDER_CLAIM.finditer(text):
-            if not _NEGATION.search(_sentence(text, claim.start())):
-                yield wrong(claim.start(), "think-render", f"think says {claim[0]!r}")
+            # The sentence, or the item of a list, that it stands in.
+            at, first = claim.start(), max(0, claim.start() - 1000)
+            start = max((match.end() for match in _END.finditer(text, first, at)), default=first)
+            stop = _END.search(text, at)
+            if not _NEGATION.search(text[start : stop.end() if stop else len(text)]):
+                yield at, "think-render", f"think says {claim[0]!r}"
                 break
-
-
-def _sentence(text: str, at: int) -> str:
-    """The sentence, or the item of a list, that stands at an offset."""
-    first = max(0, at - 1000)
-    start = max((match.end() for match in _END.finditer(text, first, at)), default=first)
-    end = _END.search(text, at)
-    return text[start : end.end() if end else len(text)]

@@ -2,11 +2,13 @@
 a score or votes.
 """
 
+import functools
 import json
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Literal, cast
 
@@ -14,7 +16,7 @@ from decksmith.core import cli, records, stream
 from decksmith.core.records import Message
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.models.records import Gen
-from decksmith.train.corpus import chat_rows
+from decksmith.train.corpus import chat_rows, overlap
 from decksmith.train.corpus.records import Seed
 
 SCALES = {"reward": (0, 1), "score": (1, 5)}
@@ -31,7 +33,7 @@ By = Literal["reward", "score", "votes"]
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampledAnswer:
     """One answer that counts.
 
     answer: the assistant's message. length: of thought and answer, in estimated tokens. worth: of
@@ -46,21 +48,26 @@ class Sample:
     worth: float
     reward: str | None = None
 
+    @functools.cached_property
+    def plain(self) -> str:
+        """The answer as it is compared."""
+        return overlap.plain(self.answer["content"])
+
 
 @dataclass
-class Prompt:
+class SampledPrompt:
     """A prompt with the answers to it that count. seed: what it was made of, where that is known."""
 
     id: str
     messages: list[Message]
     seed: Seed | None = None
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[SampledAnswer] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Pair:
-    chosen: Sample
-    rejected: Sample
+class AnswerPair:
+    chosen: SampledAnswer
+    rejected: SampledAnswer
     margin: float
 
     @property
@@ -70,39 +77,29 @@ class Pair:
 
 
 class Votes:
-    """What people said of answers, in the study of a folder (pair-build, vote-tally).
-
-    Votes on repeated pairs and on attention items are not counted; a tie is a vote that prefers
-    neither.
-    """
+    """What people said of answers, in the study of a folder (pair-build, vote-tally). Votes on
+    repeated pairs and on attention items are not counted; a tie is a vote that prefers neither."""
 
     def __init__(self, study: Path):
         """Raises cli.Missing, cli.BadData."""
         pairs, votes = study / "pairs.jsonl", study / "tally/votes.jsonl"
         for path in (pairs, votes):
             if not path.is_file():
-                raise cli.Missing(
-                    f"there is no {path}; vote-tally --study {study} --close writes it"
-                )
+                say = f"there is no {path}; vote-tally --study {study} --close writes it"
+                raise cli.Missing(say)
         asked = {pair["id"]: pair for _, pair in stream.records(pairs) if pair["kind"] == "vote"}
         self.found: dict[str, dict[tuple[Key, Key], list[int]]] = {}
         for number, line in enumerate(votes.read_text(encoding="utf-8").splitlines(), 1):
             try:
                 vote = json.loads(line)
                 choice, pair = vote["choice"], asked.get(str(vote["pair"]))
+                if choice not in ("left", "right", "tie", "bad"):
+                    raise ValueError(f"choice is {choice!r}; it is left, right, tie or bad")
             except (ValueError, KeyError, TypeError) as error:
-                raise cli.BadData(
-                    f"{votes}:{number}: no vote ({error!r}); vote-tally writes these lines"
-                ) from None
-            if choice not in ("left", "right", "tie", "bad"):
-                raise cli.BadData(
-                    f"{votes}:{number}: choice is {choice!r}; it is left, right, tie or bad"
-                )
+                raise cli.BadData(f"{votes}:{number}: {error}; vote-tally writes these") from None
             if pair:
-                left, right = (
-                    (str(side["model"]), int(side["sample"]))
-                    for side in (pair["left"], pair["right"])
-                )
+                sides = pair["left"], pair["right"]
+                left, right = ((str(side["model"]), int(side["sample"])) for side in sides)
                 said = self.found.setdefault(pair["prompt"], {}).setdefault((left, right), [])
                 said.append((choice == "left") - (choice == "right"))
 
@@ -130,57 +127,51 @@ class Reader:
         self.lacks: Counter[str] = Counter()
         self.seen: set[str] = set()  # prompts
 
-    def read(self, path: str) -> Iterator[Prompt]:
+    def read(self, path: str) -> Iterator[SampledPrompt]:
         """Yield the prompts of a JSONL file or /dev/stdin, in which the answers to one follow one
-        another.
-
-        Raises cli.BadData naming file and line.
-        """
-        now: Prompt | None = None
-        ids: set[tuple[str | None, str]] = set()
+        another. Raises cli.BadData naming file and line."""
         name = path.removeprefix("/dev/")
-        for number, line in stream.records(path):
-            record = cast(DeckRecord, line)
-            where = f"{name}:{number}: {record['id']}"
-            of = records.prompt_of(line)
-            if now is None or of != now.id:
-                if now:
-                    yield now
-                now, ids = self._begin(of, record, where), set()
-            elif record.get("messages") != now.messages:
-                raise cli.BadData(
-                    f"{where}: its messages are not those of the other answers to {of}"
-                )
-            if (_model(record), record["id"]) in ids:
-                raise cli.BadData(f"{where}: this id came before, of the same model")
-            ids.add((_model(record), record["id"]))
-            self.answers += 1
-            sample = self._sample(record, where, of)
-            if isinstance(sample, str):
-                self.lacks[sample] += 1
-            else:
-                now.samples.append(sample)
-        if now:
-            yield now
+        for of, group in groupby(stream.records(path), lambda line: records.prompt_of(line[1])):
+            prompt: SampledPrompt | None = None
+            ids: set[tuple[str | None, str]] = set()
+            for number, line in group:
+                record = cast(DeckRecord, line)
+                try:
+                    prompt = prompt or self._begin(of, record)
+                    if record.get("messages") != prompt.messages:
+                        raise ValueError(f"its messages are not those of the other answers to {of}")
+                    if (_model(record), record["id"]) in ids:
+                        raise ValueError("this id came before, of the same model")
+                    sample = self._sample(record, of)
+                except ValueError as error:
+                    raise cli.BadData(f"{name}:{number}: {record['id']}: {error}") from None
+                ids.add((_model(record), record["id"]))
+                self.answers += 1
+                if isinstance(sample, str):
+                    self.lacks[sample] += 1
+                else:
+                    prompt.samples.append(sample)
+            if prompt:
+                yield prompt
 
-    def _begin(self, of: str, record: DeckRecord, where: str) -> Prompt:
+    def _begin(self, of: str, record: DeckRecord) -> SampledPrompt:
         messages = record.get("messages")
         if of in self.seen:
-            raise cli.BadData(
-                f"{where}: other prompts stand between this answer to {of} and those before it; bring them together: "
+            raise ValueError(
+                f"other prompts stand between this answer to {of} and those before it; bring them together: "
                 "jq -cs 'sort_by(.gen.sample.of // .id)[]'"
             )
         if not isinstance(messages, list) or not messages:
-            raise cli.BadData(f'{where}: no "messages" in this record; it is none of chat-generate')
+            raise ValueError('no "messages" in this record; it is none of chat-generate')
         if not isinstance(messages[-1], dict) or messages[-1].get("role") != "user":
-            raise cli.BadData(f"{where}: the last message is not the user's; what is answered?")
+            raise ValueError("the last message is not the user's; what is answered?")
         self.seen.add(of)
         self.prompts += 1
-        return Prompt(of, messages, cast(Seed | None, record.get("seed")))
+        return SampledPrompt(of, messages, cast(Seed | None, record.get("seed")))
 
-    def _sample(self, record: DeckRecord, where: str, of: str) -> Sample | str:
+    def _sample(self, record: DeckRecord, of: str) -> SampledAnswer | str:
         """The answer of a record, or why it does not count (LACKS)."""
-        worth = self._worth(record, where)
+        worth = self._worth(record)
         if worth is None:
             return "masked"
         gen = record.get("gen") or {}
@@ -199,24 +190,23 @@ class Reader:
         reward = None
         if self.by == "reward":
             reward = str(record["reward"].get("rules") or "").partition(" ")[0] or None
-        return Sample(record["id"], key, answer, length, worth, reward)
+        return SampledAnswer(record["id"], key, answer, length, worth, reward)
 
-    def _worth(self, record: DeckRecord, where: str) -> float | None:
-        """What an answer is worth, None where that was not measured. Raises cli.BadData."""
+    def _worth(self, record: DeckRecord) -> float | None:
+        """What an answer is worth, None where that was not measured. Raises ValueError."""
         if self.by == "votes":
             return 0.0
         value = record.get(self.by)
         if not isinstance(value, dict):
-            raise cli.BadData(
-                f'{where}: no "{self.by}" in this record; deck-{self.by} writes it (docs/records.md)'
-            )
+            said = f'no "{self.by}" in this record; deck-{self.by} writes it (docs/records.md)'
+            raise ValueError(said)
         number = value.get("reward" if self.by == "reward" else "overall")
         if number is None or value.get("masked") or value.get("error"):
             return None
         low, high = SCALES[self.by]
         is_flag = isinstance(number, bool)
         if is_flag or not isinstance(number, int | float) or not low <= number <= high:
-            raise cli.BadData(f"{where}: {self.by} is {number!r}, no number from {low} to {high}")
+            raise ValueError(f"{self.by} is {number!r}, no number from {low} to {high}")
         return float(number)
 
 

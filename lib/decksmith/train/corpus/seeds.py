@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 TABLE = cli.ROOT / "assets" / "seeds.toml"
 PROMPTS = cli.ROOT / "assets" / "prompts"
-GOLD = cli.ROOT / "data" / "gold"
 SHARD = 25  # rows that Data Designer has in work at once
 HINTS = 3
 EXAMPLES = 3
@@ -53,9 +52,18 @@ ALIKE = 0.6  # share of common content words from which two topics are one
 # Markup, and words of the request itself.
 SIGNS = ("{", "}", "[", "<", "`", "http", "audience_phrase", "feature_hints")
 # Least and most, in characters.
-LENGTHS = {"topic": (12, 180), "audience_phrase": (4, 100), "style": (6, 140), "heading": (2, 90)}
+LENGTHS = {"topic": (12, 180), "audience_phrase": (4, 100), "style": (6, 140)}
+HEADING = (2, 90)
 
-Written = Mapping[str, object]  # what the model wrote of a seed, before `faults` has seen it
+
+class Written(TypedDict):
+    """What the model writes of a seed, as `schema` has it."""
+
+    topic: str
+    audience_phrase: str
+    style: str
+    feature_hints: list[str]
+    outline: NotRequired[list[str]]
 
 
 class Language(TypedDict):
@@ -92,9 +100,6 @@ class Table:
     themes: dict[str, Theme]
     counts: dict[str, float]
     kinds: dict[str, Kind]
-
-
-# --- the spine ------------------------------------------------------------------------------------
 
 
 def table(path: Path = TABLE) -> Table:
@@ -152,36 +157,30 @@ def _row(found: Table, place: str) -> Seed:
 
 def allowed(found: Table, seed: Seed) -> list[str]:
     """The features that the domain of a seed can have, which hints may name."""
-    theirs = [
-        kind["features"] for kind in found.kinds.values() if seed["domain"] in kind["domains"]
-    ]
-    return [name for name in drafts.FEATURES if any(name in features for features in theirs)]
-
-
-# --- what the model writes ------------------------------------------------------------------------
+    kinds = [kind for kind in found.kinds.values() if seed["domain"] in kind["domains"]]
+    theirs = {name for kind in kinds for name in kind["features"]}
+    return [name for name in drafts.FEATURES if name in theirs]
 
 
 def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, object]:
     """The JSON schema of the model's part; `slides`: with so many headings, None: with any number
     or none."""
 
-    def text(name: str) -> dict[str, object]:
-        return {"type": "string", "minLength": LENGTHS[name][0], "maxLength": LENGTHS[name][1]}
+    def text(least: int, most: int) -> dict[str, object]:
+        return {"type": "string", "minLength": least, "maxLength": most}
 
     properties: dict[str, dict[str, object]] = {
-        "topic": text("topic"),
-        "audience_phrase": text("audience_phrase"),
-        "style": text("style"),
-        "feature_hints": {
-            "type": "array",
-            "items": {"type": "string", "enum": list(hints)},
-            "minItems": 1,
-            "maxItems": HINTS,
-        },
+        name: text(*length) for name, length in LENGTHS.items()
+    }
+    properties["feature_hints"] = {
+        "type": "array",
+        "items": {"type": "string", "enum": list(hints)},
+        "minItems": 1,
+        "maxItems": HINTS,
     }
     required = list(properties)
     if slides != 0:
-        properties["outline"] = {"type": "array", "items": text("heading")}
+        properties["outline"] = {"type": "array", "items": text(*HEADING)}
     if slides:
         properties["outline"] |= {"minItems": slides, "maxItems": slides}
         required.append("outline")
@@ -194,81 +193,56 @@ def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, object]
 
 
 def faults(seed: Seed, written: Written, hints: Collection[str], taken: Iterable[str]) -> list[str]:
-    """Why what a model wrote for `seed` is refused, as sentences for its next attempt; `taken`:
-    topics of other rows."""
-    texts: dict[str, str] = {}
-    for name in ("topic", "audience_phrase", "style"):
-        text = written.get(name)
-        if not isinstance(text, str):
-            return [f"{name} is not text"]
-        texts[name] = text
-    found = [
-        f"{name} has {len(text.strip())} characters, not {LENGTHS[name][0]} to {LENGTHS[name][1]}"
-        for name, text in texts.items()
-        if not LENGTHS[name][0] <= len(text.strip()) <= LENGTHS[name][1]
-    ]
-    if len({text.strip().casefold() for text in texts.values()}) < 3:
+    """Why what a model wrote for `seed`, within the schema, is refused, as sentences for its next
+    attempt; `taken`: topics of other rows."""
+    texts = [written["topic"], written["audience_phrase"], written["style"]]
+    outline = written.get("outline", []) if seed["wants_outline"] else []
+    found = []
+    if len({text.strip().casefold() for text in texts}) < 3:
         found.append("topic, audience_phrase and style must say three different things")
-    if seed["language"] not in SCRIPTS and len(texts["topic"].split()) < WORDS:
+    if seed["language"] not in SCRIPTS and len(written["topic"].split()) < WORDS:
         found.append(f"topic has fewer than {WORDS} words")
-    outline = written.get("outline") if seed["wants_outline"] else []
-    if not isinstance(outline, list) or not all(map(_is_heading, outline)):
-        found.append("outline is not a list of headings")
-        outline = []
-    elif seed["wants_outline"] and len(outline) != seed["slides"]:
+    if seed["wants_outline"] and len(outline) != seed["slides"]:
         found.append(f"outline has {len(outline)} headings, not {seed['slides']}")
     if len({heading.strip().casefold() for heading in outline}) < len(outline):
         found.append("outline has a heading twice")
-    chosen = written.get("feature_hints")
-    named = chosen if isinstance(chosen, list) and chosen else [None]
-    if unknown := [hint for hint in named if hint not in hints]:
+    if unknown := [hint for hint in written["feature_hints"] if hint not in hints]:
         found.append(f"feature_hints has {unknown[0]!r}, which is not on the list")
-    everything = " ".join([*texts.values(), *outline])
+    everything = " ".join([*texts, *outline])
     if sign := next((sign for sign in SIGNS if sign in everything), None):
         found.append(f"the text has {sign!r}; write plain words")
     share = language_share([fold(everything)], seed["language"])
     if share is not None and share < deck_rules.least_share(seed["language"]):
         found.append(f"the text does not read as {seed['language']}")
-    if twin := next((other for other in taken if _alike(texts["topic"], other)), None):
-        found.append(f"the topic is taken already ({twin}); choose another")
+    ours = _words(written["topic"])
+    for other in taken:
+        theirs = _words(other)
+        if ours | theirs and len(ours & theirs) / len(ours | theirs) >= ALIKE:
+            found.append(f"the topic is taken already ({other}); choose another")
+            break
     return found
 
 
-def _is_heading(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _alike(one: str, other: str) -> bool:
-    """Whether two topics are one."""
-    ours, theirs = _words(one), _words(other)
-    every = ours | theirs
-    return bool(every) and len(ours & theirs) / len(every) >= ALIKE
-
-
 @functools.cache
-def _words(text: str) -> frozenset[str]:
-    return frozenset(content_words(fold(text)))
+def _words(topic: str) -> frozenset[str]:
+    return frozenset(content_words(fold(topic)))
 
 
 def _clean(seed: Seed, written: Written) -> Seed:
     """The seed with the model's part, tidied; an outline only where one is wanted."""
 
-    def tidy(text: object) -> str:
-        return " ".join(str(text).split())
+    def tidy(text: str) -> str:
+        return " ".join(text.split())
 
-    hints = cast(list[str], written["feature_hints"])
     more: Seed = {
         "topic": tidy(written["topic"]),
         "audience_phrase": tidy(written["audience_phrase"]),
         "style": tidy(written["style"]),
-        "feature_hints": [name for name in drafts.FEATURES if name in hints],
+        "feature_hints": [name for name in drafts.FEATURES if name in written["feature_hints"]],
     }
     if seed["wants_outline"]:
-        more["outline"] = [tidy(heading) for heading in cast(list[str], written["outline"])]
+        more["outline"] = [tidy(heading) for heading in written["outline"]]
     return {**seed, **more}
-
-
-# --- sampling -------------------------------------------------------------------------------------
 
 
 class Kept(TypedDict):
@@ -297,7 +271,7 @@ class Sampler:
         self.sampling = {"temperature": 0.9, "max_tokens": 4096} | client.model.params
         self.system = (PROMPTS / "seed-system.txt").read_text()
         self.user = (PROMPTS / "seed-user.txt").read_text()
-        self.gold = [drafts.seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))]
+        self.gold = [*drafts.gold().values()]
         self.seeds = {row["id"]: row["seed"] for row in rows}
         self.reasons: dict[str, list[str]] = {}
         self.trouble: dict[str, Error] = {}
@@ -307,7 +281,6 @@ class Sampler:
         asked = [self.system, self.user, client.model.name, client.model.slug, self.sampling]
         self.inputs = {row["id"]: stream.fingerprint([self._columns(row), *asked]) for row in rows}
         self.designer: DataDesigner | None = None
-        self.log: logging.FileHandler | None = None
 
     def __enter__(self) -> "Sampler":
         self.work = self.run / "designer"  # everything that Data Designer writes
@@ -324,9 +297,6 @@ class Sampler:
     def __exit__(self, *_: object) -> None:
         self.gateway.close()
         self.journal.close()
-        if self.log:
-            logging.getLogger("data_designer").removeHandler(self.log)
-            self.log.close()
         shutil.rmtree(self.work / "shards", ignore_errors=True)
 
     def round(self) -> None:
@@ -364,8 +334,7 @@ class Sampler:
 
     def _save(self) -> None:
         self.accepted = dict(sorted(self.accepted.items()))
-        lines = [stream.dumps(row) + b"\n" for row in self.accepted.values()]
-        stream.write(self.run / "seeds.jsonl", b"".join(lines))
+        stream.write_records(self.run / "seeds.jsonl", self.accepted.values())
 
     def _columns(self, row: DraftRecord) -> dict[str, str]:
         """A row as Data Designer's seed data: the columns that seed-user.txt names, all of them
@@ -386,18 +355,14 @@ class Sampler:
     def _like(self, seed: Seed, ident: str) -> list[Seed]:
         """Seeds of data/gold as examples: with an outline where one is wanted, of other domains,
         the language's first."""
-        fit = [
-            each
-            for each in self.gold
-            if ("outline" in each) == seed["wants_outline"]
-            and each["domain"] != seed["domain"]
-            and each["language"] in ("en", seed["language"])
-        ]
 
         def distance(each: Seed) -> tuple[bool, str]:
             return each["language"] != seed["language"], stream.fingerprint([ident, each["topic"]])
 
-        return sorted(fit, key=distance)[:EXAMPLES]
+        near = [each for each in self.gold if each["language"] in ("en", seed["language"])]
+        fit = [each for each in near if ("outline" in each) == seed["wants_outline"]]
+        other = [each for each in fit if each["domain"] != seed["domain"]]
+        return sorted(other, key=distance)[:EXAMPLES]
 
     def _write(self, shard: list[DraftRecord]) -> dict[str, Written]:
         """The model's parts of a shard by id, as Data Designer has them; rows that it dropped are
@@ -407,8 +372,8 @@ class Sampler:
         from data_designer.interface.errors import DataDesignerGenerationError
 
         spine = self.work / "shards" / "spine.jsonl"
-        stream.write(spine, b"".join(stream.dumps(self._columns(row)) + b"\n" for row in shard))
-        inference = dd.ChatCompletionInferenceParams(
+        stream.write_records(spine, map(self._columns, shard))
+        limits = dd.ChatCompletionInferenceParams(
             max_parallel_requests=self.client.jobs, timeout=86400
         )
         author = dd.ModelConfig(
@@ -416,21 +381,19 @@ class Sampler:
             model=self.client.model.slug,
             provider="gateway",
             skip_health_check=True,
-            inference_parameters=inference,
+            inference_parameters=limits,
+        )
+        column = dd.LLMStructuredColumnConfig(
+            name="written",
+            model_alias="author",
+            system_prompt=self.system,
+            prompt=self.user,
+            output_format=schema(drafts.FEATURES),
         )
         builder = dd.DataDesignerConfigBuilder(model_configs=[author])
-        builder.with_seed_dataset(
-            dd.LocalFileSeedSource(path=str(spine)), sampling_strategy=dd.SamplingStrategy.ORDERED
-        )
-        builder.add_column(
-            dd.LLMStructuredColumnConfig(
-                name="written",
-                model_alias="author",
-                system_prompt=self.system,
-                prompt=self.user,
-                output_format=schema(drafts.FEATURES),
-            )
-        )
+        source, ordered = dd.LocalFileSeedSource(path=str(spine)), dd.SamplingStrategy.ORDERED
+        builder.with_seed_dataset(source, sampling_strategy=ordered)
+        builder.add_column(column)
         before = self.gateway.heard
         try:
             name = f"shard-{secrets.token_hex(4)}"
@@ -452,36 +415,33 @@ class Sampler:
         home = (self.work / "home").resolve()
         home.mkdir(parents=True, exist_ok=True)
         os.environ.update(NEMO_TELEMETRY_ENABLED="false", DATA_DESIGNER_HOME=str(home))
-        self.log = logging.FileHandler(self.work / "log.txt")
-        logging.getLogger("data_designer").addHandler(self.log)
-        logging.getLogger("data_designer").propagate = False
+        logging.getLogger("data_designer").setLevel(logging.CRITICAL + 1)
         import data_designer.config as dd
         from data_designer.engine.utils import token_counting
         from data_designer.interface import DataDesigner
 
+        def no_vocabulary() -> None:
+            raise LookupError("token counts are off")
+
         # It would fetch a vocabulary over the network, to count tokens in a profile that nobody
         # reads; without one it goes on.
-        token_counting.get_cl100k_base_tokenizer = _no_vocabulary
+        token_counting.get_cl100k_base_tokenizer = no_vocabulary
+        url, key = self.gateway.url, self.gateway.key
         gateway = dd.ModelProvider(
-            name="gateway",
-            endpoint=self.gateway.url,
-            provider_type="openai",
-            api_key=self.gateway.key,
+            name="gateway", endpoint=url, provider_type="openai", api_key=key
         )
+        shards = self.work / "shards"
         self.designer = DataDesigner(
-            artifact_path=self.work / "shards",
-            auto_configure_logging=False,
-            model_providers=[gateway],
+            artifact_path=shards, auto_configure_logging=False, model_providers=[gateway]
         )
-        self.designer.set_run_config(
-            dd.RunConfig(
-                otel_metrics_port=None,
-                buffer_size=SHARD,
-                max_conversation_restarts=0,
-                max_conversation_correction_steps=1,
-                disable_early_shutdown=True,
-            )
+        config = dd.RunConfig(
+            otel_metrics_port=None,
+            buffer_size=SHARD,
+            max_conversation_restarts=0,
+            max_conversation_correction_steps=1,
+            disable_early_shutdown=True,
         )
+        self.designer.set_run_config(config)
         return self.designer
 
 
@@ -491,8 +451,7 @@ class _Gateway:
 
     A chat is known by the row id in its first line ("Talk s00001. .."); the k-th chat of a row is
     answered from the journal where that has it. A failure of the endpoint is noted and ends as a
-    400, so that Data Designer gives the row
-    up: the client has been patient enough.
+    400, so that Data Designer gives the row up: the client has been patient enough.
     """
 
     def __init__(self, sampler: Sampler):
@@ -535,9 +494,13 @@ class _Gateway:
         if request.headers.get("Authorization") != f"Bearer {self.key}":
             return refusal("this server belongs to a seed-sample that runs", 401)
         asked = (await request.json())["messages"]
-        messages: list[Message] = [
-            {"role": m["role"], "content": _text(m["content"])} for m in asked
-        ]
+        messages: list[Message] = []
+        for one in asked:  # whose content may come in parts
+            parts = (
+                [{"text": one["content"]}] if isinstance(one["content"], str) else one["content"]
+            )
+            text = "".join(part.get("text") or "" for part in parts)
+            messages.append({"role": one["role"], "content": text})
         # The first line of what comes after the system message.
         ident = messages[1]["content"].split(".")[0].removeprefix("Talk ")
         self.heard += 1
@@ -550,21 +513,12 @@ class _Gateway:
             # The embedded engine is not installed, or a bug: for the main thread to raise.
             self.stop = stop
             return refusal(str(stop), 400)
-        choice = {
-            "index": 0,
-            "finish_reason": reply["finish_reason"],
-            "message": {"role": "assistant", "content": reply["text"]},
-        }
-        return web.json_response(
-            {
-                "id": ident,
-                "object": "chat.completion",
-                "created": 0,
-                "model": self.client.model.slug,
-                "choices": [choice],
-                "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
-            }
-        )
+        said = {"role": "assistant", "content": reply["text"]}
+        choice = {"index": 0, "finish_reason": reply["finish_reason"], "message": said}
+        usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        answer = {"id": ident, "object": "chat.completion", "created": 0, "usage": usage}
+        answer |= {"model": self.client.model.slug, "choices": [choice]}
+        return web.json_response(answer)
 
     async def _reply(self, ident: str, messages: list[Message]) -> Kept:
         sampler, seed = self.sampler, self.sampler.seeds[ident]
@@ -600,23 +554,8 @@ def _fixed(seed: Seed) -> str:
 
 
 def _example(seed: Seed) -> str:
-    written: dict[str, object] = {
-        "topic": seed["topic"],
-        "audience_phrase": seed["audience"],
-        "style": seed["style"],
-        "feature_hints": seed["features"],
-    }
+    written: dict[str, object] = {"topic": seed["topic"], "audience_phrase": seed["audience"]}
+    written |= {"style": seed["style"], "feature_hints": seed["features"]}
     if "outline" in seed:
         written["outline"] = seed["outline"]
     return f"{_fixed(seed)}\n{json.dumps(written, ensure_ascii=False)}\n\n"
-
-
-def _no_vocabulary() -> None:
-    raise LookupError("token counts are off")
-
-
-def _text(content: str | list[dict[str, str]]) -> str:
-    """The text of a message's content, which may come in parts."""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text") or "" for part in content)

@@ -17,11 +17,10 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatch
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from decksmith.core import cli, masking, stream
 from decksmith.models import gguf
@@ -47,9 +46,8 @@ def library() -> ModuleType:
     try:
         import huggingface_hub
     except ImportError:
-        raise cli.Missing(
-            "the package huggingface_hub is not installed; `make .venv/.hub` installs it"
-        ) from None
+        words = "the package huggingface_hub is not installed; `make .venv/.hub` installs it"
+        raise cli.Missing(words) from None
     return huggingface_hub
 
 
@@ -72,6 +70,10 @@ def cache() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
+def _folder(name: str) -> Path:
+    return cache() / f"models--{name.replace('/', '--')}"
+
+
 def snapshot(name: str) -> Path | None:
     """The folder of a model in the cache, at its pinned commit or, where none is pinned, at
     `refs/main`; None where nothing of it is there."""
@@ -85,10 +87,14 @@ def snapshot(name: str) -> Path | None:
     return found if found.is_dir() else None
 
 
-def lacking(folder: Path) -> list[str]:
-    """What a model's folder lacks before it can be trained or served: configuration, tokenizer,
-    weights."""
-    lacks = _small_lacking(folder)
+def lacking(folder: Path, small: bool = False) -> list[str]:
+    """What a model's folder lacks before it can be trained or served: configuration, tokenizer and,
+    unless `small`, weights."""
+    lacks = [] if (folder / "config.json").is_file() else ["config.json"]
+    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model")):
+        lacks.append("tokenizer.json")
+    if small:
+        return lacks
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
@@ -97,18 +103,9 @@ def lacking(folder: Path) -> list[str]:
     return lacks + ([] if weights else ["model.safetensors"])
 
 
-def _small_lacking(folder: Path) -> list[str]:
-    lacks = [] if (folder / "config.json").is_file() else ["config.json"]
-    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model")):
-        lacks.append("tokenizer.json")
-    return lacks
-
-
 def need(model: str | Path) -> Path | None:
     """The whole folder of a model of the Hub in the cache; None for one that is none of the Hub.
-
-    Raises cli.Missing with the command that fetches it.
-    """
+    Raises cli.Missing with the command that fetches it."""
     name = str(model)
     if not is_name(name):
         return None
@@ -131,24 +128,28 @@ def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Pat
     too small, cli.TryAgain where it does not answer.
     """
     found = None if revision else snapshot(name)
-    if found and not (_small_lacking(found) if small else lacking(found)):
+    if found and not lacking(found, small):
         return found
     asked = revision or pinned(name)
     with _speaking(name, asked, f"bin/model-fetch {name}"):
         info = _info(name, asked)
         if not small:
             cli.say(f"{name} at {str(info.sha)[:12]}: {_licence(info)}")
-        folder = _download(name, info, list(_wanted(info.siblings or [], small)))
+        left_out = LEFT_OUT + (SMALL if small else ())
+        if any(file.rfilename.endswith(".safetensors") for file in info.siblings or []):
+            left_out += TORCH
+        wanted = library().utils.filter_repo_objects(
+            info.siblings or [], ignore_patterns=left_out, key=lambda file: file.rfilename
+        )
+        folder = _download(name, info, [*wanted])
         stream.write(_folder(name) / "refs/main", folder.name)
     return folder
 
 
 def fetch_gguf(name: str, revision: str | None = None) -> Path:
     """Bring a model of assets/gguf.toml into the cache and write its lock; returns the file there.
-
     The revision is `revision`, else the lock's, else the table's. Raises what `fetch` raises, and
-    cli.BadData where the Hub's file is another than the one that is pinned.
-    """
+    cli.BadData where the Hub's file is another than the one that is pinned."""
     entry, there = gguf.table()[name], gguf.lock(name)
     if there and not revision and gguf.is_whole(there):
         return Path(there["path"])
@@ -156,13 +157,12 @@ def fetch_gguf(name: str, revision: str | None = None) -> Path:
     pinned_sha256 = there["sha256"] if there else entry.sha256
     with _speaking(entry.repo, asked, gguf.command(name)):
         info = _info(entry.repo, asked)
-        large = [one for one in info.siblings or [] if one.lfs]
-        file = next((one for one in large if one.rfilename == entry.file), None)
+        files = {one.rfilename: one for one in info.siblings or [] if one.lfs}
+        file = files.get(entry.file)
         if not file or not file.lfs:
-            others = [one.rfilename for one in large if one.rfilename.endswith(".gguf")]
+            others = ", ".join(name for name in files if name.endswith(".gguf"))
             raise cli.Missing(
-                f"{entry.repo} at {str(info.sha)[:12]} has no {entry.file}; it has: "
-                f"{', '.join(others) or 'no GGUF file'}"
+                f"{entry.repo} at {str(info.sha)[:12]} has no {entry.file}; it has: {others or 'no GGUF file'}"
             )
         sha256 = file.lfs.sha256
         if pinned_sha256 and sha256 != pinned_sha256 and not revision:
@@ -172,30 +172,22 @@ def fetch_gguf(name: str, revision: str | None = None) -> Path:
             )
         cli.say(f"{entry.repo} at {str(info.sha)[:12]}: {_licence(info)}")
         path = _download(entry.repo, info, [file]) / entry.file
-    found = {
-        "repo": entry.repo,
-        "file": entry.file,
-        "commit": str(info.sha),
-        "sha256": sha256,
-        "size": path.stat().st_size,
-        "path": str(path),
-    }
+    found: dict[str, object] = {"repo": entry.repo, "file": entry.file, "commit": str(info.sha)}
+    found |= {"sha256": sha256, "size": path.stat().st_size, "path": str(path)}
     stream.write(gguf.lock_path(name), json.dumps(found, indent=1) + "\n")
     return path
 
 
 def _info(name: str, revision: str) -> "ModelInfo":
     api = library().HfApi(library_name="decksmith")
-    found: ModelInfo = api.model_info(name, revision=revision, files_metadata=True, token=_token())
+    found: ModelInfo = api.model_info(name, revision=revision, files_metadata=True)
     return found
 
 
 def _download(name: str, info: "ModelInfo", files: "list[RepoSibling]") -> Path:
-    """Bring files of a commit into the cache; returns the commit's folder there.
-
-    Not snapshot_download: it would leave a list of all files of the repository, and offline it then
-    refuses a cache without those that are left out here (vLLM asks so).
-    """
+    """Bring files of a commit into the cache; returns the commit's folder there. Not
+    snapshot_download: it would leave a list of all files of the repository, and offline it then
+    refuses a cache without those that are left out here (vLLM asks so)."""
     hub, commit = library(), str(info.sha)
     folder = _folder(name) / "snapshots" / commit
     left = [file for file in files if not (folder / file.rfilename).is_file()]
@@ -214,7 +206,7 @@ def _download(name: str, info: "ModelInfo", files: "list[RepoSibling]") -> Path:
         cli.say(f"{len(files) - len(left)} of {len(files)} files are there already")
 
     def bring(file: "RepoSibling") -> None:
-        path = hub.hf_hub_download(name, file.rfilename, revision=commit, token=_token())
+        path = hub.hf_hub_download(name, file.rfilename, revision=commit)
         if file.lfs:  # over plain HTTP the library looks at the size alone
             _check_sha256(Path(path), file.lfs.sha256)
 
@@ -237,31 +229,14 @@ def _check_sha256(path: Path, sha256: str) -> None:
         )
 
 
-def _folder(name: str) -> Path:
-    return cache() / f"models--{name.replace('/', '--')}"
-
-
-def _token() -> str | None:
-    return os.environ.get("HF_TOKEN") or None
-
-
-def _wanted(siblings: "list[RepoSibling]", small: bool) -> "Iterator[RepoSibling]":
-    """The files of a repository that a trainer or a server may read."""
-    names = [file.rfilename for file in siblings]
-    left_out = LEFT_OUT + (TORCH if any(name.endswith(".safetensors") for name in names) else ())
-    for file in siblings:
-        if not any(fnmatch(file.rfilename, kind) for kind in left_out + (SMALL if small else ())):
-            yield file
-
-
 def _licence(info: "ModelInfo") -> str:
     from huggingface_hub import ModelCardData
 
     card = info.card_data or ModelCardData()
     name = card.get("license_name") or card.get("license") or "its card names none"
-    link = card.get("license_link")
+    link = f" ({card.get('license_link')})" if card.get("license_link") else ""
     gated = ", gated: its terms are accepted on its page" if info.gated else ""
-    return f"licence {name}{f' ({link})' if link else ''}{gated}"
+    return f"licence {name}{link}{gated}"
 
 
 @contextmanager
@@ -274,41 +249,39 @@ def _speaking(name: str, revision: str, command: str) -> Iterator[None]:
     try:
         yield
     except (HTTPError, OSError, ValueError) as error:
-        _stop(error, name, revision, command)
+        raise _told(error, name, revision, command) from None
 
 
-def _stop(error: BaseException, name: str, revision: str, command: str) -> NoReturn:
+def _told(error: Exception, name: str, revision: str, command: str) -> Exception:
+    """What to raise for it."""
     from huggingface_hub import constants, errors
 
     page = f"{constants.ENDPOINT}/{name}"
     tokens = f"{constants.ENDPOINT}/settings/tokens"
-    token = "HF_TOKEN" if os.environ.get("HF_TOKEN") else None
+    token = os.environ.get("HF_TOKEN")
     if constants.HF_HUB_OFFLINE:
-        raise cli.Missing(
+        return cli.Missing(
             f"{name} is not in {cache()}, and HF_HUB_OFFLINE is set: no question goes to the Hub; where it is reached, run: "
             f"HF_HUB_OFFLINE=0 {command}"
-        ) from None
+        )
     if isinstance(error, errors.GatedRepoError):
         said = f"HF_TOKEN's owner has not been let in: accept the terms on {page}"
         if not token:
             said = f"accept the terms on {page}, make a token at {tokens}, and write HF_TOKEN=.. into .env"
-        raise cli.BadConfig(f"{name} is gated: {said}; then run this again") from None
+        return cli.BadConfig(f"{name} is gated: {said}; then run this again")
     if isinstance(error, errors.RevisionNotFoundError):
-        raise cli.Missing(
-            f"{page} has no revision {revision}; name one with --revision (main is its newest)"
-        ) from None
+        words = f"{page} has no revision {revision}; name one with --revision (main is its newest)"
+        return cli.Missing(words)
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 403):
-        who = (
-            "HF_TOKEN is wrong or may not read it"
-            if token
-            else f"a private one wants HF_TOKEN ({tokens})"
-        )
-        raise cli.BadConfig(f"{page} is not there or not to be seen; {who}") from None
+        who = f"a private one wants HF_TOKEN ({tokens})"
+        if token:
+            who = "HF_TOKEN is wrong or may not read it"
+        return cli.BadConfig(f"{page} is not there or not to be seen; {who}")
     if isinstance(error, OSError) and error.errno is not None and status is None:
-        raise error
+        return error
     said = " ".join(masking.mask(str(error)).split())[:200] or type(error).__name__
-    raise cli.TryAgain(
+    return cli.TryAgain(
         f"{constants.ENDPOINT} does not give {name}: {said}; run the same command again, what is fetched is kept; without a "
         "network, run it on a machine that has one and bring its HF_HOME"
-    ) from None
+    )

@@ -2,19 +2,19 @@
 sends the difference.
 """
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from decksmith import __version__
 from decksmith.core import cli, masking, stream
 from decksmith.train.hub import cards, models
-from decksmith.train.hub.bundles import FILES, NEEDED, SPLITS, Bundle, Rows
+from decksmith.train.hub.cards import FILES, NEEDED, SPLITS, Bundle, Rows
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import DatasetInfo, ModelInfo, RepoSibling
@@ -24,11 +24,9 @@ _BINARY = (".safetensors", ".gguf")
 
 
 def bundle(folder: Path, kind: Literal["dataset", "adapter"], repo: str) -> Bundle:
-    """Check the folder, write its card to FOLDER/card and return what is to be sent.
-
-    Raises cli.BadData naming the file and line of what must not be published, cli.Missing without
-    huggingface_hub.
-    """
+    """Check the folder, write its card to FOLDER/card and return what is to be sent. Raises
+    cli.BadData naming the file and line of what must not be published, cli.Missing without
+    huggingface_hub."""
     models.library()
     found = {name: folder / name for name in FILES[kind] if (folder / name).is_file()}
     if lacks := [name for name in NEEDED[kind] if name not in found]:
@@ -51,9 +49,8 @@ def _check_secrets(made: Bundle) -> None:
             continue
         data = path.read_bytes()
         if found := next((key for key, value in secrets.items() if value in data), None):
-            raise cli.BadData(
-                f"{path}: holds the value of {found}; take it out before anything is published"
-            )
+            words = f"{path}: holds the value of {found}; take it out before anything is published"
+            raise cli.BadData(words)
         if str(cli.ROOT).encode() in data:
             made.notes.append(f"{name} names a path of this machine, {cli.ROOT}")
 
@@ -67,15 +64,11 @@ class FileChange(TypedDict):
     sha256: str
 
 
-class RowChanges(TypedDict):
-    """Ids of rows by the split that they stand in. A row that changes its split is a changed one."""
-
-    added: dict[str, list[str]]
-    changed: dict[str, list[str]]
-    removed: dict[str, list[str]]
+# {"added", "changed" or "removed": {split: [id]}}. A row that changes its split is a changed one.
+RowChanges = dict[str, dict[str, list[str]]]
 
 
-class Difference(TypedDict):
+class HubDifference(TypedDict):
     """A bundle against the newest revision there, which is None where there is no such repository.
 
     rows: None for an adapter, and where the old rows cannot be read.
@@ -89,15 +82,20 @@ class Difference(TypedDict):
 
 
 class Repository:
-    """One repository on the Hub, seen by the owner of HF_TOKEN.
-
-    Raises cli.BadConfig when the token is absent, unknown or may not do this, cli.TryAgain when the
-    Hub does not answer, cli.BadData when it refuses what is sent.
-    """
+    """One repository on the Hub, seen by the owner of HF_TOKEN. Raises cli.BadConfig when the token
+    is absent, unknown or may not do this, cli.TryAgain when the Hub does not answer, cli.BadData
+    when it refuses what is sent."""
 
     def __init__(self, made: Bundle):
         self.made = made
-        token = _token()
+        token = os.environ.get("HF_TOKEN", "").strip()
+        masking.add(token, "HF_TOKEN")
+        if not token:
+            raise cli.BadConfig(
+                "HF_TOKEN is not set; make a token with write permission on the Hub's page settings/tokens and export it"
+            )
+        if not re.fullmatch(r"[!-~]+", token):
+            raise cli.BadConfig("HF_TOKEN holds characters that no token has")
         endpoint = os.environ.get("HF_ENDPOINT") or None
         self.api = models.library().HfApi(endpoint=endpoint, token=token, library_name="decksmith")
         self.type = "dataset" if made.kind == "dataset" else "model"
@@ -109,7 +107,7 @@ class Repository:
         self.user = said["name"]
         self.role = ((said.get("auth") or {}).get("accessToken") or {}).get("role")
 
-    @contextmanager
+    @contextlib.contextmanager
     def _speaking(self) -> Iterator[None]:
         """Turn what huggingface_hub raises into one sentence with an exit status."""
         from httpx import HTTPError
@@ -119,69 +117,66 @@ class Repository:
         except (HTTPError, OSError, ValueError, RuntimeError) as error:
             # What an upload's thread raised comes inside of a RuntimeError.
             inner = error.__cause__ if type(error) is RuntimeError else None
-            self._stop(inner or error)
+            raise self._told(inner or error) from None
 
-    def _stop(self, error: BaseException) -> NoReturn:
+    def _told(self, error: BaseException) -> cli.Stop:
+        """What to raise for it."""
         status = getattr(getattr(error, "response", None), "status_code", None)
         host, repo = self.api.endpoint, self.made.repo
         tokens = f"{host}/settings/tokens"
         if status == 401 and self.user is None:
-            raise cli.BadConfig(
+            return cli.BadConfig(
                 f"{host} does not know HF_TOKEN (401): make a token with write permission at {tokens}"
-            ) from None
+            )
         if status in (401, 403):
-            raise cli.BadConfig(
+            return cli.BadConfig(
                 f"{self._me()} may not do this with {repo} ({status}); a token with write permission for "
                 f"{repo.split('/')[0]} is needed: {tokens}"
-            ) from None
+            )
         if status == 412:
-            raise cli.TryAgain(
+            return cli.TryAgain(
                 f"{repo} was changed by somebody else meanwhile; run again to see the difference"
-            ) from None
+            )
         said = masking.mask(str(error))
         for sha256, name in self.names.items():  # a refused upload is named by its hash alone
             said = said.replace(sha256, name)
         said = " ".join(said.split())[:300]
         is_refusal = status is not None and 0 < status < 500 and status != 429
         if is_refusal or type(error) is ValueError:
-            raise cli.BadData(f"the Hub refuses {repo}: {said}") from None
-        raise cli.TryAgain(
+            return cli.BadData(f"the Hub refuses {repo}: {said}")
+        return cli.TryAgain(
             f"the Hub did not answer: {said or type(error).__name__}; run again, what was uploaded is kept"
-        ) from None
+        )
 
     def _me(self) -> str:
         return f"{self.user} (role {self.role or 'unknown'})"
 
-    def _info(self) -> "ModelInfo | DatasetInfo | None":
-        """What the Hub says of the repository; None when it is not there, or hidden from this user."""
+    def difference(self) -> HubDifference:
+        """How the bundle differs from the newest revision there."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
-        with self._speaking():
-            try:
-                found: ModelInfo | DatasetInfo = self.api.repo_info(
-                    self.made.repo, repo_type=self.type, files_metadata=True
-                )
-                return found
-            except RepositoryNotFoundError:
-                return None
-
-    def difference(self) -> Difference:
-        """How the bundle differs from the newest revision there."""
-        info = self._info()
+        info: ModelInfo | DatasetInfo | None = None  # not there, or hidden from this user
+        with self._speaking(), contextlib.suppress(RepositoryNotFoundError):
+            info = self.api.repo_info(self.made.repo, repo_type=self.type, files_metadata=True)
         there = {one.rfilename: one for one in info.siblings or []} if info else {}
         files = [
             _compared(name, path, there.get(name)) for name, path in sorted(self.made.files.items())
         ]
         rows = None
         if self.made.kind == "dataset":
-            same = {file["path"] for file in files if file["state"] == "same"}
             old = {}
             for split in SPLITS:
-                if (name := f"{split}.jsonl") in same:
-                    old[split] = self.made.files[name].read_bytes()
-                elif info and name in there:
-                    old[split] = self._fetch(name, info.sha)
-            rows = _rows(old, self.made.rows)
+                if info and (name := f"{split}.jsonl") in there:
+                    with tempfile.TemporaryDirectory() as folder, self._speaking():
+                        path = self.api.hf_hub_download(
+                            self.made.repo,
+                            name,
+                            repo_type=self.type,
+                            revision=info.sha,
+                            local_dir=folder,
+                        )
+                        old[split] = Path(path).read_bytes()
+            rows = _row_changes(old, self.made.rows)
         return {
             "revision": info.sha if info else None,
             "private": bool(info.private) if info else None,
@@ -190,20 +185,10 @@ class Repository:
             "rows": rows,
         }
 
-    def _fetch(self, name: str, revision: str | None) -> bytes:
-        with tempfile.TemporaryDirectory() as folder, self._speaking():
-            path = self.api.hf_hub_download(
-                self.made.repo, name, repo_type=self.type, revision=revision, local_dir=folder
-            )
-            return Path(path).read_bytes()
-
-    def push(self, difference: Difference, public: bool) -> dict[str, str | None]:
+    def push(self, difference: HubDifference, public: bool) -> dict[str, str | None]:
         """Send what differs as one commit on the revision that was compared; returns `{"url",
-        "revision"}`.
-
-        A repository that is not there is made. Uploads that an interrupted push finished are not
-        repeated.
-        """
+        "revision"}`. A repository that is not there is made. Uploads that an interrupted push
+        finished are not repeated."""
         from huggingface_hub import CommitOperationAdd
 
         repo, kind = self.made.repo, self.type
@@ -245,18 +230,6 @@ def check_visibility(repo: str, private: bool | None, public: bool) -> None:
         )
 
 
-def _token() -> str:
-    token = os.environ.get("HF_TOKEN", "").strip()
-    masking.add(token, "HF_TOKEN")
-    if not token:
-        raise cli.BadConfig(
-            "HF_TOKEN is not set; make a token with write permission on the Hub's page settings/tokens and export it"
-        )
-    if not re.fullmatch(r"[!-~]+", token):
-        raise cli.BadConfig("HF_TOKEN holds characters that no token has")
-    return token
-
-
 def _compared(name: str, path: Path, there: "RepoSibling | None") -> FileChange:
     data = path.read_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
@@ -270,7 +243,7 @@ def _compared(name: str, path: Path, there: "RepoSibling | None") -> FileChange:
     return {"path": name, "state": state, "size": len(data), "sha256": sha256}
 
 
-def _rows(files: dict[str, bytes], new: Rows) -> RowChanges | None:
+def _row_changes(files: dict[str, bytes], new: Rows) -> RowChanges | None:
     """The rows of `new` against those of the old files; None when an old file is not JSONL with
     ids."""
     old: Rows = {}
@@ -281,21 +254,19 @@ def _rows(files: dict[str, bytes], new: Rows) -> RowChanges | None:
             except ValueError:
                 return None
             old[row["id"]] = (split, cards.fingerprint(row))
-    both = [ident for ident in new if ident in old]
-    return {
-        "added": _by_split([ident for ident in new if ident not in old], new),
-        "changed": _by_split([ident for ident in both if new[ident] != old[ident]], new),
-        "removed": _by_split([ident for ident in old if ident not in new], old),
-    }
+    changes: RowChanges = {"added": {}, "changed": {}, "removed": {}}
+    for ident, (split, content) in new.items():
+        if ident not in old:
+            changes["added"].setdefault(split, []).append(ident)
+        elif old[ident] != (split, content):
+            changes["changed"].setdefault(split, []).append(ident)
+    for ident, (split, _) in old.items():
+        if ident not in new:
+            changes["removed"].setdefault(split, []).append(ident)
+    return changes
 
 
-def _by_split(ids: list[str], rows: Rows) -> dict[str, list[str]]:
-    """{split: [id]} of those splits that have one."""
-    found = {split: [ident for ident in ids if rows[ident][0] == split] for split in SPLITS}
-    return {split: here for split, here in found.items() if here}
-
-
-def described(hub: Repository, difference: Difference, public: bool) -> Iterator[str]:
+def described(hub: Repository, difference: HubDifference, public: bool) -> Iterator[str]:
     """The difference as lines of text for whoever decides whether to push."""
     made, revision = hub.made, difference["revision"]
     if revision is None:
@@ -309,22 +280,13 @@ def described(hub: Repository, difference: Difference, public: bool) -> Iterator
         yield f"  {file['state']:<8}{file['path']}  {size:,} bytes, sha256 {sha256}"
     for name in difference["only_there"]:
         yield f"  stays   {name}  only there, left alone"
-    if difference["rows"]:
-        yield from _row_lines(difference["rows"])
-    elif made.kind == "dataset":
+    rows = difference["rows"] or {}
+    if made.kind == "dataset" and not rows:
         yield "rows: those there cannot be read, so no row is compared"
-    yield f"the card: {made.files['README.md']}"
-
-
-def _row_lines(rows: RowChanges) -> Iterator[str]:
-    if not any(rows.values()):
+    elif made.kind == "dataset" and not any(rows.values()):
         yield "rows: the same"
-    groups = {"added": rows["added"], "changed": rows["changed"], "removed": rows["removed"]}
-    for word, found in groups.items():
+    for word, found in rows.items():
         for split, ids in found.items():
-            yield f"rows of {split} {word}: {_named(ids)}"
-
-
-def _named(ids: list[str]) -> str:
-    more = f" and {len(ids) - SHOWN} more" if ids[SHOWN:] else ""
-    return f"{len(ids)} ({', '.join(ids[:SHOWN])}{more})"
+            more = f" and {len(ids) - SHOWN} more" if ids[SHOWN:] else ""
+            yield f"rows of {split} {word}: {len(ids)} ({', '.join(ids[:SHOWN])}{more})"
+    yield f"the card: {made.files['README.md']}"

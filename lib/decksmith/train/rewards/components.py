@@ -10,7 +10,7 @@ from decksmith.measure.judging import offline, scoring
 from decksmith.measure.judging.records import Reward
 from decksmith.measure.judging.rendered import Pages
 from decksmith.train.rewards import wording
-from decksmith.train.rewards.rules import COMPONENTS, Rules
+from decksmith.train.rewards.rules import MEASURES, Rules
 
 DIGITS = 6
 PALE = 2.0  # contrast ratio; themes have 2.6 and more
@@ -24,7 +24,7 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
     run: the folder that the record's paths are relative to. Raises cli.BadData for a record that
     lacks what an earlier stage writes, or whose pictures are gone.
     """
-    stages = (*STAGES, "judge") if rules.needs_judge else STAGES
+    stages = (*STAGES, "judge") if rules.judge else STAGES
     fault = scoring.fault(rules.protocol, {key: record[key] for key in stages if key in record})
     if fault and fault["kind"] != "model":
         why = f"{fault['kind']} fault, {fault['class']}: {fault['message']}"
@@ -52,9 +52,8 @@ def worth(found: Mapping[str, float], rules: Rules) -> float:
 
 def contributions(found: Mapping[str, float], rules: Rules) -> dict[str, float]:
     """What each component with a weight adds to the reward, gates included, 0 to 1; they sum to it.
-
-    No gate lowers what `parses` adds: a deck about something else is still worth more than no deck.
-    """
+    No gate lowers what `parses` adds: a deck about something else is still worth more than no
+    deck."""
     weights = {name: weight for name, weight in rules.weights.items() if name in found}
     gates = math.prod(
         gate.factor(found[name]) for name, gate in rules.gates.items() if name in found
@@ -73,7 +72,7 @@ def measured(record: Record, rules: Rules, run: str | Path) -> dict[str, float]:
     for name in sorted(rules.used):
         if (quality := _quality(name, pages, rules)) is not None:
             found[name] = quality
-    if rules.needs_judge:  # what does not answer its request gets nothing for its looks
+    if rules.judge:  # what does not answer its request gets nothing for its looks
         found["layout"] = found.get("layout", 0.0) * found["answers"]
     return found
 
@@ -82,11 +81,11 @@ def _quality(name: str, pages: Pages, rules: Rules) -> float | None:
     """A component of a deck, 0 to 1, or None where it does not apply."""
     if name == "parses":
         return _parses(pages.record, rules)
-    if name == "checklist" and rules.needs_judge:
+    if name == "checklist" and rules.judge:
         answers = pages.record["judge"].get("checklist") or []
         yes = sum(bool(answer["yes"]) for answer in answers)
         return yes / len(answers) if answers else None
-    if COMPONENTS[name].measures:
+    if MEASURES[name]:
         return _offline(name, pages, rules)
     value = OWN[name](pages)
     return None if value is None else offline.quality(value, rules.ramps[name])
@@ -96,7 +95,7 @@ def _offline(name: str, pages: Pages, rules: Rules) -> float | None:
     """What the offline measures of a component say together. Merits are averaged and lowered by
     faults, in the offline judge's arithmetic; faults alone are multiplied."""
     settings = rules.protocol.measures
-    every = offline.measured(pages, settings, COMPONENTS[name].measures)
+    every = offline.measured(pages, settings, MEASURES[name])
     here = offline.qualities(every)
     if any(settings[measure]["role"] == "merit" for measure in here):
         return float(offline.share(here, settings, bool(pages.whole))[0])

@@ -1,17 +1,17 @@
 """What looks at a model's text does so in a process of its own: it parses and illustrates replies,
 and scores rendered decks.
 
-`python3 -m decksmith.train.rewards.helper RULES` reads orders on stdin, a line of JSON each, and answers
-each by a line on stdout. `Helper` is the other side. An order that takes too much costs the
-process, which is killed and starts again when asked.
+`python3 -m decksmith.train.rewards.helper RULES FD` answers the orders, JSON, that come on a
+connection. `Helper` is the other side. An order that takes too much costs the process, which is
+killed and starts again when asked.
 """
 
 import json
 import os
-import select
 import subprocess
 import sys
-import time
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from decksmith.core import cli, stream
@@ -23,7 +23,7 @@ ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(
 START = 120.0  # seconds that a process may take until it takes orders
 
 
-class Broken(Exception):
+class HelperBroken(Exception):
     """No answer; `cls` is deadline, memory, crash or internal, and `model` says whether the order
     itself brought it about."""
 
@@ -41,66 +41,51 @@ class Helper:
     def __init__(self, rules: str, *, deadline: float, memory: int) -> None:
         self.rules, self.deadline, self.memory = rules, deadline, memory
         self.process: subprocess.Popen[bytes] | None = None
-        self.rest = b""
+        self.orders: Connection | None = None
 
     def ask(self, **order: object) -> Record:
-        """The answer to an order of `answer`. Raises Broken."""
+        """The answer to an order of `answer`. Raises HelperBroken."""
         if self.process is None or self.process.poll() is not None:
             self._start()
-        assert self.process and self.process.stdin
+        assert self.process and self.orders
         spent = ResourceUse(self.process.pid, self.deadline, self.memory)
         try:
-            self.process.stdin.write(stream.dumps(order) + b"\n")
-            self.process.stdin.flush()
-        except OSError:
+            self.orders.send_bytes(stream.dumps(order))
+            while not self.orders.poll(0.1):
+                if verdict := spent.verdict():
+                    self.kill()
+                    kind, cls, message = verdict
+                    raise HelperBroken(cls, message, model=kind == "model")
+            said: Record = json.loads(self.orders.recv_bytes())
+        except (OSError, EOFError):
             self.kill()
-            raise Broken("crash", "the scoring process had ended", model=False) from None
-        while (line := self._line(0.1)) is None:
-            if verdict := spent.verdict():
-                self.kill()
-                kind, cls, message = verdict
-                raise Broken(cls, message, model=kind == "model")
-        if not line:
-            self.kill()
-            raise Broken("crash", "the scoring process ended", model=False)
-        said: Record = json.loads(line)
+            raise HelperBroken("crash", "the scoring process ended", model=False) from None
         if "broken" in said:
-            raise Broken("internal", said["broken"], model=False)
+            raise HelperBroken("internal", said["broken"], model=False)
         return said
 
     def _start(self) -> None:
         self.kill()
-        self.rest = b""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "decksmith.train.rewards.helper", self.rules],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **ALONE},
-            start_new_session=True,  # Ctrl-C is for us
-            bufsize=0,
-        )
-        if not self._line(START):
+        self.orders, theirs = Pipe()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", __name__, self.rules, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what a library prints is no answer
+                env={**os.environ, **ALONE},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for us
+            )
+        try:
+            if not self.orders.poll(START):
+                raise EOFError
+            self.orders.recv_bytes()
+        except (OSError, EOFError):
             self.kill()
-            raise Broken("crash", "the scoring process did not start", model=False)
-
-    def _line(self, seconds: float) -> bytes | None:
-        """The next line; None when none came within the time, b"" when there will be none."""
-        assert self.process and self.process.stdout
-        until = time.monotonic() + seconds
-        while b"\n" not in self.rest:
-            left = max(0, until - time.monotonic())
-            ready, _, _ = select.select([self.process.stdout], [], [], left)
-            if not ready:
-                return None
-            data = os.read(self.process.stdout.fileno(), 1 << 20)
-            if not data:
-                return b""
-            self.rest += data
-        line, _, self.rest = self.rest.partition(b"\n")
-        return line
+            raise HelperBroken("crash", "the scoring process did not start", model=False) from None
 
     def end(self) -> None:
-        """End the process from another thread: whoever waits for an answer gets Broken."""
+        """End the process from another thread: whoever waits for an answer gets HelperBroken."""
         if process := self.process:
             process.kill()
 
@@ -110,10 +95,9 @@ class Helper:
             return
         self.process.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe:
-                pipe.close()
-        self.process = None
+        if self.orders:
+            self.orders.close()
+        self.process = self.orders = None
 
 
 def prepared(run: Path, record: Record) -> Record:
@@ -131,18 +115,19 @@ def prepared(run: Path, record: Record) -> Record:
     return record
 
 
-def main(rules_name: str) -> None:
-    """Answer orders until stdin ends: {"do": "prepare" or "score", "run", "record"}."""
+def main(rules_name: str, descriptor: str) -> None:
+    """RewardAnswer orders until there will be none: {"do": "prepare" or "score", "run", "record"}."""
     from decksmith.train.rewards import components
     from decksmith.train.rewards.rules import read
 
-    # What a library prints is no answer.
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
     rules = read(rules_name)
-    answers.write(b"{}\n")
-    for line in sys.stdin.buffer:
-        order = json.loads(line)
+    orders = Connection(int(descriptor))
+    orders.send_bytes(b"ready")
+    while True:
+        try:
+            order = json.loads(orders.recv_bytes())
+        except EOFError:
+            return
         run, record = Path(order["run"]), order["record"]
         said: object
         try:
@@ -152,11 +137,11 @@ def main(rules_name: str) -> None:
                 said = components.reward(record, rules, run)
         except (Exception, RecursionError) as error:
             said = {"broken": f"{type(error).__name__}: {error}"[:500]}
-        answers.write(stream.dumps(said) + b"\n")
+        orders.send_bytes(stream.dumps(said))
 
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1])
+        main(*sys.argv[1:])
     except cli.Stop as stop:
         sys.exit(str(stop))

@@ -1,30 +1,57 @@
-"""Serve rewards to training loops until told to stop."""
+"""Serve rewards to training loops until told to stop: one scorer, asked in the words of several loops.
+
+Each answer is of one reply to one prompt. What is said of a fault of ours is in the loop's own
+words, and never 0: NeMo Gym (nemo-gym 0.7.0) has `mask_sample`; ours has null; slime's remote_rm,
+which takes a number alone, has a status after which it asks again.
+"""
 
 import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 from aiohttp import web as http
 
-from decksmith.core import cli, stream, web
-from decksmith.train.rewards.adapters import Adapters
-from decksmith.train.rewards.metrics import SPAN
-from decksmith.train.rewards.reward_queue import RewardQueue, Store
-from decksmith.train.rewards.rows import Rows
+from decksmith.core import cli, stream, validation, web
+from decksmith.train.rewards.components import contributions
+from decksmith.train.rewards.reward_queue import SPAN, RewardQueue, RewardStore
+from decksmith.train.rewards.rows import REPLY, RewardAnswer, Row, Rows, masked, spoken
+from decksmith.train.rewards.rules import Rules
 from decksmith.train.rewards.scorer import Scorer
 
 BODY = 32 << 20  # bytes of a request: a collector's has tokens and their probabilities in it
+# Gym's shared names of what failed, by our cause; what it has no name for is ours (nemo_gym.failure_kinds).
+KINDS = {
+    "overload": "provider_quota_exhausted",
+    "deserted": "cancelled",
+    "infra": "provider_unavailable",
+    "renderer": "verifier_error",
+    "judge": "judge_failed",
+    "scorer": "verifier_error",
+    "row": "decksmith:row_without_prompt",
+}
 
 
-@dataclass
-class Settings:
-    """How reward-serve was started.
+def serve(
+    root: Path,
+    *,
+    rules: str,
+    prompts: Path | None,
+    allow: Collection[str],
+    jobs: int,
+    waiting: int,
+    deadline: float,
+    address: Path,
+    host: str,
+    port: int,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. Without a port it takes the one that it had last time, so that
+    clients find it again after a restart. Raises cli.TryAgain for a root that another server has,
+    cli.Missing where no deck can be rendered, cli.BadConfig for rules, and cli.BadData for prompts,
+    that cannot be used.
 
-    root      its folder
     rules     of assets/rewards, or a path to some
     prompts   a file of prompts that rows may name by id, or None
     allow     who may ask beside this machine, networks and addresses; none: whoever has the token
@@ -32,70 +59,34 @@ class Settings:
     waiting   decks that may wait
     deadline  seconds that anybody waits for an answer
     """
-
-    root: Path
-    rules: str = "rendered"
-    prompts: Path | None = None
-    allow: tuple[str, ...] = ()
-    jobs: int = 2
-    waiting: int = 2048
-    deadline: float = 100.0
-
-
-def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: int = 0) -> None:
-    """Serve until SIGTERM or Ctrl-C. Without a port it takes the one that it had last time, so that
-    clients find it again after a restart. Raises cli.TryAgain for a root that another server has,
-    cli.Missing where no deck can be rendered, cli.BadConfig for rules, and cli.BadData for prompts,
-    that cannot be used."""
-    root = settings.root
-    web.Clients(settings.allow)  # what is wrong is said before a browser is started
+    web.Clients(allow)  # what is wrong is said before a browser is started
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:
-        store = Store(root)
-        try:
-            rows = Rows(settings.prompts)
-            scorer = Scorer(root, settings.rules, jobs=settings.jobs)
-            try:
-                async with _opened(settings, store, scorer, rows, url, address) as app:
-                    yield app
-            finally:
-                await scorer.close()
-        finally:
-            store.close()
+        async with contextlib.AsyncExitStack() as stack:
+            store = stack.enter_context(contextlib.closing(RewardStore(root)))
+            rows = Rows(prompts)
+            scorer = Scorer(root, rules, jobs=jobs)
+            stack.push_async_callback(scorer.close)
+            await scorer.warm()
+            # One is drawn while another is parsed or scored, and others wait for the judge.
+            at_once = 2 * jobs + (scorer.judge.jobs if scorer.judge else 0)
+            queue = RewardQueue(scorer.score, store, jobs=at_once, most=waiting, deadline=deadline)
+            token = web.secret(root, "DECKSMITH_REWARD_TOKEN")
+            app = web.application(token=token, clients=allow or None, body=BODY)
+            app.router.add_routes(RewardRoutes(scorer, queue, rows).table())
+            stream.write(root / "port", url.rpartition(":")[2])
+            facts = {"url": url, "token": token, "job": os.environ.get("SLURM_JOB_ID")}
+            facts |= {"host": socket.gethostname(), "rules": scorer.rules.sha256}
+            await stack.enter_async_context(queue)
+            talking = asyncio.create_task(_talk(queue))
+            stack.callback(talking.cancel)
+            stack.enter_context(web.announced(address, facts))
+            said = f"{url} rewards by {scorer.rules.name}, {len(store)} rewards are kept"
+            cli.say(f"{said}; address and token are in {address}")
+            yield app
 
     web.run(make, host, port or web.last_port(root, host))
-
-
-@contextlib.asynccontextmanager
-async def _opened(
-    settings: Settings, store: Store, scorer: Scorer, rows: Rows, url: str, address: Path
-) -> AsyncIterator[http.Application]:
-    """The application, once the renderer is warm."""
-    await scorer.warm()
-    queue = RewardQueue(
-        scorer.score,
-        store,
-        # One is drawn while another is parsed or scored, and others wait for the judge.
-        jobs=2 * settings.jobs + (scorer.judge.jobs if scorer.judge else 0),
-        most=settings.waiting,
-        deadline=settings.deadline,
-    )
-    token = web.secret(settings.root, "DECKSMITH_REWARD_TOKEN")
-    app = web.application(token=token, clients=settings.allow or None, body=BODY)
-    app.router.add_routes(Adapters(scorer, queue, rows).routes())
-    stream.write(settings.root / "port", url.rpartition(":")[2])
-    facts = {"url": url, "token": token, "job": os.environ.get("SLURM_JOB_ID")}
-    facts |= {"host": socket.gethostname(), "rules": scorer.rules.sha256}
-    async with queue:
-        talking = asyncio.create_task(_talk(queue))
-        try:
-            with web.announced(address, facts):
-                said = f"{url} rewards by {scorer.rules.name}, {len(store)} rewards are kept"
-                cli.say(f"{said}; address and token are in {address}")
-                yield app
-        finally:
-            talking.cancel()
 
 
 async def _talk(queue: RewardQueue) -> None:
@@ -107,3 +98,125 @@ async def _talk(queue: RewardQueue) -> None:
         if said != before:
             cli.say(said)
         before = said
+
+
+class RewardRoutes:
+    """The handlers of the routes."""
+
+    def __init__(self, scorer: Scorer, queue: RewardQueue, rows: Rows) -> None:
+        self.scorer, self.queue, self.rows = scorer, queue, rows
+        self.metrics = queue.metrics
+
+    def table(self) -> list[http.RouteDef]:
+        return [
+            http.get("/health", self.health),
+            http.get("/metrics", self.prometheus),
+            http.post("/reward", self.reward),
+            http.post("/rm", self.number),
+            http.post("/verify", self.verify),
+        ]
+
+    async def _answer(self, row: Row, asked: object, reply: object) -> RewardAnswer:
+        """The answer for the reply to a row's prompt. Raises cli.BadData for a row that cannot be
+        used, and status 503 where the queue is full."""
+        if not isinstance(reply, str):
+            raise cli.BadData("the reply is not text")
+        if len(reply) > REPLY:
+            why = f"the reply has more than {REPLY} characters"
+            return {"reward": 0.0, "components": {}, "masked": False, "why": why}
+        prompt = self.rows.prompt(row, asked)
+        try:
+            return await self.queue.answer(self.scorer.key(prompt, reply), prompt, reply)
+        except asyncio.QueueFull:
+            raise self._busy("the queue is full") from None
+
+    async def reward(self, request: http.Request) -> http.Response:
+        """{reply or response, prompt, id, asks, checklist, label} -> an RewardAnswer."""
+        return http.json_response(await self._of_body(request))
+
+    async def number(self, request: http.Request) -> http.Response:
+        """slime's and miles' remote_rm: {prompt, response, label} -> the reward, a JSON number."""
+        value = await self._of_body(request)
+        if value["masked"]:
+            raise self._busy(f"{value['cause']}: {value['why']}")
+        return http.json_response(value["reward"])
+
+    async def _of_body(self, request: http.Request) -> RewardAnswer:
+        try:
+            row = validation.parse(await request.read())
+            reply = row["reply"] if "reply" in row else row.get("response")
+            return await self._answer(row, row.get("prompt"), reply)
+        except cli.BadData:
+            self.metrics.refused["400"] += 1
+            raise
+
+    def _busy(self, words: str) -> http.HTTPException:
+        self.metrics.refused["503"] += 1
+        again = {"Retry-After": str(self.queue.pause())}
+        return http.HTTPServiceUnavailable(text=words, headers=again)
+
+    async def verify(self, request: http.Request) -> http.Response:
+        """What a resources server of NeMo Gym is asked: the request and its reward."""
+        body = validation.parse(await request.read())
+        response, params = body.get("response"), body.get("responses_create_params")
+        if not isinstance(response, dict) or not isinstance(params, dict):
+            raise http.HTTPUnprocessableEntity(
+                text="responses_create_params and response are missing"
+            )
+        asked = params.get("input")
+        if isinstance(asked, list) and params.get("instructions"):
+            asked = [{"role": "system", "content": spoken(params["instructions"])}, *asked]
+        try:
+            value = await self._answer(body, asked, reply_of(response))
+        except cli.BadData as error:
+            # A collector takes a status for a broken server, and a 0 for a bad deck: this is
+            # neither.
+            value = masked("row", str(error))
+            self.metrics.answered(value, "scored", 0.0)
+        return http.json_response(_verified(body, value, self.scorer.rules))
+
+    async def health(self, request: http.Request) -> http.Response:
+        rules = self.scorer.rules
+        said = {"status": "ok", "rules": rules.name, "sha256": rules.sha256}
+        return http.json_response({**said, "waiting": self.queue.queue.qsize()})
+
+    async def prometheus(self, request: http.Request) -> http.Response:
+        kind = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        return http.Response(body=self.metrics.prometheus().encode(), headers=kind)
+
+
+def reply_of(response: Row) -> str:
+    """The text of the last message in an answer of OpenAI's Responses; empty where there is none."""
+    items = response.get("output")
+    for item in reversed(items if isinstance(items, list) else []):
+        if isinstance(item, dict) and item.get("type") == "message":
+            return spoken(item.get("content"))
+    return ""
+
+
+def _verified(body: Row, value: RewardAnswer, rules: Rules) -> Row:
+    """The answer of /verify: the request and its reward. `reward_components` sum to the reward, the
+    same names for each row; `component_NAME` is each component as it was measured, for Gym's
+    statistics."""
+    said = {
+        **body,
+        "reward": value["reward"] or 0.0,
+        "reward_components": shares(value, rules),
+        **{f"component_{name}": quality for name, quality in value["components"].items()},
+        "mask_sample": value["masked"],
+        "failure_kind": None,
+        "failure_reason": None,
+    }
+    if value["masked"]:
+        kind = KINDS.get(value["cause"], "verifier_error")
+        said |= {"failure_kind": kind, "failure_reason": value["why"]}
+    return said
+
+
+def shares(value: RewardAnswer, rules: Rules) -> dict[str, float]:
+    """What each component with a weight brings to the reward, gates included; together they are the
+    reward."""
+    parts = contributions(value["components"], rules)
+    total = sum(parts.values())
+    scale = (value["reward"] or 0.0) / total if total else 0.0
+    return {name: parts.get(name, 0.0) * scale for name in rules.weights}

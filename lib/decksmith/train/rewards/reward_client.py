@@ -65,7 +65,8 @@ def ask(row: Mapping[str, Any], patience: float = PATIENCE) -> Record:
 
 
 def verify(body: Mapping[str, Any], patience: float = PATIENCE) -> Record:
-    """The answer of a server to NeMo Gym's /verify. Raises as `ask` does."""
+    """The answer of a server to NeMo Gym's /verify. Raises as `ask` does, and RewardUnavailable too
+    where all servers are full for so long."""
     return _asked("/verify", body, patience)
 
 
@@ -73,8 +74,7 @@ def _asked(path: str, row: Mapping[str, Any], patience: float) -> Record:
     body = json.dumps(dict(row)).encode()
     until, said, busy, pause = time.monotonic() + patience, "", None, 1.0
     while True:
-        servers = _servers(body)
-        for url, token in servers:
+        for url, token in _servers(body):
             try:
                 status, after, answer = _post(url + path, token, body)
             except (OSError, http.client.HTTPException, ValueError) as error:
@@ -84,16 +84,16 @@ def _asked(path: str, row: Mapping[str, Any], patience: float) -> Record:
             _gone.pop(url, None)
             if status == 200 and answer.get("cause") != "overload":
                 return answer
-            words = str(answer.get("error") or answer.get("why"))
+            busy = str(answer.get("error") or answer.get("why"))
+            said, pause = f"{url}: HTTP {status}: {busy}", max(1.0, after)
             if 400 <= status < 500 and status not in (408, 429):
-                raise RewardRefused(f"{url}: HTTP {status}: {words}")
-            busy, said, pause = words, f"{url}: HTTP {status}: {words}", max(1.0, after)
+                raise RewardRefused(said)
         if time.monotonic() + pause > until:
             break
         LOG.info("asking again in %.0f s: %s", pause, said)
         time.sleep(pause)
         pause = min(2 * pause, 30.0)
-    if busy is None:
+    if busy is None or path == "/verify":
         raise RewardUnavailable(f"no reward server answered for {patience:.0f} s: {said}")
     return {"reward": None, "components": {}, "masked": True, "cause": "overload", "why": busy}
 
@@ -110,13 +110,13 @@ async def ask_async(row: Mapping[str, Any], patience: float = PATIENCE) -> Recor
 
 def _servers(body: bytes) -> list[tuple[str, str]]:
     """(address, token) of each server, that which has this content first, those that were gone of late last."""
-    now, found = time.monotonic(), _named()
+    now = time.monotonic()
 
     def order(server: tuple[str, str]) -> tuple[bool, bytes]:
         away = now - _gone.get(server[0], -AWAY) < AWAY
         return away, hashlib.sha256(server[0].encode() + body).digest()
 
-    return sorted(found, key=order)
+    return sorted(_named(), key=order)
 
 
 def _named() -> list[tuple[str, str]]:
@@ -164,53 +164,36 @@ def _post(url: str, token: str, body: bytes) -> tuple[int, float, Record]:
 # Rewards in place of those that are masked
 
 
-class _Means:
-    """The mean reward of a prompt so far, or of all prompts."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.known: OrderedDict[str, tuple[float, int]] = OrderedDict()  # sum and number by prompt
-        self.total, self.number = 0.0, 0
-
-    def add(self, prompt: str, reward: float) -> None:
-        with self.lock:
-            total, number = self.known.pop(prompt, (0.0, 0))
-            self.known[prompt] = (total + reward, number + 1)
-            self.total, self.number = self.total + reward, self.number + 1
-            if len(self.known) > PROMPTS:
-                self.known.popitem(last=False)
-
-    def mean(self, prompt: str) -> float | None:
-        with self.lock:
-            total, number = self.known.get(prompt) or (self.total, self.number)
-            return total / number if number else None
-
-
-_means = _Means()
+ALL = ""  # what the sum over all prompts stands under in _sums
+_sums: OrderedDict[str, tuple[float, int]] = OrderedDict()  # {prompt: rewards, how many}
+_summing = threading.Lock()
 
 
 def _settled(rows: Sequence[Record], answers: Sequence[Record]) -> list[float]:
-    """The rewards of answers; of one that is masked the mean of the others of its prompt. Raises
-    RewardUnavailable where no reward is known yet at all."""
-    names = [_prompt(row) for row in rows]
-    for name, answer in zip(names, answers, strict=True):
-        if not answer["masked"]:
-            _means.add(name, answer["reward"])
+    """The rewards of answers; of one that is masked the mean of the others of its prompt so far, or
+    of all prompts. Raises RewardUnavailable where no reward is known yet at all."""
+    names = []  # of the prompts: all of a row but the reply
+    for row in rows:
+        fields = {name: value for name, value in row.items() if name != "reply"}
+        names.append(hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest())
     rewards: list[float] = []
-    for name, answer in zip(names, answers, strict=True):
-        reward = _means.mean(name) if answer["masked"] else answer["reward"]
-        if reward is None:
-            raise RewardUnavailable(f"no deck has a reward yet: {answer['why']}")
-        if answer["masked"]:
-            LOG.warning("a deck has no reward (%s): %s", answer.get("cause"), answer["why"])
-        rewards.append(float(reward))
+    with _summing:
+        for name, answer in zip(names, answers, strict=True):
+            for key in (name, ALL) if not answer["masked"] else ():
+                total, number = _sums.pop(key, (0.0, 0))
+                _sums[key] = total + answer["reward"], number + 1
+        while len(_sums) > PROMPTS:  # the one longest unseen
+            _sums.popitem(last=False)
+        for name, answer in zip(names, answers, strict=True):
+            if answer["masked"]:
+                LOG.warning("a deck has no reward (%s): %s", answer.get("cause"), answer["why"])
+                total, number = _sums.get(name) or _sums.get(ALL) or (0.0, 0)
+                if not number:
+                    raise RewardUnavailable(f"no deck has a reward yet: {answer['why']}")
+                rewards.append(total / number)
+            else:
+                rewards.append(float(answer["reward"]))
     return rewards
-
-
-def _prompt(row: Record) -> str:
-    """A prompt's name: all of its row but the reply."""
-    fields = {name: value for name, value in row.items() if name != "reply"}
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 # slime and miles
@@ -222,23 +205,25 @@ async def slime(args: Any, samples: Any, **_: Any) -> Any:
     {"reward", "masked", components ..}."""
     several = isinstance(samples, (list, tuple))
     group = list(samples) if several else [samples]
-    rows = [_of_sample(sample) for sample in group]
+    rows = []
+    for sample in group:
+        row = _row(getattr(sample, "metadata", None), sample.label)
+        rows.append({**row, "prompt": sample.prompt, "reply": sample.response})
     answers = await asyncio.gather(*(ask_async(row) for row in rows))
-    rewards: list[Any] = list(_settled(rows, answers))
-    for number, (sample, answer) in enumerate(zip(group, answers, strict=True)):
+    rewards: list[Any] = []
+    for sample, answer, reward in zip(group, answers, _settled(rows, answers), strict=True):
         if answer["masked"]:
             sample.remove_sample = True
-        if getattr(args, "reward_key", None):
-            said = {"reward": rewards[number], "masked": float(answer["masked"])}
-            rewards[number] = {**answer["components"], **said}
+        parts = {**answer["components"], "reward": reward, "masked": float(answer["masked"])}
+        rewards.append(parts if getattr(args, "reward_key", None) else reward)
     return rewards if several else rewards[0]
 
 
-def _of_sample(sample: Any) -> Record:
-    metadata = sample.metadata if isinstance(getattr(sample, "metadata", None), dict) else {}
-    row = {name: metadata[name] for name in FIELDS if name in metadata}
-    row |= {"prompt": sample.prompt, "reply": sample.response}
-    return row if sample.label is None else {**row, "label": sample.label}
+def _row(fields: Any, label: Any) -> Record:
+    """The fields of a prompt in an object of a trainer's, and in a label beside it."""
+    fields = fields if isinstance(fields, Mapping) else {}
+    row = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
+    return row if label in (None, "") else {**row, "label": label}
 
 
 # verl
@@ -253,7 +238,7 @@ def compute_score(
 ) -> Record:
     """For verl's custom_reward_function: {"score", "masked" and components, as numbers}. The fields
     of the prompt are in `ground_truth` (an object, its JSON, or an id) or in `extra_info`."""
-    row = _of_verl(solution_str, ground_truth, extra_info)
+    row = {**_row(extra_info, ground_truth), "reply": solution_str}
     answer = ask(row)
     score = _settled([row], [answer])[0]
     return {**answer["components"], "score": score, "masked": float(answer["masked"])}
@@ -269,15 +254,8 @@ def compute_scores(
     """For verl's batch manager, which asks for all at once: the rewards."""
     extras = list(extra_infos) if extra_infos is not None else [None] * len(solution_strs)
     given = zip(solution_strs, ground_truths, extras, strict=True)
-    rows = [_of_verl(*one) for one in given]
+    rows = [{**_row(extra, truth), "reply": reply} for reply, truth, extra in given]
     return _settled(rows, ask_all(rows))
-
-
-def _of_verl(reply: str, ground_truth: Any, extra: Any) -> Record:
-    fields = extra if isinstance(extra, Mapping) else {}
-    row = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
-    row |= {"reply": reply}
-    return row if ground_truth in (None, "") else {**row, "label": ground_truth}
 
 
 # TRL
@@ -290,30 +268,18 @@ async def trl(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     rows: list[Record] = []
     for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
         row = {name: columns[name][number] for name in FIELDS if name in columns}
-        rows.append({**row, "prompt": prompt, "reply": _text(completion)})
+        if not isinstance(completion, str):  # messages, of which the last counts
+            completion = str(completion[-1].get("content") or "") if completion else ""
+        rows.append({**row, "prompt": prompt, "reply": completion})
     answers = await asyncio.gather(*(ask_async(row) for row in rows))
     if log := columns.get("log_metric"):
-        for name, mean in _metrics(answers).items():
-            log(name, mean)
+        found: dict[str, list[float]] = {"masked": [answer["masked"] for answer in answers]}
+        for answer in answers:
+            for name, quality in answer["components"].items():
+                found.setdefault(name, []).append(quality)
+        for name, values in found.items():
+            log(f"deck/{name}", sum(values) / max(1, len(values)))
     return [answer["reward"] for answer in answers]
 
 
 trl.__name__ = "deck_reward"  # as TRL's log calls it
-
-
-def _text(completion: Any) -> str:
-    """The text of a completion: itself, or the content of its last message."""
-    if isinstance(completion, str):
-        return completion
-    return str(completion[-1].get("content") or "") if completion else ""
-
-
-def _metrics(answers: Sequence[Record]) -> dict[str, float]:
-    """The share of masked answers, and the mean of each component."""
-    found: dict[str, list[float]] = {}
-    for answer in answers:
-        for name, quality in answer["components"].items():
-            found.setdefault(f"deck/{name}", []).append(quality)
-    means = {name: sum(values) / len(values) for name, values in found.items()}
-    masked = sum(answer["masked"] for answer in answers) / max(1, len(answers))
-    return {"deck/masked": masked, **means}

@@ -1,5 +1,6 @@
-"""The queue of decks that wait for a reward, each content once, however often it is asked for; and
-the rewards that were given, on disk: a deck that has one is never rendered again."""
+"""The queue of decks that wait for a reward, each content once, however often it is asked for; what
+of it is counted; and the rewards that were given, on disk: a deck that has one is never rendered
+again."""
 
 import asyncio
 import json
@@ -7,23 +8,28 @@ import math
 import sqlite3
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from decksmith.core import cli
-from decksmith.train.rewards.metrics import Metrics, Origin
-from decksmith.train.rewards.rows import Answer, Prompt, masked
+from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
 LONGEST = 30  # seconds, the longest pause that is asked for
+SPAN = 60.0  # seconds that a line of Metrics is about
+PREFIX = "decksmith_reward_"
 
 SCHEMA = """CREATE TABLE IF NOT EXISTS rewards
   (key TEXT PRIMARY KEY, value TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID"""
 
-Score = Callable[[str, Prompt, str], Awaitable[Answer]]  # of scorer.Scorer
+Score = Callable[[str, Prompt, str], Awaitable[RewardAnswer]]  # of scorer.Scorer
+# It was made, it was there, or somebody else had asked for it.
+Origin = Literal["scored", "cached", "joined"]
 
 
-class Store:
+class RewardStore:
     """ROOT/rewards.db: answers by key. One process has a root, from here until `close`.
 
     What `put` returned from survives the end of this process; a power cut may take the last of
@@ -49,13 +55,13 @@ class Store:
             words = f"{path}: {error}; remove it to begin with an empty one"
             raise cli.BadData(words) from None
 
-    def get(self, key: str) -> Answer | None:
+    def get(self, key: str) -> RewardAnswer | None:
         """The answer of a key, or None."""
         row = self.db.execute("SELECT value FROM rewards WHERE key = ?", (key,)).fetchone()
-        answer: Answer | None = json.loads(row[0]) if row else None
+        answer: RewardAnswer | None = json.loads(row[0]) if row else None
         return answer
 
-    def put(self, key: str, value: Answer) -> None:
+    def put(self, key: str, value: RewardAnswer) -> None:
         """Keep an answer. Raises sqlite3.OperationalError where the disk is full."""
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         row = (key, text.encode("utf-8", "replace").decode(), time.time())
@@ -68,12 +74,86 @@ class Store:
         self.db.close()
 
 
-class Full(Exception):
-    """The queue is full; `seconds` is when to ask again."""
+class Metrics:
+    """Counts of answers, and how long whoever asked had to wait: for Prometheus, and for the line a
+    minute on stderr. `waiting` and `working` give the decks that wait for a worker, and those that
+    are worked on."""
 
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"the queue is full; again in {seconds} s")
-        self.seconds = seconds
+    def __init__(self, waiting: Callable[[], int], working: Callable[[], int]) -> None:
+        self.waiting, self.working = waiting, working
+        self.masks: Counter[str] = Counter()  # by cause
+        self.refused: Counter[str] = Counter()  # by HTTP status
+        self.answers: Counter[str] = Counter()  # by where they came from
+        self.seconds: Counter[str] = Counter()  # that these took
+        self.values: Counter[str] = Counter()  # of components of decks that were scored
+        self.valued: Counter[str] = Counter()  # how many have each
+        # Since the last line: (where from, seconds) of each answer, and causes of masks.
+        self.late: list[tuple[Origin, float]] = []
+        self.late_masks: Counter[str] = Counter()
+
+    def answered(self, value: RewardAnswer, source: Origin, seconds: float) -> None:
+        """Count an answer."""
+        if value["masked"]:
+            self.masks[value["cause"]] += 1
+            self.late_masks[value["cause"]] += 1
+            return
+        self.answers[source] += 1
+        self.seconds[source] += seconds  # type: ignore[assignment]
+        self.late.append((source, seconds))
+        if source == "scored":
+            found = {**value["components"], "reward": value["reward"] or 0.0}
+            self.values.update(found)  # type: ignore[arg-type]
+            self.valued.update(found.keys())
+
+    def line(self) -> str:
+        """What came since the last line, in a line."""
+        waits = sorted(seconds for source, seconds in self.late if source != "cached")
+        sources = Counter(source for source, _ in self.late)
+        words = [
+            f"{sources['scored']} decks in {SPAN:.0f} s, {sources['cached']} more from the cache",
+            f"{self.working()} in work, {self.waiting()} waiting",
+        ]
+        if waits:
+            words.append(f"p50 {quantile(waits, 0.5):.1f} s, p95 {quantile(waits, 0.95):.1f} s")
+        named = ", ".join(f"{cause} {count}" for cause, count in self.late_masks.most_common())
+        self.late.clear()
+        self.late_masks.clear()
+        return "; ".join([*words, f"masked {named or 'none'}"])
+
+    def prometheus(self) -> str:
+        """All counts in Prometheus' text format, version 0.0.4. A mean is `_sum` by `_count`."""
+        now = {"": self.waiting()}, {"": self.working()}
+        out = [
+            *_samples("waiting", "gauge", "Decks that wait for a worker.", "", now[0]),
+            *_samples("working", "gauge", "Decks that are worked on.", "", now[1]),
+            *_samples("masked_total", "counter", "No reward, by cause.", "cause", self.masks),
+            *_samples("refused_total", "counter", "Refusals.", "status", self.refused),
+        ]
+        summaries = [
+            ("seconds", "Time until the answer.", "source", self.seconds, self.answers),
+            ("component", "Rewards of decks.", "component", self.values, self.valued),
+        ]
+        for name, words, label, sums, counts in summaries:
+            out += _samples(name, "summary", words, label, sums, "_sum")
+            out += _samples(name, "", "", label, counts, "_count")
+        return "\n".join(out) + "\n"
+
+
+def _samples(
+    name: str, kind: str, words: str, label: str, counts: Mapping[str, float], part: str = ""
+) -> Iterator[str]:
+    """Lines of a metric, or without a `kind` more samples of the one before."""
+    if kind:
+        yield f"# HELP {PREFIX}{name} {words}"
+        yield f"# TYPE {PREFIX}{name} {kind}"
+    for key, count in sorted(counts.items()):
+        labels = f'{{{label}="{key}"}}' if label else ""
+        yield f"{PREFIX}{name}{part}{labels} {count:.16g}"
+
+
+def quantile(ordered: list[float], share: float) -> float:
+    """The smallest of ordered values that at least this share of them do not exceed."""
+    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
 
 
 class _Deck:
@@ -81,7 +161,7 @@ class _Deck:
 
     def __init__(self, key: str, prompt: Prompt, reply: str) -> None:
         self.key, self.prompt, self.reply = key, prompt, reply
-        self.done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[RewardAnswer] = asyncio.get_running_loop().create_future()
         self.asked_by = 0  # who wait for it now
         self.left_at = time.monotonic()  # when the last of them left
 
@@ -99,13 +179,12 @@ class RewardQueue:
     """
 
     def __init__(
-        self, score: Score, store: Store, *, jobs: int, most: int, deadline: float
+        self, score: Score, store: RewardStore, *, jobs: int, most: int, deadline: float
     ) -> None:
         self.score, self.store = score, store
-        self.jobs, self.most, self.deadline = jobs, most, deadline
+        self.jobs, self.deadline = jobs, deadline
         self.decks: dict[str, _Deck] = {}
-        self.queue: asyncio.Queue[_Deck] = asyncio.Queue()
-        self.room = asyncio.Condition()
+        self.queue: asyncio.Queue[_Deck] = asyncio.Queue(most)
         self.working = 0
         self.pace = 2.0  # seconds that a deck takes, smoothed
         self.metrics = Metrics(self.queue.qsize, lambda: self.working)
@@ -119,28 +198,21 @@ class RewardQueue:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    async def answer(
-        self, key: str, prompt: Prompt, reply: str, *, patient: bool = False
-    ) -> Answer:
+    async def answer(self, key: str, prompt: Prompt, reply: str) -> RewardAnswer:
         """The answer of a deck, masked with the cause `overload` when it is not there by the
-        deadline. Raises Full where the queue is; `patient` waits for room instead."""
+        deadline. Raises asyncio.QueueFull."""
         began = time.monotonic()
-        until = began + self.deadline
         source: Origin = "scored"
-        while True:
-            if value := self.store.get(key):
-                source = "cached"
-                break
+        if value := self.store.get(key):
+            source = "cached"
+        else:
             if deck := self.decks.get(key):
                 source = "joined"
-            elif self.queue.qsize() < self.most:
-                deck = self._queued(key, prompt, reply)
-            elif not patient:
-                raise Full(self.pause())
-            elif await self._room(until):
-                continue
-            value = await self._waited(deck, until) if deck else self._overload()
-            break
+            else:
+                deck = _Deck(key, prompt, reply)
+                self.queue.put_nowait(deck)
+                self.decks[key] = deck
+            value = await self._waited(deck)
         self.metrics.answered(value, source, time.monotonic() - began)
         return value
 
@@ -148,40 +220,21 @@ class RewardQueue:
         """Seconds until there is likely to be room for another deck."""
         return max(1, min(LONGEST, math.ceil(self.pace / self.jobs)))
 
-    def _queued(self, key: str, prompt: Prompt, reply: str) -> _Deck:
-        deck = self.decks[key] = _Deck(key, prompt, reply)
-        self.queue.put_nowait(deck)
-        return deck
-
-    async def _room(self, until: float) -> bool:
-        """Wait for room in the queue; whether there is some, or was."""
-        try:
-            async with asyncio.timeout(until - time.monotonic()), self.room:
-                await self.room.wait()
-                return True
-        except TimeoutError:
-            return False
-
-    async def _waited(self, deck: _Deck, until: float) -> Answer:
+    async def _waited(self, deck: _Deck) -> RewardAnswer:
         deck.asked_by += 1
         try:
-            async with asyncio.timeout(until - time.monotonic()):
+            async with asyncio.timeout(self.deadline):
                 return await asyncio.shield(deck.done)
         except TimeoutError:
-            return self._overload()
+            why = f"no answer within {self.deadline:g} s; {self.queue.qsize()} decks wait"
+            return masked("overload", why)
         finally:
             deck.asked_by -= 1
             deck.left_at = time.monotonic()
 
-    def _overload(self) -> Answer:
-        why = f"no answer within {self.deadline:g} s; {self.queue.qsize()} decks wait"
-        return masked("overload", why)
-
     async def _work(self) -> None:
         while True:
             deck = await self.queue.get()
-            async with self.room:
-                self.room.notify()
             if deck.deserted:
                 value = masked("deserted", "whoever asked has gone")
             else:
@@ -193,7 +246,7 @@ class RewardQueue:
             del self.decks[deck.key]
             deck.done.set_result(value)
 
-    async def _scored(self, deck: _Deck) -> Answer:
+    async def _scored(self, deck: _Deck) -> RewardAnswer:
         """The answer of a deck, which is on disk when this returns, unless it is masked: that is
         tried again when asked."""
         began = time.monotonic()

@@ -1,13 +1,12 @@
 """How a row of somebody's training data names its prompt: its own fields, or the id of a prompt
 that the server knows. And the other way round: prompts as rows of somebody else's environment."""
 
-import contextlib
 import functools
 import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Asks, ChecklistItem, Message
@@ -37,13 +36,13 @@ class Prompt(TypedDict):
     checklist: list[ChecklistItem]
 
 
-class Answer(Reward, total=False):
+class RewardAnswer(Reward, total=False):
     """What the server says of a reply; `cause` where it is masked."""
 
     cause: str
 
 
-def masked(cause: str, why: str) -> Answer:
+def masked(cause: str, why: str) -> RewardAnswer:
     """The answer for a deck that no reward can be said of, through no fault of the model's."""
     return {"reward": None, "components": {}, "masked": True, "why": why, "cause": cause}
 
@@ -65,72 +64,68 @@ class Rows:
         """The prompt that a row names: by its own fields, by those of an object (or its JSON) in
         `label`, or by an id in either place. `asked` is what the model was asked, text or
         messages: the request of a row that has none. Raises cli.BadData with a sentence."""
-        fields = {**_fields(row), **_fields(_label(row.get("label")))}
+        label = row.get("label")
+        if isinstance(label, str):
+            found = _parsed(label)
+            label = found if isinstance(found, dict) else {"id": label}
+        fields = {**_fields(row), **_fields(label if isinstance(label, dict) else {})}
         if not fields.get("asks") and not fields.get("checklist"):
-            if found := self.known.get(str(fields.get("id"))):
-                return found
+            if known := self.known.get(str(fields.get("id"))):
+                return known
             named = "the row names no prompt"
             if "id" in fields:
                 named = f"no prompt {str(fields['id'])[:80]!r} here"
             raise cli.BadData(f"{named}; {HOW}")
         if not fields.get("request") and not fields.get("messages"):
-            fields |= _request(asked)
+            if isinstance(asked, str):
+                fields["request"] = asked
+            elif isinstance(asked, list):
+                fields["messages"] = list(_messages(asked))
         try:
             return _prompt(fields)
         except ValueError as error:
             raise cli.BadData(str(error)) from None
 
 
-def _label(label: object) -> Row:
-    """What stands in `label`: an object, the JSON of one, or an id."""
-    if isinstance(label, str):
-        try:
-            found = json.loads(label)
-        except (ValueError, RecursionError):
-            found = None
-        label = found if isinstance(found, dict) else {"id": label}
-    return label if isinstance(label, dict) else {}
+def _parsed(text: str) -> object:
+    """The JSON in a text, or else the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _fields(row: Row) -> Row:
     """Those of FIELDS that a row has. Where something nested is wanted its JSON will do: some
     tables hold nothing deeper than text."""
-    found = {name: _said(row[name]) for name in FIELDS if row.get(name) is not None}
-    for name in NESTED:
-        if isinstance(text := found.get(name), str):
-            with contextlib.suppress(ValueError, RecursionError):  # what it is not, the schema says
-                found[name] = _said(json.loads(text))
+    found: Row = {}
+    for name in FIELDS:
+        value = row.get(name)
+        if isinstance(value, str) and name in NESTED:
+            value = _parsed(value)  # what it is not, the schema says
+        if value is not None:
+            found[name] = _without_nulls(value)
     return found
 
 
-def _said(value: object) -> object:
-    """A value without its nulls: a table of columns has one for each key that another row has."""
+def _without_nulls(value: object) -> object:
+    """A table of columns has a null for each key that another row has."""
     if isinstance(value, dict):
-        return {name: _said(each) for name, each in value.items() if each is not None}
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):
-        return [_said(each) for each in value if each is not None]
+        return [_without_nulls(each) for each in value if each is not None]
     return value
-
-
-def _request(asked: object) -> Row:
-    if isinstance(asked, str):
-        return {"request": asked}
-    if isinstance(asked, list):
-        return {"messages": list(_messages(asked))}
-    return {}
 
 
 def _messages(asked: Iterable[object]) -> Iterator[Message]:
     """Messages of a chat, or input items of OpenAI's Responses, as role and text."""
+    roles: dict[str, Literal["user", "system"]]
+    roles = {"system": "system", "developer": "system", "user": "user"}
     for message in asked:
-        if not isinstance(message, dict) or message.get("role") not in (
-            "system",
-            "developer",
-            "user",
-        ):
-            continue
-        if text := spoken(message.get("content")):
-            yield {"role": "user" if message["role"] == "user" else "system", "content": text}
+        if isinstance(message, dict):
+            role, text = roles.get(str(message.get("role"))), spoken(message.get("content"))
+            if role and text:
+                yield {"role": role, "content": text}
 
 
 def spoken(content: object) -> str:
@@ -194,10 +189,9 @@ def export(kind: str, folder: Path) -> tuple[int, int]:
     fresh = folder.with_name(f"{folder.name}.tmp")
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(ENVIRONMENTS / kind, fresh, ignore=shutil.ignore_patterns("__pycache__"))
-    client, data = PLACES[kind]
-    shutil.copy(
-        Path(__file__).with_name("reward_client.py"), fresh / client / "decksmith_reward.py"
-    )
+    place, data = PLACES[kind]
+    client = Path(__file__).with_name("reward_client.py")
+    shutil.copy(client, fresh / place / "decksmith_reward.py")
     rows = prompts if kind == "verifiers" else gym_rows(prompts)
     stream.write(fresh / data, b"".join(stream.dumps(row) + b"\n" for row in rows))
     fresh.rename(folder)

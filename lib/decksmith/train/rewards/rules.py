@@ -3,15 +3,17 @@
 import hashlib
 import importlib.util
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
 from decksmith.core import cli, config_files, stream, validation
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
+from decksmith.measure.results.comparison import Guided, Trained
 from decksmith.models import registry
 
 SHIPPED = cli.ROOT / "assets/rewards"
@@ -25,87 +27,35 @@ MEASURING = (
     "decksmith.train.rewards.components",
     "decksmith.train.rewards.wording",
 )
-LAYOUT = (
-    "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals"
-).split()
 
 
-@dataclass(frozen=True)
-class Component:
-    """A part of a reward.
-
-    says      what it is, in a sentence
-    measures  those of the offline judge that it is made of; none for one of our own
-    """
-
-    says: str
-    measures: tuple[str, ...] = ()
-
-
-COMPONENTS = {
-    "parses": Component(
-        "The reply holds a deck of at least as many slides as the protocol takes for one."
-    ),
-    "renders": Component(
-        "Share of the slides that are drawn without an error and show something.",
-        ("errors", "empty"),
-    ),
-    "slides": Component("As many slides as were asked for.", ("slides",)),
-    "elements": Component(
-        "Share of the asked elements (code, diagram, formula, table, picture ..) that are there.",
-        ("features",),
-    ),
-    "theme": Component("The theme that was asked for.", ("theme",)),
-    "language": Component("The text is in the language that was asked for.", ("language",)),
-    "outline": Component("Share of the asked headings that a slide's title has.", ("outline",)),
-    "order": Component("The asked headings come in the asked order.", ("order",)),
-    "checklist": Component(
-        "Share of the checklist that is found on slides where it can be read.", ("checklist",)
-    ),
-    "figures": Component("Share of the request's figures that the deck shows.", ("figures",)),
-    "layout": Component(
-        "Overflow, overlap, contrast, type size, pictures that load, density, space, hierarchy and variety.",
-        tuple(LAYOUT),
-    ),
-    "length": Component("Words on a slide, on average: neither next to none nor too many."),
-    "unread": Component("What the page says can be made out in the picture.", ("unread",)),
-    "pale": Component("The text stands out from what is behind it in the picture."),
-    "taken": Component("The slides take up the request's words below their titles."),
-    "topic": Component("The slides take up the request's words, and have others.", ("topic",)),
-    "together": Component(
-        "What one sentence of the request says together stands together on a slide."
-    ),
-    "phrases": Component("Neighbouring words of the request stand near each other on a slide."),
-    "sequence": Component("What the request names once comes in its order."),
-    "own": Component("The deck has words that the request does not have."),
-    "molds": Component("Sentences are not of one mold with other words in them."),
-    "sense": Component(
-        "Words stand as they do in sentences, without raw markup or text for the author to replace.",
-        ("grammar", "articles", "leftovers"),
-    ),
-    "echo": Component("The deck does not repeat the request.", ("echo",)),
-    "copied": Component("The deck has few pieces of the request, or of the checklist's questions."),
-    "again": Component("No slide says below its title what another one says there."),
-    "repetition": Component(
-        "No slide repeats another, or shows an asked heading and nothing else.",
-        ("repeats", "hollow"),
-    ),
-    "unasked": Component("No code and no formulas where neither was asked for.", ("aside",)),
-    "answers": Component("A judge that reads says that the deck answers its request."),
-}
+# Components of our own, whose values a file of rules says the ends of.
 RAMPED = "length pale taken together phrases sequence own molds copied again answers".split()
+# Those that are one measure of the offline judge, under its name.
+SAME = "slides theme language outline order checklist figures unread topic echo".split()
+# The components of a reward, which docs/rewards.md says in words, and the measures of the offline
+# judge that each is made of.
+MEASURES = {
+    **{name: [] for name in ("parses", *RAMPED)},
+    **{name: [name] for name in SAME},
+    "renders": ["errors", "empty"],
+    "elements": ["features"],
+    "layout": (
+        "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals"
+    ).split(),
+    "sense": ["grammar", "articles", "leftovers"],
+    "repetition": ["repeats", "hollow"],
+    "unasked": ["aside"],
+}
 
 
-def _component(name: str) -> str:
-    if name not in COMPONENTS:
-        raise ValueError(f"unknown component; there are: {', '.join(COMPONENTS)}")
-    return name
+def _one_of(names: Collection[str]) -> AfterValidator:
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"unknown component; there are: {', '.join(names)}")
+        return name
 
-
-def _ramped(name: str) -> str:
-    if name not in RAMPED:
-        raise ValueError(f"unknown component; there are: {', '.join(RAMPED)}")
-    return name
+    return AfterValidator(known)
 
 
 def _ramp(numbers: list[float]) -> list[float]:
@@ -115,10 +65,12 @@ def _ramp(numbers: list[float]) -> list[float]:
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, AfterValidator(_component)]
+Name = Annotated[str, _one_of(MEASURES)]
+Ramped = Annotated[str, _one_of(RAMPED)]
+Ramp = Annotated[list[float], AfterValidator(_ramp)]
 
 
-class Gate(validation.Body):
+class RewardGate(validation.Body):
     """What a component leaves of the reward where it is 0, and from which value on it leaves all."""
 
     least: Share
@@ -136,10 +88,8 @@ class RulesFile(validation.Body):
     protocol: str = Field(description="text")
     judge: str | None = Field(default=None, description="text")
     weights: dict[Name, Share] = Field(description="a table")
-    gates: dict[Name, Gate] = Field(description="a table")
-    ramps: dict[
-        Annotated[str, AfterValidator(_ramped)], Annotated[list[float], AfterValidator(_ramp)]
-    ] = Field(description="a table")
+    gates: dict[Name, RewardGate] = Field(description="a table")
+    ramps: dict[Ramped, Ramp] = Field(description="a table")
 
     @model_validator(mode="after")
     def _complete(self) -> "RulesFile":
@@ -158,7 +108,8 @@ class RulesFile(validation.Body):
 class Rules:
     """One file of assets/rewards.
 
-    judge    the protocol whose judge reads the decks, of rules that need one
+    judge    the protocol whose judge reads the decks, of rules that need one; a record needs its
+             `judge` then
     weights  {component: its share of the mean}, which sum to 1
     ramps    {component: where it is 0 and 1}
     sha256   of all of this, of the protocol's measures, of what decides what the judge says, and
@@ -170,18 +121,13 @@ class Rules:
     protocol: Protocol
     judge: Protocol | None
     weights: dict[str, float]
-    gates: dict[str, Gate]
+    gates: dict[str, RewardGate]
     ramps: dict[str, list[float]]
 
     @property
     def used(self) -> set[str]:
         """The components that count."""
         return {*self.weights, *self.gates}
-
-    @property
-    def needs_judge(self) -> bool:
-        """Whether the reward needs the `judge` of a record, by a model that reads."""
-        return self.judge is not None
 
     def shared_with(self, protocol: Protocol) -> list[str]:
         """The measures that this reward and a protocol's scores have in common, sorted: a model
@@ -191,30 +137,25 @@ class Rules:
         checklist, the number of slides (a cap of the score) and what does not render (the floor),
         and `content` where a judge that reads is part of the reward.
         """
-        trained = {name for component in self.used for name in COMPONENTS[component].measures}
+        trained = {name for component in self.used for name in MEASURES[component]}
         if protocol.measures:
             return sorted(trained & {*protocol.measures})
         alike = trained & {"checklist", "slides", "errors", "empty"}
-        return sorted(alike | ({"content"} if self.needs_judge else set()))
+        return sorted(alike | ({"content"} if self.judge else set()))
 
 
 def read(name: str | Path) -> Rules:
-    """Rules by their name in assets/rewards, or by path (anything with a slash or `.toml`).
-
-    Raises cli.BadConfig with one sentence that names the file and the key.
-    """
+    """Rules by their name in assets/rewards, or by path (anything with a slash or `.toml`). Raises
+    cli.BadConfig with one sentence that names the file and the key."""
     by_path = "/" in str(name) or str(name).endswith(".toml")
     path = Path(name) if by_path else SHIPPED / f"{name}.toml"
     try:
         data = config_files.read(path, SHIPPED)
+        said = validation.check(RulesFile, data)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in SHIPPED.glob("*.toml")))
         raise cli.BadConfig(f"no reward {path}; there are: {known}") from None
-    except (OSError, ValueError) as error:
-        raise cli.BadConfig(f"{path}: {error}") from None
-    try:
-        said = validation.check(RulesFile, data)
-    except cli.BadData as error:
+    except (OSError, ValueError, cli.BadData) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     protocol = Protocol.load(said.protocol)
     if not protocol.measures:
@@ -238,22 +179,6 @@ def read(name: str | Path) -> Rules:
         gates=said.gates,
         ramps=said.ramps,
     )
-
-
-class Trained(TypedDict):
-    """What a model was trained on: the rewards' names, what they have in common with a run's scores
-    (None where nothing can be said), and the other measures."""
-
-    reward: str
-    shared: list[str] | None
-    others: list[str]
-
-
-class Guided(TypedDict):
-    """What chose a run's decks, and what that has in common with the run's scores."""
-
-    by: str
-    shared: list[str]
 
 
 def note_training(runs: list[Record]) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import cast
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Error, Record
+from decksmith.core.records import Record
 from decksmith.measure.judging import vision
-from decksmith.measure.judging.records import DeckRecord, Judge
+from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.render import pool
-from decksmith.train.rewards.helper import Broken, Helper
-from decksmith.train.rewards.rows import Answer, Prompt, masked
-from decksmith.train.rewards.rules import Rules, read
+from decksmith.train.rewards.helper import Helper, HelperBroken
+from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
+from decksmith.train.rewards.rules import read
 
 FORM = 1  # of what a key stands for
 DEADLINE, MEMORY = 20.0, 1500  # CPU seconds and MB that scoring a deck may take
@@ -33,16 +33,6 @@ KNOWN_PROMPT: Record = {
 PATIENCE = 60.0  # seconds for all attempts at one verdict
 
 
-def _judge(rules: Rules, run: Path) -> vision.Vision | None:
-    """The judge of rules that need one. It is asked about every deck, however many before got no
-    answer: a server outlives an hour in which nobody answers."""
-    if not rules.judge:
-        return None
-    judge = vision.Vision(rules.judge, run)
-    judge.client.breaker, judge.client.patience = sys.maxsize, PATIENCE
-    return judge
-
-
 class Scorer:
     """Warm renderers and scoring processes, `jobs` of each, under the rules of a name (rules.read).
 
@@ -52,14 +42,19 @@ class Scorer:
     """
 
     def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
-        self.rules: Rules = read(rules)
+        self.rules = read(rules)
         self.work = root / "work"
         shutil.rmtree(self.work, ignore_errors=True)  # what a killed server left
         self.work.mkdir(parents=True)
         self.rules.protocol.render.update(scale=1)
         kept = root / "renders" if pool.kept_folder() else None
         self.pool = pool.Pool(self.rules.protocol, jobs=jobs, kept=kept)
-        self.judge = _judge(self.rules, self.work)
+        self.judge: vision.Vision | None = None
+        if self.rules.judge:
+            self.judge = vision.Vision(self.rules.judge, self.work)
+            # It is asked about every deck, however many before got no answer: a server outlives an
+            # hour in which nobody answers.
+            self.judge.client.breaker, self.judge.client.patience = sys.maxsize, PATIENCE
         self.helpers: asyncio.LifoQueue[Helper] = asyncio.LifoQueue()
         self.all = [Helper(rules, deadline=DEADLINE, memory=MEMORY) for _ in range(jobs)]
         for helper in self.all:
@@ -78,17 +73,17 @@ class Scorer:
         if trouble := await self._trouble("warm"):
             raise cli.Missing(f"a deck known to be good gets no reward here: {trouble}")
 
-    async def score(self, key: str, prompt: Prompt, reply: str) -> Answer:
+    async def score(self, key: str, prompt: Prompt, reply: str) -> RewardAnswer:
         """The answer for a reply; once more where the process that scores it was killed."""
         record: Record = {**prompt, "id": key[:32], "gen": {"text": reply}}
         try:
             try:
                 return await self._scored(record)
-            except Broken as error:
+            except HelperBroken as error:
                 if error.cls != "crash":
                     raise
             return await self._scored(record)
-        except Broken as error:
+        except HelperBroken as error:
             return await self._blamed(error, key[:32])
         except cli.Stop as error:
             return masked("infra", str(error))
@@ -99,35 +94,28 @@ class Scorer:
         """Why a deck known to be good gets no reward; None where it gets one."""
         try:
             value = await self._scored({**KNOWN_PROMPT, "id": name, "gen": {"text": KNOWN_GOOD}})
-        except (Broken, cli.Stop, OSError) as error:
+        except (HelperBroken, cli.Stop, OSError) as error:
             return str(error)
         return value["why"] if value["masked"] else None
 
-    async def _scored(self, record: Record) -> Answer:
+    async def _scored(self, record: Record) -> RewardAnswer:
+        folder = self.work / record["id"]
         try:
-            return await self._through(dict(record))
+            record = await self._ask(do="prepare", record=record)
+            if not stream.fault(record):
+                record["render"] = await self.pool.render(self.work, record)
+            if self.judge and "judge" not in record and not stream.fault(record):
+                try:
+                    record["judge"] = await self.judge.work(cast(DeckRecord, record))
+                except stream.Fault as fault:  # of the judge, or of the way to it
+                    record["judge"] = {"error": fault.error}
+            value = cast(RewardAnswer, await self._ask(do="score", record=record))
         finally:
-            await asyncio.to_thread(shutil.rmtree, self.work / record["id"], ignore_errors=True)
-
-    async def _through(self, record: Record) -> Answer:
-        record = await self._ask(do="prepare", record=record)
-        if not stream.fault(record):
-            record["render"] = await self.pool.render(self.work, record)
-        if self.judge and "judge" not in record and not stream.fault(record):
-            record["judge"] = await self._verdict(self.judge, record)
-        value = cast(Answer, await self._ask(do="score", record=record))
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if value["masked"]:
-            fault = stream.fault(record)
-            value["cause"] = fault["kind"] if fault else "scorer"
+            lost = stream.fault(record)
+            value["cause"] = lost["kind"] if lost else "scorer"
         return value
-
-    async def _verdict(self, judge: vision.Vision, record: Record) -> Judge:
-        """The value of `judge` for a rendered deck; a fault of the judge, or of the way to it, is in
-        it."""
-        try:
-            return await judge.work(cast(DeckRecord, record))
-        except stream.Fault as fault:
-            return {"error": cast(Error, fault.error)}
 
     async def _ask(self, **order: object) -> Record:
         """An order to a helper. Whoever is cancelled leaves the helper busy until it has answered."""
@@ -140,7 +128,7 @@ class Scorer:
         asked.add_done_callback(lambda _: self.helpers.put_nowait(helper))
         return await asyncio.shield(asked)
 
-    async def _blamed(self, error: Broken, name: str) -> Answer:
+    async def _blamed(self, error: HelperBroken, name: str) -> RewardAnswer:
         """The answer for a deck that broke what scores it: 0 where it alone does, since the model
         brought it about; masked where a deck known to be good fails too, or where the code that
         scores is wrong."""

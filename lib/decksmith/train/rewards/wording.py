@@ -50,9 +50,8 @@ def together(pages: Pages) -> float | None:
 
 
 def phrases(pages: Pages) -> float | None:
-    """Share of the request's pairs of neighbouring words, both of which the deck has, that stand near each other on some
-    slide. None where the deck has few of them.
-    """
+    """Share of the request's pairs of neighbouring words, both of which the deck has, that stand
+    near each other on some slide. None where the deck has few of them."""
     headings, asked = _headings(pages), set()
     for clause in CLAUSES.split(pages.request):
         placed = _placed(clause)
