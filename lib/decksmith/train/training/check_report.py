@@ -54,7 +54,7 @@ RULES = {
     "leak": "split again (chat-split): a row of the validation set is in the training set",
 }
 
-Report = dict[str, Any]  # what preflight.check returns
+Report = dict[str, Any]  # what preflight.check and rl_check.check return
 
 
 class Findings:
@@ -68,7 +68,6 @@ class Findings:
         self,
         rule: str,
         message: str,
-        *,
         file: Path | str,
         line: int | None = None,
         ident: str | None = None,
@@ -76,16 +75,8 @@ class Findings:
         """Add a finding in a file; `ident` is the id of a row."""
         self.counts[rule] += 1
         if self.counts[rule] <= SHOWN:
-            self.listed.append(
-                {
-                    "rule": rule,
-                    "file": str(file),
-                    "line": line,
-                    "id": ident,
-                    "message": message,
-                    "remedy": RULES[rule],
-                }
-            )
+            place: CheckFailure = {"rule": rule, "file": str(file), "line": line, "id": ident}
+            self.listed.append({**place, "message": message, "remedy": RULES[rule]})
 
 
 def lines(report: Report) -> Iterator[str]:
@@ -103,27 +94,10 @@ def lines(report: Report) -> Iterator[str]:
 
 def table(report: Report) -> Iterator[tuple[str, str]]:
     """The report as lines of a table, (what, how it stands)."""
-    yield "model", report["model"]
+    yield "model", str(report["model"])
     yield "keys", f"compared with {report['parent']['keys']}"
-    if rows := report.get("rows"):
-        yield (
-            "rows",
-            ", ".join(
-                f"{count:,} {side} ({report['prompted'][side]:,} with the system prompt of data/prompts.jsonl)"
-                for side, count in rows.items()
-            ),
-        )
-        yield (
-            "steps",
-            f"{report['steps']} = {report['epochs']} epochs x floor({rows.get('train', 0):,} / {report['batch']}), "
-            f"{report['left_over']} rows left over in each",
-        )
-    for side, found in (report.get("tokens") or {}).items():
-        yield (
-            f"tokens, {side}",
-            f"median {found['median']:,}, 95 % {found['p95']:,}, longest {found['max']:,} of {report['limit']:,}; "
-            f"{found['share']:.1%} of {found['total']:,} trained; {found['reasoned']:,} rows with reasoning",
-        )
+    if "rows" in report:
+        yield from _of_prompts(report) if "held_out" in report else _of_rows(report)
     if lora := report.get("lora"):
         trained, whole = lora["trainable"] / 1e6, lora["of"] / 1e6
         yield (
@@ -138,14 +112,59 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
         yield "not checked", what
 
 
-def _estimated(estimate: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_rows(report: Report) -> Iterator[tuple[str, str]]:
+    rows, prompted = report["rows"], report["prompted"]
+    known = "with the system prompt of data/prompts.jsonl"
+    yield (
+        "rows",
+        ", ".join(f"{count:,} {side} ({prompted[side]:,} {known})" for side, count in rows.items()),
+    )
+    yield (
+        "steps",
+        f"{report['steps']} = {report['epochs']} epochs x floor({rows.get('train', 0):,} / {report['batch']}), "
+        f"{report['left_over']} rows left over in each",
+    )
+    for side, found in report["tokens"].items():
+        yield (
+            f"tokens, {side}",
+            f"median {found['median']:,}, 95 % {found['p95']:,}, longest {found['max']:,} of {report['limit']:,}; "
+            f"{found['share']:.1%} of {found['total']:,} trained; {found['reasoned']:,} rows with reasoning",
+        )
+
+
+def _of_prompts(report: Report) -> Iterator[tuple[str, str]]:
+    yield "prompts", ", ".join(f"{count:,} {side}" for side, count in report["rows"].items())
+    for side, found in report["tokens"].items():
+        yield f"tokens, {side}", f"median {found['median']:,}, longest {found['max']:,}"
+    held, how = report["held_out"], report["compared"]
+    yield "held out", f"{held:,} requests of evaluations, compared by {how}"
+    if "rollouts" in report:
+        yield "steps", f"{report['steps']} of {report['rollouts']} rollouts"
+    planted = report["planted"]
+    yield (
+        "planted sample",
+        f"{planted['answers']} answers to {planted['prompts']} prompts ({planted['known']} of the training set): mean reward "
+        f"{planted['mean']}, best of each prompt {planted['best_of']}, spread within a prompt {planted['spread']}; "
+        f"share of prompts whose samples score alike {planted['flat']}, of answers without a reward {planted['masked']}",
+    )
+    if pace := report.get("pace"):
+        seconds, decks = pace["reward_seconds"], pace["decks_a_minute"]
+        yield "rewards", f"{seconds} s a step at {decks:g} decks a minute"
+    if memory := report.get("memory_gib"):
+        generation = memory["generation"]
+        yield (
+            "memory",
+            f"about {memory['training']['total']} GiB a GPU in training; in generation {generation['weights']} GiB of weights in "
+            f"{generation['room']}, estimated",
+        )
+
+
+def _estimated(estimate: Report) -> Iterator[tuple[str, str]]:
     if memory := estimate.get("memory_gib"):
         parts = ", ".join(f"{name} {size}" for name, size in memory.items() if name != "total")
         yield "memory", f"about {memory['total']} GiB a device, estimated: {parts}"
     if estimate.get("hours") is not None:
         gpus = f", {estimate['gpu_hours']} GPU-hours" if estimate["gpu_hours"] else ""
         yield "time", f"about {estimate['hours']} h{gpus}, estimated ({estimate['pace']})"
-    yield (
-        "disk",
-        f"checkpoints up to {estimate['checkpoints_gib']} GiB, {estimate['free_gib']} GiB free",
-    )
+    saved, free = estimate["checkpoints_gib"], estimate["free_gib"]
+    yield "disk", f"checkpoints up to {saved} GiB, {free} GiB free"

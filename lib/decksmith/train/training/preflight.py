@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ WHOLE = (  # keys whose values are whole numbers from 1, and those of STEPS in t
     "cluster.gpus_per_node",
 )
 STEPS = ("max_num_epochs", "max_num_steps", "val_period")
+LORA = "policy.dtensor_cfg.lora_cfg"
 
 
 class Places(dict[str, int | None]):
@@ -38,15 +40,39 @@ class Places(dict[str, int | None]):
 
 
 class Checked:
-    """A recipe while it is checked: its values, their places, and what is wrong with them."""
+    """A recipe while it is checked: its values, their places, and what is wrong with them. `raw`: as its file has it, without
+    what it inherits."""
 
     def __init__(self, path: Path):
+        import yaml
+
         self.path, self.config = path, recipes.load(path)
         self.algorithm = recipes.algorithm(self.config)
-        self.places, self.raw = places(path), _raw(path)
+        self.raw: dict[str, Any] = yaml.safe_load(path.read_text()) or {}
+        self.places = places(path)
         self.findings = Findings()
         self.unchecked: list[str] = []
-        self.report: Report = {"recipe": str(path)}
+        self.template: recipes.Template | None = None
+        self.report: Report = {"recipe": str(path), "model": self.get("policy.model_name")}
+
+    def begin(self, folder: Path | str | None) -> bool:
+        """Check the keys, and load the tokenizer in `folder` where there is one; False where the recipe lacks what everything
+        else is computed from."""
+        absent, against = self.config.get("absent"), check_keys(self)
+        self.report["parent"] = {"absent": absent, "keys": against}
+        if has_gaps(self):
+            return False
+        if folder is None:
+            self.unchecked.append(
+                "everything that needs the tokenizer: lengths, mask, template, what is trained against what is served"
+            )
+        else:
+            self.template = recipes.template(self.config, folder)
+        if absent:
+            self.unchecked.append(
+                f"keys against {absent[0]} itself, which is not on this machine; the list {against} stood in for it"
+            )
+        return True
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a dotted key."""
@@ -58,7 +84,7 @@ class Checked:
 
     def wrong(self, rule: str, key: str, message: str) -> None:
         """Note what is wrong with a key."""
-        self.findings.add(rule, message, file=self.path, line=self.places[key])
+        self.findings.add(rule, message, self.path, self.places[key])
 
     def result(self) -> Report:
         return {
@@ -76,32 +102,15 @@ def check(
     """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json, tokenizer), or None where there is
     none.
 
-    Returns ({"ok", "recipe", "model", "parent", "rows", "steps", .., "tokens", "lora", "estimate", "failures", "counts",
-    "unchecked"}, previews `[{"id", "runs": [(trained, text)]}]`); without a tokenizer its checks are named in "unchecked".
+    Returns (records.SftCheck, previews of the first rows); without a tokenizer its checks are named in "unchecked".
     Raises cli.Missing, cli.BadConfig.
     """
     made = Checked(Path(path))
-    absent = made.config.get("absent")
-    against = check_keys(made)
-    made.report |= {
-        "model": made.get("policy.model_name"),
-        "parent": {"absent": absent, "keys": against},
-    }
-    if has_gaps(made):  # the rest would only repeat it
+    if not made.begin(folder):
         return made.result(), []
-    template = None
-    if folder is None:
-        made.unchecked.append(
-            "everything that needs the tokenizer: lengths, mask, template, what is trained against what is served"
-        )
-    else:
-        template = recipes.template(made.config, folder)
-    if absent:
-        made.unchecked.append(
-            f"keys against {absent[0]} itself, which is not on this machine; the list {KEYS[made.algorithm].name} stood in for it"
-        )
-    shown = _data(made, template, preview)
-    _settings(made)
+    shown = _data(made, preview)
+    check_batches(made, "policy.train", f"{made.algorithm}.val")
+    check_settings(made)
     check_sizes(made, folder)
     return made.result(), shown
 
@@ -128,7 +137,7 @@ def places(path: Path) -> Places:
 
     found = Places()
 
-    def walk(node: Any, prefix: str) -> None:
+    def walk(node: yaml.Node | None, prefix: str) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 found[f"{prefix}{key.value}"] = key.start_mark.line + 1
@@ -136,13 +145,6 @@ def places(path: Path) -> Places:
 
     walk(yaml.compose(path.read_text(), Loader=yaml.SafeLoader), "")
     return found
-
-
-def _raw(path: Path) -> dict[str, Any]:
-    """A recipe as its file has it, without what it inherits."""
-    import yaml
-
-    return yaml.safe_load(path.read_text()) or {}
 
 
 def known_keys(algorithm: str) -> tuple[set[str], set[str]]:
@@ -184,51 +186,40 @@ def check_keys(made: Checked) -> str:
         if not is_known(key):
             near = difflib.get_close_matches(key, names, 1, 0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
-            made.wrong(
-                "unknown-key",
-                key,
-                f"{key} is no key of NeMo-RL {version}'s {made.algorithm.upper()}{hint}",
-            )
+            message = f"{key} is no key of NeMo-RL {version}'s {made.algorithm.upper()}{hint}"
+            made.wrong("unknown-key", key, message)
     return KEYS[made.algorithm].name if made.config.get("absent") or not parents else "the parent"
 
 
-def _data(
-    made: Checked, template: recipes.Template | None, preview: int
-) -> list[row_checks.Preview]:
+def _data(made: Checked, preview: int) -> list[row_checks.Preview]:
     """Check every row of both sides; returns the previews and fills in the report."""
-    found: dict[str, int] = {}
     seen: dict[bytes, str] = {}
     shown: list[row_checks.Preview] = []
-    made.report["tokens"] = {}
+    rows: dict[str, int] = {}
+    made.report |= {"tokens": {}, "prompted": {}, "rows": rows}
     for name in ("train", "validation"):
         key = f"data.{name}.data_path"
         file = Path(made.get(key) or "")
         if not file.is_file():
             made.wrong("absent", key, f"there is no {file if file.name else f'{name} set'}")
             continue
-        side = row_checks.Side(name, made.config, template, seen)
+        side = row_checks.Side(name, made.config, made.template, seen)
         shown += row_checks.check(side, file, made.findings, preview if name == "train" else 0)
-        found[name] = side.rows
-        made.report.setdefault("prompted", {})[name] = side.prompted
+        rows[name], made.report["prompted"][name] = side.rows, side.prompted
         if tokens := side.tokens():
             made.report["tokens"][name] = tokens
+    batch = made.get(recipes.ALGORITHMS[made.algorithm])
     made.report |= {
-        "rows": found,
-        "batch": made.get(recipes.ALGORITHMS[made.algorithm]),
+        "batch": batch,
         "epochs": made.get(made.own("max_num_epochs")),
         "steps": made.get(made.own("max_num_steps")),
         "limit": made.get("policy.max_total_sequence_length"),
+        "left_over": rows.get("train", 0) % batch,
     }
-    made.report["left_over"] = found.get("train", 0) % made.report["batch"]
     return shown
 
 
 # The recipe against itself and against the number of rows
-
-
-def _settings(made: Checked) -> None:
-    _batches(made)
-    check_settings(made)
 
 
 def check_settings(made: Checked) -> None:
@@ -250,14 +241,15 @@ def check_settings(made: Checked) -> None:
         made.wrong("logger", "logger.wandb_enabled", message)
 
 
-def _batches(made: Checked) -> None:
+def check_batches(made: Checked, *kinds: str) -> None:
+    """Whether the batches of these kinds (`policy.train`, `sft.val`) are made of whole micro batches on every GPU."""
     gpus = made.get("cluster.num_nodes") * made.get("cluster.gpus_per_node")
     parts = made.get("policy.dtensor_cfg.tensor_parallel_size") or 1
     parts *= made.get("policy.dtensor_cfg.context_parallel_size") or 1
     parallel = gpus // parts
-    for section, of in (("policy", "train"), (made.algorithm, "val")):
-        key = f"{section}.{of}_global_batch_size"
-        batch, micro = made.get(key), made.get(f"{section}.{of}_micro_batch_size") or 1
+    for kind in kinds:
+        key = f"{kind}_global_batch_size"
+        batch, micro = made.get(key), made.get(f"{kind}_micro_batch_size") or 1
         each = parallel * micro
         if not batch or not each or batch % each:
             made.wrong(
@@ -298,28 +290,26 @@ def _dataset(made: Checked, side: str) -> None:
 
 def _steps(made: Checked) -> None:
     """Steps, epochs and rows belong together."""
-    steps, epochs = made.get(made.own("max_num_steps")), made.get(made.own("max_num_epochs"))
-    found, batch = made.report["rows"], made.get(recipes.ALGORITHMS[made.algorithm])
+    key, epochs = made.own("max_num_steps"), made.get(made.own("max_num_epochs"))
+    steps, found = made.get(key), made.report["rows"]
+    batch = made.get(recipes.ALGORITHMS[made.algorithm])
     if "train" in found:
         epoch = found["train"] // batch
         if not (epochs - 1) * epoch < steps <= epochs * epoch:
-            made.wrong(
-                "steps",
-                made.own("max_num_steps"),
-                f"{made.own('max_num_steps')} is {steps}; {epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps "
-                f"are {epochs * epoch}",
-            )
-    held = made.get(made.own("val_global_batch_size"))
-    if "validation" in found and found["validation"] < (held or 1):
+            counted = f"{epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps"
+            made.wrong("steps", key, f"{key} is {steps}; {counted} are {epochs * epoch}")
+    key = made.own("val_global_batch_size")
+    held = made.get(key) or 1
+    if "validation" in found and found["validation"] < held:
         made.wrong(
             "batch",
-            made.own("val_global_batch_size"),
+            key,
             f"{found['validation']} validation rows are less than one batch of {held}: the loss would be that of no row; "
-            + more_held_out(found.get("train", 0), found["validation"], batch, held),
+            + _more_held_out(found.get("train", 0), found["validation"], batch, held),
         )
 
 
-def more_held_out(train: int, validation: int, batch: int, held: int) -> str:
+def _more_held_out(train: int, validation: int, batch: int, held: int) -> str:
     """What mends a validation set of less than one batch of `held` rows."""
     total = train + validation
     if total < batch + held:
@@ -336,18 +326,27 @@ def _periods(made: Checked) -> None:
     val, save = made.get(made.own("val_period")), made.get("checkpointing.save_period")
     ends_validated = made.get(made.own("val_at_end")) is True
     metric = made.get("checkpointing.metric_name") or ""
-    if val == 0 and not ends_validated and metric.startswith("val:"):
-        message = f"nothing is validated, and checkpoints are chosen by {metric}"
-        made.wrong("periods", "checkpointing.metric_name", message)
-    if val and save % val:
-        message = f"a save every {save} steps and a validation every {val}: a save without its loss"
-        made.wrong("periods", "checkpointing.save_period", message)
-    if val > steps or save > steps:
-        message = f"{steps} steps are less than a period ({val} and {save})"
-        made.wrong("periods", made.own("val_period"), message)
-    if val and steps % val and not ends_validated:
-        message = f"step {steps}, the last, is saved and not validated"
-        made.wrong("periods", made.own("val_at_end"), message)
+    faults = {
+        "checkpointing.metric_name": (
+            val == 0 and not ends_validated and metric.startswith("val:"),
+            f"nothing is validated, and checkpoints are chosen by {metric}",
+        ),
+        "checkpointing.save_period": (
+            val and save % val,
+            f"a save every {save} steps and a validation every {val}: a save without its loss",
+        ),
+        made.own("val_period"): (
+            val > steps or save > steps,
+            f"{steps} steps are less than a period ({val} and {save})",
+        ),
+        made.own("val_at_end"): (
+            val and steps % val and not ends_validated,
+            f"step {steps}, the last, is saved and not validated",
+        ),
+    }
+    for key, (is_wrong, message) in faults.items():
+        if is_wrong:
+            made.wrong("periods", key, message)
 
 
 def _schedule(made: Checked) -> None:
@@ -367,37 +366,45 @@ def _schedule(made: Checked) -> None:
 
 def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None:
     """What the adapter touches, what fits; returns the model's shape where it is known."""
-    lora = cast(estimates.LoraConfig, made.get("policy.dtensor_cfg.lora_cfg") or {})
-
-    def wrong(message: str) -> None:
-        made.wrong("lora", "policy.dtensor_cfg.lora_cfg", message)
-
+    lora = cast(estimates.LoraConfig, made.get(LORA) or {})
     if lora.get("enabled") is not True or not isinstance(lora.get("dim"), int):
-        wrong("lora_cfg.enabled is not true, or there is no dim: all of the model would be trained")
+        message = (
+            "lora_cfg.enabled is not true, or there is no dim: all of the model would be trained"
+        )
+        made.wrong("lora", LORA, message)
         return None
-    ranks = vllm_ranks()
+    options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())["options"]
+    ranks = options["--max-lora-rank"]["choices"]
     if lora["dim"] not in ranks:
         served = ", ".join(map(str, ranks))
-        wrong(f"dim {lora['dim']} is a rank that vLLM does not serve ({served})")
-    own = _configuration(folder)
+        message = f"dim {lora['dim']} is a rank that vLLM does not serve ({served})"
+        made.wrong("lora", LORA, message)
+    own = (families.configuration(str(folder)) or None) if folder else None
     family = families.of(made.report["model"], own)
-    _context(made, own)
-    shape = _shape(made, family, own)
+    limit, key = families.limit(own), "policy.max_total_sequence_length"
+    if limit is not None and made.get(key) > limit:
+        message = f"{key} is {made.get(key)}, the model was made for {limit} tokens"
+        made.wrong("context", key, message)
+    if own is not None:
+        shape = shapes.Shape.assumed(own, "by its config.json")
+    else:
+        shape = shapes.Shape.assumed(family.dimensions, str(family.dimensions_source))
     if shape is None:
         made.unchecked.append(
-            "what the adapter touches, memory and disk: no config.json of a known family, and no count of its modules"
+            "what the adapter touches, memory and disk: no config.json of a family whose layers are known here"
         )
         return None
     try:
         found = estimates.coverage(lora, shape.linears)
     except cli.BadConfig as error:
-        wrong(str(error).partition(": ")[2])
+        made.wrong("lora", LORA, str(error).partition(": ")[2])
         return None
-    faults = _adapter_faults(lora, shape, found)
-    if made.raw.get("defaults"):
-        faults += _short_names(lora, shape)
-    for message in faults:
-        wrong(message)
+    for message in _adapter_faults(lora, shape, found, bool(made.raw.get("defaults"))):
+        made.wrong("lora", LORA, message)
+    if any(shapes.is_routed(name) for name, _, _ in shape.linears):
+        made.unchecked.append(
+            "the modules of the class that is trained: the routed experts are taken for linear layers, the larger case"
+        )
     made.report["lora"] = {
         "rank": lora["dim"],
         "alpha": lora.get("alpha"),
@@ -408,11 +415,8 @@ def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None
     _disk(made, found["trainable"])
     train = made.report["tokens"].get("train")
     if train and made.algorithm != "grpo":
-        pace = (
-            family.pace
-            if family.pace.get("of", made.report["model"]) == made.report["model"]
-            else {}
-        )
+        is_paced = family.pace.get("of", made.report["model"]) == made.report["model"]
+        pace = family.pace if is_paced else {}
         taken = estimates.hours(made.config, pace, train["mean"], train["p95"])
         hours, gpu_hours = taken or (None, None)
         made.report["estimate"] |= {
@@ -424,90 +428,33 @@ def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None
     return shape
 
 
-def vllm_ranks() -> list[int]:
-    """The ranks of adapters that the pinned vLLM serves."""
-    options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())["options"]
-    ranks: list[int] = options["--max-lora-rank"]["choices"]
-    return ranks
-
-
-def _configuration(folder: Path | str | None) -> shapes.Config | None:
-    """The config.json of a model's folder, if it has one that says anything."""
-    path = Path(folder or "", "config.json")
-    return (json.loads(path.read_text()) or None) if folder and path.is_file() else None
-
-
-def _shape(
-    made: Checked, family: families.Family, own: shapes.Config | None
-) -> shapes.Shape | None:
-    """The model's shape: as it was counted in the train image, else by its dimensions. Notes what is assumed then."""
-    counted = made.path.parent / "model.json"
-    if counted.is_file() and json.loads(counted.read_text())["model"] == made.report["model"]:
-        return shapes.Shape.counted(counted)
-    if own is not None:
-        shape = shapes.Shape.assumed(own, "by its config.json")
-    else:
-        shape = shapes.Shape.assumed(family.dimensions, str(family.dimensions_source))
-    if shape and any(shapes.is_routed(name) for name, _, _ in shape.linears):
-        made.unchecked.append(
-            "the modules of the class that is trained: no count from the train image, so the routed experts are taken for linear "
-            "layers, the larger case (make image-train)"
-        )
-    return shape
-
-
-def _context(made: Checked, own: shapes.Config | None) -> None:
-    """Rows may not be longer than what the model was made for."""
-    key = "policy.max_total_sequence_length"
-    limit = families.limit(own)
-    if limit is not None and made.get(key) > limit:
-        made.wrong(
-            "context", key, f"{key} is {made.get(key)}, the model was made for {limit} tokens"
-        )
-
-
 def _adapter_faults(
-    lora: estimates.LoraConfig, shape: shapes.Shape, found: estimates.Coverage
-) -> list[str]:
+    lora: estimates.LoraConfig, shape: shapes.Shape, found: estimates.Coverage, by_nemo_rl: bool
+) -> Iterable[str]:
     """What is wrong with what an adapter touches, as sentences."""
-    faults = []
-    for pattern in [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]:
-        if not any(estimates.matches(pattern, name) for name in shape.modules):
-            faults.append(f"{pattern!r} matches no module of this model")
+    every = {name for name, _, _ in shape.linears}
+    patterns = [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]
+    for pattern in patterns:
+        if not any(estimates.matches(pattern, name) for name in every):
+            yield f"{pattern!r} matches no module of this model"
     if not found["trainable"]:
-        faults.append("the adapter touches no module")
+        yield "the adapter touches no module"
     adapted = estimates.adapted(lora, shape.linears)
     experts = [layer for layer in adapted if shapes.is_routed(layer[0])]
     if experts:
         size = shapes.size(lora["dim"], experts) / 1e6
-        faults.append(
+        yield (
             f"{len(experts):,} linear layers of routed experts are adapted, {size:,.0f} M parameters: no server takes that; "
             "exclude *mixer.experts* (Nemotron-3; by another name *mlp.experts*)"
         )
-    names = {shapes.kind(name) for name, _, _ in adapted}
-    if "mixer.out_proj" in names:
-        faults.append(
-            "out_proj of Mamba is adapted: the fused kernel reads its weight directly, the adapter gets no gradient"
-        )
-    if "lm_head" in names and any(name.endswith(".mixer") for name in _parents(shape.modules)):
-        faults.append(
-            "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*"
-        )
-    return faults
-
-
-def _short_names(lora: estimates.LoraConfig, shape: shapes.Shape) -> list[str]:
-    """Patterns that NeMo-RL takes for nothing, as sentences: it compares the whole name of a module (Automodel 24b47e85)."""
-    given = [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]
-    short = [pattern for pattern in given if "*" not in pattern and pattern not in shape.modules]
-    return [
-        f"{pattern!r} means nothing to NeMo-RL, which compares whole names; write '*{pattern}'"
-        for pattern in short
-    ]
-
-
-def _parents(names: list[str]) -> set[str]:
-    return {name.rpartition(".")[0] for name in names}
+    kinds = {shapes.kind(name) for name, _, _ in adapted}
+    if "mixer.out_proj" in kinds:
+        yield "out_proj of Mamba is adapted: the fused kernel reads its weight directly, the adapter gets no gradient"
+    if "lm_head" in kinds and any(".mixer." in name for name in every):
+        yield "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*"
+    for pattern in patterns:
+        if by_nemo_rl and "*" not in pattern and pattern not in every:  # Automodel 24b47e85
+            yield f"{pattern!r} means nothing to NeMo-RL, which compares whole names; write '*{pattern}'"
 
 
 def _disk(made: Checked, trainable: int) -> None:
@@ -517,13 +464,11 @@ def _disk(made: Checked, trainable: int) -> None:
     wanted = Path(made.get(key) or ".").absolute()
     place = next(parent for parent in (wanted, *wanted.parents) if parent.exists())
     free = shutil.disk_usage(place).free
+    saved_gib, free_gib = needed / estimates.GIB, free / estimates.GIB
     if needed > free:
-        made.wrong(
-            "disk",
-            key,
-            f"checkpoints take up to {needed / estimates.GIB:.1f} GiB, {place} has {free / estimates.GIB:.1f}",
-        )
+        message = f"checkpoints take up to {saved_gib:.1f} GiB, {place} has {free_gib:.1f}"
+        made.wrong("disk", key, message)
     made.report["estimate"] = {
-        "checkpoints_gib": round(needed / estimates.GIB, 2),
-        "free_gib": round(free / estimates.GIB, 1),
+        "checkpoints_gib": round(saved_gib, 2),
+        "free_gib": round(free_gib, 1),
     }

@@ -63,19 +63,17 @@ def load(path: Path | str) -> Recipe:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    for name, function in {
-        "add": lambda *a: sum(a),
-        "mul": lambda *a: math.prod(a),
-        "div": lambda a, b: a / b,
-        "max": lambda *a: max(a),
-    }.items():
-        OmegaConf.register_resolver(name, function, replace=True)
+    # Those of NeMo-RL.
+    OmegaConf.register_resolver("add", lambda *a: sum(a), replace=True)
+    OmegaConf.register_resolver("mul", lambda *a: math.prod(a), replace=True)
+    OmegaConf.register_resolver("div", lambda a, b: a / b, replace=True)
+    OmegaConf.register_resolver("max", lambda *a: max(a), replace=True)
     absent: list[str] = []
     merged = _inherit(Path(path), absent, ())
     try:
         found: Any = OmegaConf.to_container(OmegaConf.create(_plain(merged)), resolve=True)
     except OmegaConfBaseException as error:
-        raise cli.BadConfig(f"{path}: {' '.join(str(error).split())}") from None
+        raise cli.BadConfig(f"{path}: {_one_line(error)}") from None
     return found | ({"absent": absent} if absent else {})
 
 
@@ -87,11 +85,6 @@ def algorithm(config: Container[str]) -> str:
             f"a recipe has one section of {', '.join(ALGORITHMS)}, this one has {', '.join(found) or 'none'}"
         )
     return found[0]
-
-
-def source(name: str) -> Path:
-    """Where a recipe lies: NAME of assets/recipes, or a path."""
-    return Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
 
 
 def recipe(
@@ -110,11 +103,9 @@ def recipe(
     that contain it. `defaults` and
     `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
     """
-    import yaml
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
 
-    config = OmegaConf.create(_read(source(name), _unknown(name)))
+    config = OmegaConf.create(_named(name))
     section = algorithm(config)
     if base:
         _set_base(config, base)
@@ -127,15 +118,8 @@ def recipe(
             )
         try:
             OmegaConf.update(config, key, OmegaConf.from_dotlist([f"x={value}"]).x, force_add=True)
-        except (
-            OmegaConfBaseException,
-            yaml.YAMLError,
-            AttributeError,
-            TypeError,
-            IndexError,
-            ValueError,
-        ) as error:
-            raise cli.BadConfig(f"{text}: {' '.join(str(error).split())}") from None
+        except Exception as error:  # YAML and OmegaConf have unrelated exceptions of their own
+            raise cli.BadConfig(f"{text}: {_one_line(error)}") from None
         given.add(key)
     run = Path(run).resolve()
     sides = {"train": data_file(data, "train"), "validation": data_file(data, "test")}
@@ -173,10 +157,10 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
     """Write OUT/train.jsonl and OUT/test.jsonl: of the rows of a data folder what the trainer of recipe `name` reads.
 
     The trainer's loader (datasets 5.2.0, measured) takes its columns from the first 10 MB and fails on a key that first comes later,
-    as a seed's outline may. Prompts of GRPO become rows of NeMo Gym. Returns `out`. Raises cli.Missing, cli.BadConfig,
-    cli.BadData. OUT/rewards.json names the rewards by which chat-prefer chose rows, where it did.
+    as a seed's outline may. Prompts of GRPO become rows of NeMo Gym. OUT/rewards.json names the rewards by which chat-prefer chose
+    rows, where it did. Returns `out`. Raises cli.Missing, cli.BadConfig, cli.BadData.
     """
-    section = algorithm(_read(source(name), _unknown(name)))
+    section = algorithm(_named(name))
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     rewards = set()
@@ -190,11 +174,10 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
                         raise cli.BadData(
                             f'{given}:{number}: {row["id"]}: no "{key}" in this row, which is none for {section.upper()}'
                         )
+                if reward := get(row, "prefer.reward"):
+                    rewards.add(str(reward))
                 kept = {key: row[key] for key in READ[section]}
-                if isinstance(row.get("prefer"), dict) and row["prefer"].get("reward"):
-                    rewards.add(str(row["prefer"]["reward"]))
-                if section == "grpo":
-                    kept = gym_row(row)
+                kept = gym_row(row) if section == "grpo" else kept
                 file.write(stream.dumps({"id": row["id"], **kept}) + b"\n")
         temporary.replace(made)
     (out / REWARDS).unlink(missing_ok=True)
@@ -206,13 +189,12 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
 def rewards_of(run: Path, config: Recipe) -> list[str]:
     """The rewards (assets/rewards) that a run's adapter was trained on: by which rows were chosen, which GRPO was given, and those of
     the adapter that it began as."""
-    chosen_by = run / "data" / REWARDS
+    chosen_by, of_job = run / "data" / REWARDS, run / "rewards/rules"
     found = set(json.loads(chosen_by.read_text())) if chosen_by.is_file() else set()
-    if algorithm(config) == "grpo":
-        file = run / "rewards/rules"  # of the reward servers of a job
-        found.add(
-            file.read_text().strip() if file.is_file() else get(config, "env.rules", "rendered")
-        )
+    if algorithm(config) == "grpo" and of_job.is_file():  # of its reward servers
+        found.add(of_job.read_text().strip())
+    elif algorithm(config) == "grpo":
+        found.add(get(config, "env.rules", "rendered"))
     before = Path(get(config, "start.adapter") or "") / "manifest.json"
     if before.is_file():
         found |= set(json.loads(before.read_text()).get("rewards", []))
@@ -284,9 +266,7 @@ def want(config: object, key: str, kind: type[T]) -> T:
     """The value under a dotted key, of type `kind`, a number above 0. Raises cli.BadConfig."""
     from omegaconf import DictConfig, OmegaConf
 
-    value = get(config, key)
-    if isinstance(config, DictConfig):
-        value = OmegaConf.select(config, key, throw_on_missing=False)
+    value = OmegaConf.select(config, key) if isinstance(config, DictConfig) else get(config, key)
     is_wrong = value == "???" or isinstance(value, bool) or not isinstance(value, kind)
     if is_wrong or (isinstance(value, int) and value < 1):
         least = " from 1" if kind is int else ""
@@ -305,21 +285,18 @@ class Template:
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            raise cli.Missing(
-                "the package tokenizers is not installed; run: make .venv/.corpus"
-            ) from None
+            raise cli.Missing("tokenizers is not installed; run: make .venv/.corpus") from None
         self.folder = Path(folder)
-        if not (self.folder / "tokenizer.json").is_file():
-            raise cli.Missing(
-                f"there is no tokenizer.json in {folder}; name a folder of a Hugging Face model"
-            )
-        self.tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        path = self.folder / "tokenizer.json"
+        if not path.is_file():
+            raise cli.Missing(f"there is no {path}; name a folder of a Hugging Face model")
+        self.tokenizer = Tokenizer.from_file(str(path))
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
-        named = self._json("tokenizer_config.json")
+        named, mapped = self._json("tokenizer_config.json"), self._json("special_tokens_map.json")
         self.specials = {}
         for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
-            token = named.get(name, self._json("special_tokens_map.json").get(name))
+            token = named.get(name, mapped.get(name))
             if token := token["content"] if isinstance(token, dict) else token:
                 self.specials[name] = token
         self.bos, self.eos = self.specials.get("bos_token"), self.specials.get("eos_token")
@@ -340,13 +317,9 @@ class Template:
         import jinja2
 
         try:
+            given = {"messages": messages, "tools": None, "documents": None, **self.specials}
             return self.compiled.render(
-                messages=messages,
-                tools=None,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self.specials,
-                **kwargs,
+                given, add_generation_prompt=add_generation_prompt, **kwargs
             )
         except (jinja2.TemplateError, TypeError, KeyError) as error:
             raise cli.BadData(f"the chat template refuses the messages: {error}") from None
@@ -447,10 +420,8 @@ def sides(row: Any) -> dict[str, list[Message]]:
 
 def assemble(pieces: list[Piece], config: Recipe) -> Trained:
     """`example` from the pieces that `chunks` gave."""
-    length, limit = (
-        sum(len(ids) for *_, ids in pieces),
-        get(config, "policy.max_total_sequence_length"),
-    )
+    length = sum(len(ids) for *_, ids in pieces)
+    limit = get(config, "policy.max_total_sequence_length")
     over, final = length >= limit, "dpo" in config or bool(get(config, "sft.only_unmask_final"))
     row: Trained = {"ids": [], "mask": [], "length": length, "masked_out": over}
     for index, (role, _, ids) in enumerate(pieces):
@@ -461,9 +432,11 @@ def assemble(pieces: list[Piece], config: Recipe) -> Trained:
     return row
 
 
-def _unknown(name: str) -> str:
+def _named(name: str) -> Recipe:
+    """NAME of assets/recipes, or a path, as its file has it."""
+    path = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
     known = ", ".join(sorted(path.stem for path in RECIPES.glob("*.yaml")))
-    return f"there is no {source(name)}; recipes: {known}"
+    return _read(path, f"there is no {path}; recipes: {known}")
 
 
 def _inherit(path: Path, absent: list[str], seen: tuple[Path, ...]) -> Recipe:
@@ -480,6 +453,10 @@ def _inherit(path: Path, absent: list[str], seen: tuple[Path, ...]) -> Recipe:
         else:
             absent.append(str(parent))
     return _merge(merged, own)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _merge(old: Any, new: Any) -> Any:
@@ -503,7 +480,7 @@ def _read(path: Path, missing: str) -> Recipe:
     except FileNotFoundError:
         raise cli.Missing(missing) from None
     except Exception as error:  # YAML and OmegaConf have unrelated exceptions of their own
-        raise cli.BadConfig(f"{path}: {' '.join(str(error).split())}") from None
+        raise cli.BadConfig(f"{path}: {_one_line(error)}") from None
     if not isinstance(config, dict):
         raise cli.BadConfig(f"{path}: not a mapping of keys")
     return config
@@ -512,9 +489,8 @@ def _read(path: Path, missing: str) -> Recipe:
 def _fill(config: "DictConfig", key: str, value: object) -> None:
     from omegaconf import OmegaConf
 
-    if OmegaConf.is_missing(
-        OmegaConf.select(config, key.rpartition(".")[0]) or {}, key.rpartition(".")[2]
-    ):
+    section, _, last = key.rpartition(".")
+    if OmegaConf.is_missing(OmegaConf.select(config, section) or {}, last):
         OmegaConf.update(config, key, value)
 
 

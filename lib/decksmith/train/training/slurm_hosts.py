@@ -31,7 +31,7 @@ class LocalHost:
         """Raises cli.TryAgain for a command that failed."""
         if done.returncode:
             command = shlex.join(map(str, done.args))[:120]
-            raise cli.TryAgain(f"{self.name}: {command}: {last_line(done.stderr)}")
+            raise cli.TryAgain(f"{self.name or 'here'}: {command}: {last_line(done.stderr)}")
 
     def send(self, run: Path) -> None:
         """Bring what was frozen to this place."""
