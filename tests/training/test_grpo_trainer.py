@@ -9,7 +9,7 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.train.training import adapters, recipes, rollouts, train, train_plan
+from decksmith.train.training import adapters, recipes, train, train_plan
 from small_runs import (
     conversation,
     finished,
@@ -90,7 +90,9 @@ def stand_in(monkeypatch):
             file.write(name + "\n")
         return [deck(name, prompt, k, seed) for prompt in prompts for k in range(samples)]
 
-    monkeypatch.setattr(rollouts.Rollouts, "ask", ask)
+    from decksmith.train.training import grpo_trainer
+
+    monkeypatch.setattr(grpo_trainer.Rollouts, "ask", ask)
 
 
 @pytest.fixture

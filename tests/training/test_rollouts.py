@@ -10,14 +10,14 @@ import time
 import pytest
 from decksmith.core import cli, stream
 from decksmith.train.training import adapters
-from decksmith.train.training.rollouts import Rollouts, Sampling
+from decksmith.train.training.grpo_trainer import Rollouts, Sampling
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 PROMPT = next(row for _, row in stream.records(cli.ROOT / "data/training-prompts.jsonl"))
 ASK = """
 import json, sys
 from pathlib import Path
-from decksmith.train.training.rollouts import Rollouts, Sampling
+from decksmith.train.training.grpo_trainer import Rollouts, Sampling
 folder, peft, prompt = sys.argv[1:]
 Rollouts(Path(folder), Sampling("smol", 1.0, 1.0, 400, "rendered")).ask("step_1", Path(peft), [json.loads(prompt)], 3, 7)
 """

@@ -401,14 +401,6 @@ def example(messages: list[Message], template: Template, config: Recipe) -> Trai
     return assemble(chunks(messages, template, config), config)
 
 
-def pair(row: Any, template: Template, config: Recipe) -> dict[str, Trained]:
-    """`example` of both sides of a row of preferences, {"chosen", "rejected"}; the last message alone is trained."""
-    return {
-        side: assemble(chunks(messages, template, config), config)
-        for side, messages in sides(row).items()
-    }
-
-
 def sides(row: Any) -> dict[str, list[Message]]:
     """The two conversations of a row of preferences, {"chosen", "rejected"}; the lower rank is the better one."""
     better, worse = sorted(row["completions"], key=lambda one: one["rank"])

@@ -23,6 +23,7 @@ LOGGERS = ("tensorboard", "wandb", "mlflow", "swanlab")  # NeMo-RL's keys, and t
 # {"input_ids", "labels"}, of one length; of a pair {"prompt_ids", "chosen_ids", "rejected_ids"}; of GRPO {"prompt_ids",
 # "prompt", "label"}, the messages and the JSON of the prompt that deck-reward measures by
 Row = dict[str, Any]
+Read = tuple[Row | None, bool]  # what is trained of a record, and whether it is too long for that
 
 
 class StopSignal:
@@ -55,9 +56,9 @@ class Plan:
         self.val_loss = recipes.VAL_LOSS.get(self.algorithm, "")
         self.seed: int = self.setting.get("seed", 42)
         # Rows of a step; of GRPO these are prompts, each with several answers.
-        self.batch: int = recipes.want(config, recipes.ALGORITHMS[self.algorithm], int)
-        self.micro: int = recipes.want(config, "policy.train_micro_batch_size", int)
-        self.trained, key = self.batch, recipes.ALGORITHMS[self.algorithm]
+        key = recipes.ALGORITHMS[self.algorithm]
+        self.batch = self.trained = recipes.want(config, key, int)
+        self.micro = recipes.want(config, "policy.train_micro_batch_size", int)
         if self.algorithm == "grpo":
             self.trained *= recipes.want(config, "grpo.num_generations_per_prompt", int)
             key += " x grpo.num_generations_per_prompt"
@@ -65,11 +66,11 @@ class Plan:
             raise cli.BadConfig(
                 f"{key} is {self.trained}, no multiple of policy.train_micro_batch_size, {self.micro}"
             )
-        self.name: str = recipes.want(config, "policy.model_name", str)
+        self.name = recipes.want(config, "policy.model_name", str)
         self.base = base_models.folder(self.name)
         self.rows = self._rows("train")
         self.per_epoch = len(self.rows) // self.batch
-        self.total: int = min(
+        self.total = min(
             recipes.want(config, f"{self.algorithm}.max_num_steps", int),
             recipes.want(config, f"{self.algorithm}.max_num_epochs", int) * self.per_epoch,
         )
@@ -86,14 +87,16 @@ class Plan:
         self.checkpoints = Path(keep.get("checkpoint_dir") or folder / "checkpoints").resolve()
         limit = keep.get("checkpoint_must_save_by")
         self.limit = _seconds(limit) if limit else None
+        self.start = self._start()
         # What makes two runs the same: where they write, and how long they may take, does not.
         reading = {k: v for k, v in config["data"].items() if k not in ("train", "validation")}
-        read = [self.rows, self.held, reading]
-        self.start = self._start()
-        made_of = ["trl", config["policy"], self.setting, read]
+        made_of = ["trl", config["policy"], self.setting, [self.rows, self.held, reading]]
         if self.algorithm == "grpo":
             made_of += [config["loss_fn"], config.get("env")]
-        self.same = stream.fingerprint(made_of + ([self._digest()] if self.start else []))
+        if self.start:
+            weights = (self.start / "adapter_model.safetensors").read_bytes()
+            made_of.append(hashlib.sha256(weights).hexdigest())
+        self.same = stream.fingerprint(made_of)
         self.loggers = self._loggers()
 
     def _start(self) -> Path | None:
@@ -112,12 +115,6 @@ class Plan:
             )
         return Path(given)
 
-    def _digest(self) -> str:
-        """The sha256 of the adapter that is begun with."""
-        return hashlib.sha256(
-            Path(f"{self.start}/adapter_model.safetensors").read_bytes()
-        ).hexdigest()
-
     def _rows(self, side: str) -> list[Row]:
         """The rows of train or validation: the tokens and the mask that NeMo-RL would train on."""
         path = recipes.get(self.config, f"data.{side}.data_path")
@@ -129,8 +126,10 @@ class Plan:
         rows: list[Row] = []
         long = 0
         for number, row in stream.records(path):
-            where = f"{path}:{number}: {row['id']}"
-            made, is_long = READERS[self.algorithm](row, template, self.config, where)
+            try:
+                made, is_long = READERS[self.algorithm](row, template, self.config)
+            except cli.BadData as error:
+                raise cli.BadData(f"{path}:{number}: {row['id']}: {error}") from None
             long += is_long
             if made:
                 rows.append(made)
@@ -149,9 +148,8 @@ class Plan:
         self.held = [row for row in held if self.algorithm == "grpo" or trained_tokens(row)]
         self.val_period: int = setting.get("val_period") or 0
         if self.val_period > 0 and not self.held:
-            raise cli.BadConfig(
-                f"{self.algorithm}.val_period is above 0 and data.validation has no rows"
-            )
+            key = f"{self.algorithm}.val_period"
+            raise cli.BadConfig(f"{key} is above 0 and data.validation has no rows")
         self.val_at_end = bool(setting.get("val_at_end"))
         self.val_at_start = bool(self.held) and bool(setting.get("val_at_start"))
 
@@ -160,6 +158,8 @@ class Plan:
         it is. Raises cli.Missing for one that is not installed."""
         logger = self.config.get("logger") or {}
         wanted = [name for name in LOGGERS if logger.get(f"{name}_enabled")]
+        if not wanted:
+            return []
         for name in wanted:
             if not importlib.util.find_spec(name):
                 raise cli.Missing(
@@ -167,8 +167,7 @@ class Plan:
                     f".venv/bin/uv pip install {name}, or set logger.{name}_enabled=false"
                 )
         logs = Path(logger.get("log_dir") or self.folder / "logs")
-        if wanted:
-            logs.mkdir(parents=True, exist_ok=True)
+        logs.mkdir(parents=True, exist_ok=True)
         said = {
             "TENSORBOARD_LOGGING_DIR": logs / "tensorboard",
             "WANDB_DIR": logs,
@@ -243,52 +242,39 @@ class Plan:
                 shutil.rmtree(half)
 
 
-def _talk(
-    row: dict[str, Any], template: recipes.Template, config: recipes.Recipe, where: str
-) -> tuple[Row, bool]:
-    """(a conversation's tokens and labels, whether it is too long to train). Raises cli.BadData."""
+def _talk(row: Row, template: recipes.Template, config: recipes.Recipe) -> Read:
+    """Of a conversation its tokens and labels; one that is too long trains none of them. Raises cli.BadData."""
     if not row.get("messages") or row["messages"][-1].get("role") != "assistant":
-        raise cli.BadData(f"{where}: the last message is not the assistant's")
+        raise cli.BadData("the last message is not the assistant's")
     made = recipes.example(row["messages"], template, config)
     pairs = zip(made["ids"], made["mask"], strict=True)
     labels = [token if trained else UNTRAINED for token, trained in pairs]
     return {"input_ids": made["ids"], "labels": labels}, made["masked_out"]
 
 
-def _pair(
-    row: dict[str, Any], template: recipes.Template, config: recipes.Recipe, where: str
-) -> tuple[Row | None, bool]:
-    """(a pair's tokens, whether one of them is too long); a pair that is too long is left out. Raises cli.BadData."""
+def _pair(row: Row, template: recipes.Template, config: recipes.Recipe) -> Read:
+    """Of a pair the tokens; one of which a side is too long is left out. Raises cli.BadData."""
     try:
-        made = recipes.pair(row, template, config)
+        sides = recipes.sides(row)
+        made = {name: recipes.example(talk, template, config) for name, talk in sides.items()}
     except (KeyError, TypeError, ValueError):
-        raise cli.BadData(f"{where}: no pair; chat-prefer writes context and completions") from None
+        raise cli.BadData("no pair; chat-prefer writes context and completions") from None
     if any(side["masked_out"] for side in made.values()):
         return None, True
     ids: Row = {}
     for name, side in made.items():
         first = side["mask"].index(1)
         if ids.setdefault("prompt_ids", side["ids"][:first]) != side["ids"][:first]:
-            raise cli.BadData(f"{where}: the chat template writes two prompts for one context")
+            raise cli.BadData("the chat template writes two prompts for one context")
         ids[f"{name}_ids"] = side["ids"][first:]
     return ids, False
 
 
-def _prompt(
-    row: dict[str, Any], template: recipes.Template, config: recipes.Recipe, where: str
-) -> tuple[Row | None, bool]:
-    """(a prompt's messages, tokens and label, whether it leaves no room for an answer); such a prompt is left out.
-    Raises cli.BadData."""
-    asked = recipes.get(row, "responses_create_params.input")
-    label = row.get("label")
-    if (
-        not asked
-        or not isinstance(label, dict)
-        or not (label.get("asks") or label.get("checklist"))
-    ):
-        raise cli.BadData(
-            f"{where}: a prompt needs asks or a checklist; sft-config writes such rows"
-        )
+def _prompt(row: Row, template: recipes.Template, config: recipes.Recipe) -> Read:
+    """Of a prompt its messages, tokens and label; one that leaves no room for an answer is left out. Raises cli.BadData."""
+    asked, label = recipes.get(row, "responses_create_params.input"), recipes.get(row, "label", {})
+    if not asked or not (recipes.get(label, "asks") or recipes.get(label, "checklist")):
+        raise cli.BadData("a prompt needs asks or a checklist; sft-config writes such rows")
     kwargs = recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {}
     ids = template.encode(template.render(asked, add_generation_prompt=True, **kwargs))
     room = recipes.want(config, "policy.generation.max_new_tokens", int)

@@ -25,13 +25,8 @@ import transformers
 import trl
 from datasets import Dataset
 from tqdm import tqdm
-from transformers.trainer_callback import (
-    PrinterCallback,
-    ProgressCallback,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-)
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from decksmith.core import cli, stream
 from decksmith.train.training import base_models, estimates, recipes
@@ -49,6 +44,8 @@ class Schedule(TypedDict, total=False):
     milestones: list[int]
 
 
+# What TRL's DPO loss is, by NeMo-RL's keys.
+DPO = {"preference_loss_weight": 1, "sft_loss_weight": 0, "preference_average_log_probs": False}
 WEIGHTS = Path("policy/weights/model")  # of a checkpoint, as NeMo-RL has it: the PEFT folder
 STATE = Path("policy/optimizer")  # what transformers resumes from, with links to the weights
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
@@ -70,13 +67,12 @@ def train(
     tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step, with gpu_gib, the peak,
     on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
     """
-    plan = recipe.plan
+    plan, step = recipe.plan, newest.step if newest else 0
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     logging.getLogger("trl").setLevel(logging.ERROR)
-    step = newest.step if newest else 0
     tuner = tuner_of(plan, recipe, is_new=newest is None)
     plan.begin(step)
     _say_what(plan, tuner, step)
@@ -93,7 +89,14 @@ def train(
     return info
 
 
-class Tuner(trl.SFTTrainer):
+class WithoutCard:
+    """Of a trainer of TRL: model-export writes the card."""
+
+    def create_model_card(self, *_: object, **__: object) -> None:
+        pass
+
+
+class Tuner(WithoutCard, trl.SFTTrainer):
     """TRL's, with a loss per trained token in validation too, and one that a CPU computes in time."""
 
     held_tokens = 1.0  # that are trained, in a row of the validation on average
@@ -120,9 +123,6 @@ class Tuner(trl.SFTTrainer):
         items = max(num_items_in_batch, 1)  # a batch in which nothing is trained has none
         return super(trl.SFTTrainer, self).compute_loss(model, inputs, return_outputs, items)
 
-    def create_model_card(self, *_: object, **__: object) -> None:
-        """model-export writes the card."""
-
 
 class RecipeCallback(TrainerCallback):
     """The keys of NeMo-RL that transformers has no argument for, metrics.jsonl, and the layout of a checkpoint."""
@@ -137,22 +137,14 @@ class RecipeCallback(TrainerCallback):
         self.ended = self.begun = time.monotonic()  # the step before, and this one
 
     def on_step_begin(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Dropout follows from the step, so that it is the same after a restart."""
         torch.manual_seed(self.plan.seed * 1_000_003 + state.global_step)
         self.begun = time.monotonic()
 
     def on_substep_end(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """A signal leaves the step undone, and saves the one before."""
         if self.stop.name:
@@ -161,11 +153,7 @@ class RecipeCallback(TrainerCallback):
             control.should_save = self.plan.saves and state.global_step > 0
 
     def on_step_end(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Whether to validate, to save, and to stop: there must be time for a step as long as the longest so far."""
         step, now = state.global_step, time.monotonic()
@@ -180,7 +168,7 @@ class RecipeCallback(TrainerCallback):
 
     def on_log(
         self,
-        args: transformers.TrainingArguments,
+        args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
         logs: Logs | None = None,
@@ -188,25 +176,21 @@ class RecipeCallback(TrainerCallback):
     ) -> None:
         """A line of metrics.jsonl. Raises cli.BadData where the gradient is not finite."""
         step, total, logs = state.global_step, self.plan.total, logs or {}
+        line: dict[str, float | None] = {"step": step}
         if "eval_loss" in logs:
-            line: dict[str, float | None] = {
-                "step": step,
-                "val_loss": round(logs["eval_loss"], 6),
-                **_of_pairs(logs, "eval_"),
-            }
+            line |= {"val_loss": round(logs["eval_loss"], 6), **_of_pairs(logs, "eval_")}
             self._say(f"step {step}: val loss {logs['eval_loss']:.4f}")
         elif "loss" in logs:
-            norm, taken = logs["grad_norm"], time.monotonic() - self.begun
+            norm = logs["grad_norm"]
             if not math.isfinite(norm):
                 raise cli.BadData(
                     f"step {step}: the gradient is {norm}; a lower policy.optimizer.kwargs.lr may help"
                 )
-            line = {
-                "step": step,
+            line |= {
                 "loss": round(logs["loss"], 6) or None,  # where nothing was trained
                 "lr": logs["learning_rate"],
                 "grad_norm": round(norm, 4),
-                "seconds": round(taken, 3),
+                "seconds": round(time.monotonic() - self.begun, 3),
                 **_of_pairs(logs),
                 **self.more(logs),
             }
@@ -228,10 +212,8 @@ class RecipeCallback(TrainerCallback):
     def info(self, state: TrainerState) -> TrainingInfo:
         """What training_info.json holds of the last step, with NeMo-RL's names."""
         step, batch, per_epoch = state.global_step, self.plan.batch, self.plan.per_epoch
-        logged: Logs = {}
-        for entry in state.log_history:
-            if entry["step"] == step:
-                logged |= entry
+        entries = [entry for entry in state.log_history if entry["step"] == step]
+        logged: Logs = {key: value for entry in entries for key, value in entry.items()}
         info: TrainingInfo = {
             "epoch": max(step - 1, 0) // per_epoch,
             "step": (step - 1) % per_epoch + 1 if step else 0,
@@ -246,11 +228,7 @@ class RecipeCallback(TrainerCallback):
         return info
 
     def on_save(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Turn transformers' checkpoint into step_N: whole or not at all. Then remove what keep_top_k does not keep."""
         made = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
@@ -289,70 +267,49 @@ class Bar(ProgressCallback):
     training_bar: tqdm
 
     def on_train_begin(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: object,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: object
     ) -> None:
-        super().on_train_begin(args, state, control, **kwargs)
+        super().on_train_begin(args, state, control, **more)
         self.losses: dict[str, str] = {}
 
     def on_log(
         self,
-        args: transformers.TrainingArguments,
+        args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
         logs: Logs | None = None,
         **_: object,
     ) -> None:
-        for key in ("loss", "eval_loss"):
-            if logs and key in logs:
-                self.losses[key] = f"{logs[key]:.3f}"
+        found = logs or {}
+        self.losses |= {key: f"{found[key]:.3f}" for key in ("loss", "eval_loss") if key in found}
         self.training_bar.set_postfix(self.losses)
 
 
-class PairTuner(trl.DPOTrainer):
+class PairTuner(WithoutCard, trl.DPOTrainer):
     """TRL's, of pairs that are tokens already."""
 
     def _prepare_dataset(self, dataset: Dataset, *_: object, **__: object) -> Dataset:
         return dataset
 
-    def create_model_card(self, *_: object, **__: object) -> None:
-        """model-export writes the card."""
-
 
 def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | PairTuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
-    made = _pair_tuner if plan.algorithm == "dpo" else _tuner
-    tuner = made(plan, recipe, is_new)
+    tuner: Tuner | PairTuner
+    if plan.algorithm == "dpo":
+        beta = recipes.want(plan.config, "dpo.reference_policy_kl_penalty", float)
+        for key, only in DPO.items():
+            if plan.setting.get(key, only) != only:
+                raise cli.BadConfig(
+                    f"dpo.{key} is {plan.setting[key]}; this trainer knows {only}, NeMo-RL has the others"
+                )
+        made = parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
+        tuner = PairTuner(**made)
+    else:  # rows that are too long train nothing already
+        tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new, max_length=None))
+        if plan.held:
+            tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
     tuner.remove_callback(PrinterCallback)  # it writes to stdout
     return tuner
-
-
-def _tuner(plan: Plan, recipe: RecipeCallback, is_new: bool) -> Tuner:
-    # Rows that are too long train nothing already.
-    tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new, max_length=None))
-    if plan.held:
-        tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
-    return tuner
-
-
-def _pair_tuner(plan: Plan, recipe: RecipeCallback, is_new: bool) -> PairTuner:
-    for key, only in (
-        ("preference_loss_weight", 1),
-        ("sft_loss_weight", 0),
-        ("preference_average_log_probs", False),
-    ):
-        if plan.setting.get(key, only) != only:
-            raise cli.BadConfig(
-                f"dpo.{key} is {plan.setting[key]}; this trainer knows {only}, "
-                "NeMo-RL has the others"
-            )
-    beta = recipes.want(plan.config, "dpo.reference_policy_kl_penalty", float)
-    return PairTuner(
-        **parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
-    )
 
 
 def parts(
@@ -399,10 +356,7 @@ def parts(
         "train_dataset": Dataset.from_list(plan.rows).select(recipe.order),
         "eval_dataset": Dataset.from_list(plan.held) if plan.held else None,
         "processing_class": transformers.AutoTokenizer.from_pretrained(plan.base),
-        "optimizers": (
-            optimizer,
-            _scheduler(optimizer, recipes.get(plan.config, "policy.scheduler")),
-        ),
+        "optimizers": (optimizer, _scheduler(plan, optimizer)),
         "callbacks": [recipe, Bar()] if sys.stderr.isatty() else [recipe],
     }
 
@@ -416,14 +370,12 @@ def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
 def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
     Raises cli.BadConfig."""
-    found = recipes.get(plan.config, "policy.dtensor_cfg.lora_cfg") or {}
-    lora = cast(estimates.LoraConfig, found)
+    key = "policy.dtensor_cfg.lora_cfg"
+    lora = cast(estimates.LoraConfig, recipes.get(plan.config, key) or {})
     if not lora.get("enabled", True):
-        raise cli.BadConfig(
-            "policy.dtensor_cfg.lora_cfg.enabled is false; this trainer trains LoRA only"
-        )
-    rank = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.dim", int)
-    alpha = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.alpha", int)
+        raise cli.BadConfig(f"{key}.enabled is false; this trainer trains LoRA only")
+    rank = recipes.want(plan.config, f"{key}.dim", int)
+    alpha = recipes.want(plan.config, f"{key}.alpha", int)
     model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
     if plan.start:
         tuned = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
@@ -440,16 +392,14 @@ def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
             "instead of target_modules and match_all_linear"
         )
     torch.manual_seed(plan.seed)
-    return peft.get_peft_model(
-        model,
-        peft.LoraConfig(
-            r=rank,
-            lora_alpha=alpha,
-            lora_dropout=lora.get("dropout") or 0.0,
-            target_modules=chosen,
-            task_type="CAUSAL_LM",
-        ),
+    setting = peft.LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=lora.get("dropout") or 0.0,
+        target_modules=chosen,
+        task_type="CAUSAL_LM",
     )
+    return peft.get_peft_model(model, setting)
 
 
 def _optimizer(plan: Plan, model: torch.nn.Module) -> torch.optim.Optimizer:
@@ -469,9 +419,10 @@ def _named(dotted: str) -> Callable[..., Any]:
 
 
 def _scheduler(
-    optimizer: torch.optim.Optimizer, setting: Schedule | list[Schedule] | None
+    plan: Plan, optimizer: torch.optim.Optimizer
 ) -> torch.optim.lr_scheduler.LRScheduler | None:
     """The schedule of `policy.scheduler`: nothing, one {name, kwargs}, or several in a list that ends with {milestones}."""
+    setting: Schedule | list[Schedule] | None = recipes.get(plan.config, "policy.scheduler")
     if not setting:
         return None
     entries = setting if isinstance(setting, list) else [setting]
