@@ -11,6 +11,8 @@ from pathlib import Path
 from decksmith.core import cli
 from decksmith.train.hub import weights
 
+WEIGHTS = "adapter_model.safetensors"
+
 
 @dataclass(frozen=True)
 class Adapter:
@@ -27,10 +29,8 @@ class Adapter:
     def load(cls, path: Path) -> "Adapter":
         """Of a checkpoint's policy/weights/model, or of what model-export made. Raises
         cli.Missing, cli.BadData."""
-        path = Path(path)
-        config, weights = path / "adapter_config.json", path / "adapter_model.safetensors"
-        gguf = path / "adapter.gguf"
-        for needed in (config, weights):
+        config, gguf = path / "adapter_config.json", path / "adapter.gguf"
+        for needed in (config, path / WEIGHTS):
             if not needed.is_file():
                 why = f"{needed.name} is not there; model-export writes it"
                 raise cli.Missing(f"{path} is no adapter: {why}")
@@ -41,13 +41,8 @@ class Adapter:
             base = said.get("base_model_name_or_path")
         except (ValueError, KeyError, TypeError) as error:
             raise cli.BadData(f"{config}: not the config of a LoRA adapter ({error!r})") from None
-        return cls(
-            path=path.resolve(),
-            rank=rank,
-            base=base,
-            sha256=sha256(config, weights),
-            gguf=gguf.resolve() if gguf.is_file() else None,
-        )
+        digest = sha256(config, path / WEIGHTS)
+        return cls(path.resolve(), rank, base, digest, gguf.resolve() if gguf.is_file() else None)
 
     @cached_property
     def modules(self) -> list[str]:
@@ -55,10 +50,9 @@ class Adapter:
         Raises cli.BadData."""
         names = [name.partition(".lora_")[0].removesuffix(".base_layer") for name in self._tensors]
         found = {name.rpartition(".")[2] for name in names}
-        # vLLM has the experts of a layer in one module of this name.
-        return sorted(
-            found | ({"experts"} if any(".experts." in name for name in names) else set())
-        )
+        if any(".experts." in name for name in names):
+            found.add("experts")  # vLLM has those of a layer in one module of this name
+        return sorted(found)
 
     @cached_property
     def width(self) -> int:
@@ -68,7 +62,7 @@ class Adapter:
 
     @cached_property
     def _tensors(self) -> dict[str, weights.Tensor]:
-        found = weights.tensors(self.path / "adapter_model.safetensors")
+        found = weights.tensors(self.path / WEIGHTS)
         return {name: tensor for name, tensor in found.items() if ".lora_" in name}
 
     @property
@@ -90,8 +84,7 @@ class Adapter:
         }
         if not sizes:
             return
-        file = self.path / "adapter_model.safetensors"
-        for name, tensor in weights.tensors(file).items():
+        for name, tensor in self._tensors.items():
             module, _, half = name.removeprefix("base_model.model.").partition(".lora_")
             axis = {"A.weight": 1, "B.weight": 0}.get(half)
             if axis is None or module not in sizes or len(tensor.shape) != 2:
@@ -99,7 +92,7 @@ class Adapter:
             has, wants = sizes[module][axis], tensor.shape[axis]
             if has != wants:
                 raise cli.BadData(
-                    f"{file}: {module} was trained for a matrix of {wants}, that of {base} has "
+                    f"{self.path / WEIGHTS}: {module} was trained for a matrix of {wants}, that of {base} has "
                     f"{has}: the adapter belongs to another base ({self.base}); name that with --base"
                 )
 

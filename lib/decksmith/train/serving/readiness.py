@@ -70,15 +70,9 @@ def wait(
 
 def ask(url: str, model: str, text: str, tokens: int) -> tuple[str, str]:
     """(content, reasoning) of a greedy reply. Raises cli.TryAgain with the server's words."""
-    body = {
-        "model": model,
-        "temperature": 0,
-        "max_tokens": tokens,
-        "messages": [
-            {"role": "system", "content": prompts.system()},
-            {"role": "user", "content": text},
-        ],
-    }
+    system = {"role": "system", "content": prompts.system()}
+    messages = [system, {"role": "user", "content": text}]
+    body = {"model": model, "temperature": 0, "max_tokens": tokens, "messages": messages}
     try:
         message = get(url, "/v1/chat/completions", body, timeout=600)["choices"][0]["message"]
     except urllib.error.HTTPError as error:
@@ -106,10 +100,8 @@ def probe(url: str) -> Probe:
     (vLLM #55193).
     """
     for text in PROBES:
-        base = ask(url, "base", text, PROBE_TOKENS)
-        tuned = ask(url, "tuned", text, PROBE_TOKENS)
         # A base that does not repeat itself proves nothing by one answer.
-        again = ask(url, "base", text, PROBE_TOKENS)
+        base, tuned, again = (ask(url, name, text, PROBE_TOKENS) for name in (*NAMES, "base"))
         said: Probe = {
             "prompt_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "base": stream.fingerprint(base),

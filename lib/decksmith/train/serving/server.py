@@ -16,15 +16,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from decksmith.core import cli, stream
 from decksmith.models import embedded, endpoints
 from decksmith.train.hub import models
-from decksmith.train.serving import memory, readiness, vllm
+from decksmith.train.serving import readiness, vllm
 from decksmith.train.serving.adapter import Adapter, sha256
 
 # vLLM for a machine without a GPU: `make .venv-vllm/.done`. Eager, since kernels want a compiler and
@@ -48,8 +47,7 @@ class _Asked(BaseException):
     """Somebody asked this process to stop."""
 
 
-@dataclass
-class _Command:
+class _Command(NamedTuple):
     """How a server is started. `base`: what the base is called; `adapter`: the sha256 of what it
     loads."""
 
@@ -88,12 +86,9 @@ def serve(
         cli.say(f"starting {program} on port {port}; it says more in {log}")
         child = _start(command, log)
         facts = _proved(f"http://127.0.0.1:{port}/v1", engine, child, log, adapter, timeout)
+        served = {"sha256": command.adapter, "rewards": adapter.rewards}
         facts |= {"url": f"http://{host}:{port}/v1", "base": command.base, "job": job, "host": host}
-        facts["adapter"] = {
-            "path": str(adapter.path),
-            "sha256": command.adapter,
-            "rewards": adapter.rewards,
-        }
+        facts["adapter"] = {"path": str(adapter.path), **served}
         stream.write(file, json.dumps(facts, indent=2) + "\n")
         door = os.environ.get("SLURM_SUBMIT_HOST") if inside else socket.gethostname()
         cli.say(
@@ -113,7 +108,7 @@ def serve(
             _end(child)
 
 
-def check(
+def gpus(
     path: Path,
     *,
     engine: Engine = "vllm",
@@ -122,12 +117,12 @@ def check(
     more: Sequence[str] = (),
 ) -> int:
     """How many GPUs a server takes (the embedded engine: one is asked for and none used), after its command line was
-    linted and its memory was found to fit. gpu: as memory.named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
+    linted and its memory was found to fit. gpu: as vllm.gpu_named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
     adapter = Adapter.load(path)
     if engine == "local":
         return 1
     arguments = vllm.command(adapter, _base(adapter, base), "127.0.0.1", 1, more)
-    found = memory.check(arguments, adapter, memory.named(gpu))
+    found = vllm.check_memory(arguments, adapter, vllm.gpu_named(gpu))
     return found.gpus if found else 1
 
 
@@ -182,12 +177,11 @@ def _command(
     base = _base(adapter, base)
     adapter.check_base(base)
     binary, settings = shutil.which("vllm"), {}
-    on_cpu = not binary and CPU_VLLM.is_file()
-    if on_cpu:
+    if not binary and CPU_VLLM.is_file():
         binary, more, settings = str(CPU_VLLM), (*CPU_ARGUMENTS, *more), CPU_ENVIRONMENT
     arguments = vllm.command(adapter, base, host, port, more)
-    if not on_cpu:
-        memory.check(arguments, adapter)
+    if binary != str(CPU_VLLM):
+        vllm.check_memory(arguments, adapter)
     if not binary:
         raise cli.Missing(
             "vllm is not here; build its image: make image-serve (without a GPU: make .venv-vllm/.done; "

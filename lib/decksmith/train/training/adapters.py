@@ -30,19 +30,8 @@ LIMITS = [
     "A rehearsal: a model of 135 million parameters learns the file format; what it writes about a subject is mostly wrong."
 ]
 # What of job.json goes with an adapter: nothing that names a place.
-JOB = (
-    "trainer",
-    "revision",
-    "image",
-    "images",
-    "digests",
-    "nodes",
-    "device",
-    "dtype",
-    "seed",
-    "seeds",
-    "versions",
-)
+JOB = "trainer revision image images nodes device dtype seed seeds versions".split()
+WEIGHTS = "adapter_model.safetensors"
 
 
 class AdapterConfig(TypedDict, total=False):
@@ -69,18 +58,22 @@ class AdapterCheck(TypedDict):
 def check(folder: Path | str, name: str | Path) -> AdapterCheck:
     """Whether a PEFT folder is a trained LoRA adapter of the base model `name`.
 
-    Returns {"rank", "alpha", "modules", "parameters", "untrained"}. Every tensor is half of a pair of the stated rank that
+    Every tensor is half of a pair of the stated rank that
     fits a matrix of the base, all are finite, and some lora_B is not zero (it begins as zero); `untrained` are the modules
     where it still is. Reads headers of the base only. Raises cli.BadData, cli.Missing.
     """
     import numpy
 
-    path = Path(folder) / "adapter_model.safetensors"
+    path = Path(folder) / WEIGHTS
     if not path.is_file():
         raise cli.Missing(f"there is no {path}")
     config = _config(folder)
     header = weights.tensors(path)
-    pairs = _pairs(path, header)
+    pairs: dict[str, dict[str, str]] = {}  # {module: {"A" or "B": tensor}}
+    for tensor in header:
+        if not (part := PART.match(tensor)):
+            raise cli.BadData(f"{path}: {tensor} is no part of a LoRA adapter")
+        pairs.setdefault(part[1], {})[part[2]] = tensor
     matrices, values = _matrices(name), values_of(path, header)
     modules: Counter[str] = Counter()
     untrained = []
@@ -111,16 +104,6 @@ def check(folder: Path | str, name: str | Path) -> AdapterCheck:
     }
 
 
-def _pairs(path: Path, header: dict[str, Tensor]) -> dict[str, dict[str, str]]:
-    """{module: {"A" or "B": tensor}}. Raises cli.BadData for a tensor that is no part of an adapter."""
-    pairs: dict[str, dict[str, str]] = {}
-    for tensor in header:
-        if not (part := PART.match(tensor)):
-            raise cli.BadData(f"{path}: {tensor} is no part of a LoRA adapter")
-        pairs.setdefault(part[1], {})[part[2]] = tensor
-    return pairs
-
-
 def _config(folder: Path | str) -> AdapterConfig:
     path = Path(folder) / "adapter_config.json"
     try:
@@ -144,10 +127,8 @@ def _matrices(name: str | Path) -> base_models.Shapes:
         for tensor, shape in base_models.shapes(name).items()
         if tensor.endswith(".weight") and len(shape) == 2
     }
-    if "lm_head" not in found:  # tied to the embedding
-        tied = [shape for key, shape in found.items() if key.endswith("embed_tokens")]
-        if tied:
-            found["lm_head"] = tied[0]
+    for key in [key for key in found if key.endswith("embed_tokens")]:
+        found.setdefault("lm_head", found[key])  # where the two are tied
     return found
 
 
@@ -183,20 +164,14 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
     """
     try:
         import gguf
-    except ImportError:
-        raise cli.Missing(f"gguf is not installed; {base_models.MEND}") from None
-    import numpy
-
+        import numpy
+    except ImportError as error:
+        raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
     model, config = base_models.config(name), _config(folder)
-    if model.get("model_type") != "llama":
-        raise cli.BadData(
-            f"{name} is of type {model.get('model_type')}; only llama adapters are turned into GGUF"
-        )
-    heads = {
-        "q_proj": model["num_attention_heads"],
-        "k_proj": model.get("num_key_value_heads") or model["num_attention_heads"],
-    }
-    path = Path(folder) / "adapter_model.safetensors"
+    if (kind := model.get("model_type")) != "llama":
+        raise cli.BadData(f"{name} is of type {kind}; only llama adapters are turned into GGUF")
+    heads = _heads(model)
+    path = Path(folder) / WEIGHTS
     temporary = Path(f"{out}.{os.getpid()}.tmp")
     writer = gguf.GGUFWriter(temporary, "llama")
     writer.add_type("adapter")
@@ -212,11 +187,10 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
             raise cli.BadData(f"{path}: {module} has no place in a GGUF adapter")
         if half == "B" and (count := heads.get(module.rpartition(".")[2])):
             value = base_models.permuted(value, count)
-        kind = (
-            gguf.GGMLQuantizationType.F16 if value.shape[1] % 32 else gguf.GGMLQuantizationType.Q8_0
-        )
-        packed = gguf.quantize(numpy.ascontiguousarray(value), kind)
-        writer.add_tensor(f"{place}.weight.lora_{half.lower()}", packed, raw_dtype=kind)
+        types = gguf.GGMLQuantizationType
+        form = types.F16 if value.shape[1] % 32 else types.Q8_0
+        packed = gguf.quantize(numpy.ascontiguousarray(value), form)
+        writer.add_tensor(f"{place}.weight.lora_{half.lower()}", packed, raw_dtype=form)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -227,7 +201,7 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
 def unpack(source: Path, out: Path) -> AdapterCheck:
     """Write SOURCE/adapter.gguf, an adapter of the embedded model, as the PEFT folder `out`, with its manifest.json.
 
-    Returns what adapters.check says of it. Raises cli.Missing, cli.BadData.
+    Returns `check` of it. Raises cli.Missing, cli.BadData.
     """
     try:
         import gguf
@@ -237,10 +211,7 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
     path = source / "adapter.gguf"
     if not path.is_file():
         raise cli.Missing(f"there is no {path}; make adapter writes it")
-    reader = gguf.GGUFReader(path)
-    model = base_models.config("smol")
-    heads = {"q_proj": model["num_attention_heads"], "k_proj": model["num_key_value_heads"]}
-    tensors = {}
+    reader, heads, tensors = gguf.GGUFReader(path), _heads(base_models.config("smol")), {}
     for tensor in reader.tensors:
         module, half = _module(path, tensor.name)
         value = gguf.dequantize(tensor.data, tensor.tensor_type).astype("<f4")
@@ -263,9 +234,15 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
     }
     out.mkdir(parents=True, exist_ok=True)
     stream.write(out / "adapter_config.json", json.dumps(setting, indent=2) + "\n")
-    stream.write(out / "adapter_model.safetensors", base_models.safetensors(tensors))
+    stream.write(out / WEIGHTS, base_models.safetensors(tensors))
     stream.write(out / "manifest.json", (source / "manifest.json").read_bytes())
     return check(out, "smol")
+
+
+def _heads(model: dict[str, Any]) -> dict[str, int]:
+    """How many heads lie in the rows of those projections whose rows llama.cpp orders otherwise."""
+    heads = model["num_attention_heads"]
+    return {"q_proj": heads, "k_proj": model.get("num_key_value_heads") or heads}
 
 
 def _module(path: Path, name: str) -> tuple[str, str]:
@@ -303,7 +280,6 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
         raise cli.Missing(f"there is no {run}/recipe.yaml, which says what the checkpoints are of")
     config = recipes.load(run / "recipe.yaml")
     chosen, why = _chosen(found, step, config)
-    name = config["policy"]["model_name"]
     made = run / f"adapter.{os.getpid()}.tmp"
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
@@ -316,7 +292,7 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
     finally:
         shutil.rmtree(made, ignore_errors=True)
     if merge:
-        _merge(run, name)
+        _merge(run, config["policy"]["model_name"])
     return manifest
 
 
@@ -327,12 +303,15 @@ def _fill(
     name, section = config["policy"]["model_name"], recipes.algorithm(config)
     source = chosen.path / "policy/weights/model"
     shape = check(source, name)
-    shutil.copyfile(source / "adapter_model.safetensors", made / "adapter_model.safetensors")
+    shutil.copyfile(source / WEIGHTS, made / WEIGHTS)
     setting = _config(source) | {"base_model_name_or_path": base_models.known(name)}
     stream.write(made / "adapter_config.json", json.dumps(setting, indent=2, sort_keys=True) + "\n")
-    _copy(base_models.folder(name, small=True), made, base_models.TOKENIZER)
-    _copy(run / "adapter", made, ("about.toml",))
+    _copy(base_models.folder(name, small=True), made, *base_models.TOKENIZER)
+    _copy(run / "adapter", made, "about.toml")
     sides = {"train": run / "data/train.jsonl", "validation": run / "data/test.jsonl"}
+    job = None
+    with contextlib.suppress(OSError, ValueError):
+        job = json.loads((run / "job.json").read_text())
     manifest: dict[str, Any] = {
         "base": base_models.known(name),
         "step": chosen.step,
@@ -350,8 +329,8 @@ def _fill(
             if path.is_file()
         },
         "rewards": recipes.rewards_of(run, config),
-        "job": _job(run / "job.json"),
-        "adapter": {**shape, "sha256": _sha256(made / "adapter_model.safetensors")},
+        "job": {key: job[key] for key in JOB if key in job} if job else None,
+        "adapter": {**shape, "sha256": _sha256(made / WEIGHTS)},
         "limits": LIMITS if str(name) == "smol" else None,
     }
     if base_models.config(name).get("model_type") == "llama":
@@ -361,7 +340,7 @@ def _fill(
     return manifest
 
 
-def _copy(source: Path, target: Path, names: tuple[str, ...]) -> None:
+def _copy(source: Path, target: Path, *names: str) -> None:
     """Copy those of the files that are there."""
     for name in names:
         if (source / name).is_file():
@@ -373,28 +352,18 @@ def _chosen(
 ) -> tuple[Checkpoint, str]:
     """The checkpoint that is exported, and why it is that one."""
     if step is not None:
-        for one in found:
-            if one.step == step:
-                return one, "asked for"
-        steps = ", ".join(str(one.step) for one in found)
-        raise cli.Missing(f"there is no checkpoint of step {step}; there are: {steps}")
+        by_step = {one.step: one for one in found}
+        if step not in by_step:
+            steps = ", ".join(map(str, by_step))
+            raise cli.Missing(f"there is no checkpoint of step {step}; there are: {steps}")
+        return by_step[step], "asked for"
     metric = recipes.get(config, "checkpointing.metric_name", "val:val_loss")
     if metric is None:  # NeMo-RL's way to keep the latest
         return found[-1], "the last"
-    higher = bool(recipes.get(config, "checkpointing.higher_is_better"))
-    best = ranked(found, metric, higher)
+    best = ranked(found, metric, bool(recipes.get(config, "checkpointing.higher_is_better")))
     if not best:
         return found[-1], f"the last; no checkpoint has {metric}"
     return best[0], f"best of {len(best)} by {metric}"
-
-
-def _job(path: Path) -> dict[str, object] | None:
-    """What of a run's job.json goes with an adapter; None where there is none."""
-    try:
-        job = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return {key: job[key] for key in JOB if key in job}
 
 
 def _merge(run: Path, name: str) -> None:
@@ -416,7 +385,7 @@ def _merge(run: Path, name: str) -> None:
     merged.save_pretrained(made)
     for path in made.glob("*.safetensors"):
         path.chmod(0o644)  # safetensors writes for its owner alone
-    _copy(run / "adapter", made, base_models.TOKENIZER)
+    _copy(run / "adapter", made, *base_models.TOKENIZER)
     _put(made, run / "merged")
 
 

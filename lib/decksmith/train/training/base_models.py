@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 EXPORT = 1  # raised when an exported folder must be made again
 MEND = "run: make .venv/.train"
 TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
+    "tokenizer.json tokenizer_config.json special_tokens_map.json chat_template.jinja".split()
 )
 # llama's names in GGUF and in Hugging Face form, of the parts of a layer and of the whole
 LAYERS = {
@@ -85,45 +82,34 @@ def shapes(name: str | Path) -> Shapes:
     """
     if str(name) == "smol" or Path(name).is_dir():
         return _local_shapes(folder(name))
-    hub = _hub(name)
+    try:
+        import huggingface_hub as hub
+    except ImportError as error:
+        raise cli.Missing(
+            f"{name}: no such folder, and {error.name} is not installed; {MEND}"
+        ) from None
     with contextlib.suppress(Exception):  # not in the cache, or in part
         return _local_shapes(Path(hub.snapshot_download(str(name), local_files_only=True)))
     try:
         files = hub.get_safetensors_metadata(str(name)).files_metadata
     except Exception as error:
-        raise cli.Missing(f"{name}: the Hub does not give its headers ({_words(error)})") from None
+        words = " ".join(str(error).split())[:200]
+        raise cli.Missing(f"{name}: the Hub does not give its headers ({words})") from None
     return {
         tensor: list(info.shape) for file in files.values() for tensor, info in file.tensors.items()
     }
 
 
-def _hub(name: str | Path) -> Any:
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise cli.Missing(
-            f"{name}: no such folder, and huggingface_hub is not installed; {MEND}"
-        ) from None
-    return huggingface_hub
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
 def _local_shapes(path: Path) -> Shapes:
-    index = path / "model.safetensors.index.json"
-    files = ["model.safetensors"]
+    index, files = path / "model.safetensors.index.json", {"model.safetensors"}
     if index.is_file():
-        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    for name in files:
-        if not (path / name).is_file():
-            raise cli.Missing(f"there is no {path / name}; the adapter is checked against it")
-    return {
-        name: tensor.shape
-        for file in files
-        for name, tensor in weights.tensors(path / file).items()
-    }
+        files = set(json.loads(index.read_text())["weight_map"].values())
+    found: Shapes = {}
+    for file in sorted(path / name for name in files):
+        if not file.is_file():
+            raise cli.Missing(f"there is no {file}; the adapter is checked against it")
+        found |= {name: tensor.shape for name, tensor in weights.tensors(file).items()}
+    return found
 
 
 # The embedded model
@@ -190,10 +176,8 @@ def _bf16(values: "ndarray") -> bytes:
 
 def _settings(fields: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """{file name: content} of the JSON files but the tokenizer's, from the fields of a GGUF file."""
-    words = fields["tokenizer.ggml.tokens"]
-    bos, eos, unk, pad = (
-        fields[f"tokenizer.ggml.{key}_token_id"] for key in ("bos", "eos", "unknown", "padding")
-    )
+    words, names = fields["tokenizer.ggml.tokens"], ("bos", "eos", "unknown", "padding")
+    bos, eos, unk, pad = (fields[f"tokenizer.ggml.{name}_token_id"] for name in names)
     special = {"bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad}
     return {
         "config.json": {
@@ -237,12 +221,9 @@ def _tokenizer(fields: dict[str, Any], control: int) -> str:
     words, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
     made = Tokenizer(models.BPE({word: at for at, word in enumerate(words)}, merges))
-    made.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    made.pre_tokenizer = pre_tokenizers.Sequence([digits, letters])
     made.decoder = decoders.ByteLevel()
     special = [word for word, kind in zip(words, kinds, strict=True) if kind == control]
     made.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in special])
@@ -263,13 +244,9 @@ def safetensors(tensors: Mapping[str, tuple[str, Sequence[int], bytes]]) -> byte
 
 
 def _hf_name(name: str) -> str:
-    """`blk.0.attn_q.weight` -> `model.layers.0.self_attn.q_proj.weight`."""
-    match name.split("."):
-        case "blk", layer, part, kind:
-            return f"model.layers.{layer}.{LAYERS[part]}.{kind}"
-        case part, kind:
-            return f"{WHOLE[part]}.{kind}"
-    raise ValueError(f"{name} is no tensor of a llama")
+    """`blk.0.attn_q.weight` -> `model.layers.0.self_attn.q_proj.weight`. Raises KeyError for what is no tensor of a llama."""
+    *block, part, kind = name.split(".")
+    return f"model.layers.{block[1]}.{LAYERS[part]}.{kind}" if block else f"{WHOLE[part]}.{kind}"
 
 
 def permuted(rows: "ndarray", heads: int) -> "ndarray":

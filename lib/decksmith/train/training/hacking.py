@@ -1,13 +1,13 @@
 """Whether a training on rewards makes better decks, or decks that please the reward: the watch over its curve.
 
-In: deck records with rewards and scores, and lines of a curve as ckpt-watch writes them. Out: the measures of a checkpoint, and
-sentences on those that went apart. What is compared was asked of the same held-out prompts at each checkpoint.
+In: deck records with rewards and scores, and lines of a curve. Out: the measures of a checkpoint, and sentences on those that
+went apart. What is compared was asked of the same held-out prompts at each checkpoint.
 """
 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +23,11 @@ REACH = 1.96  # standard errors of an interval of 95 %
 # the request or the checklist, itself, or one mold; its words are no sentences; its text cannot be seen.
 KINDS = ("echo", "copied", "repetition", "again", "molds", "sense", "unread", "pale", "unasked")
 LOW = 0.5
+SAID = {
+    "length": "the length of an answer in tokens",
+    "diversity": "the share of distinct runs of four words among the answers to one prompt",
+    "adversarial": "the share of decks that resemble adversarial ones",
+}
 
 
 @dataclass(frozen=True)
@@ -73,18 +78,14 @@ def found(lines: Iterable[CurvePoint], watch: Rule) -> list[Finding]:
         if measured and not any(_score(line, name) for line in measured):
             there = ", ".join(sorted(measured[0]["metrics"]))
             raise cli.BadConfig(f"watch: no checkpoint has {name}; there are: {there}")
-    findings: list[Finding] = []
-    for line in known[1:]:
-        findings += _of_line(known[0], line, watch)
-    return findings
+    return [one for line in known[1:] for one in _of_line(known[0], line, watch)]
 
 
-def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> list[Finding]:
+def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> Iterator[Finding]:
     before, after = _score(first, watch.reward), _score(line, watch.reward)
     if not before or not after or after.value - before.value <= watch.rise:
-        return []
+        return
     step, rose = line["step"], f"the reward rose from {before.value:.2f} to {after.value:.2f}"
-    findings = []
     for name in watch.held:
         old, new = _score(first, name), _score(line, name)
         if not old or not new:
@@ -92,24 +93,17 @@ def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> list[Finding]:
         reach = REACH * math.hypot(old.error or 0.0, new.error or 0.0)
         if new.value + reach < old.value:
             words = f"{name} fell from {old.value:.2f} to {new.value:.2f}, beyond its interval of {reach:.2f}"
-            findings.append(Finding(step, "held-out", f"{rose}, and {words}"))
-    for kind, is_apart in (
-        ("length", lambda old, new: not 1 / watch.longer <= new / max(old, 1e-9) <= watch.longer),
-        ("diversity", lambda old, new: new < watch.diverse * old),
-        ("adversarial", lambda old, new: new - old > watch.adversarial),
-    ):
+            yield Finding(step, "held-out", f"{rose}, and {words}")
+    is_apart: dict[str, Callable[[float, float], bool]] = {
+        "length": lambda old, new: not 1 / watch.longer <= new / max(old, 1e-9) <= watch.longer,
+        "diversity": lambda old, new: new < watch.diverse * old,
+        "adversarial": lambda old, new: new - old > watch.adversarial,
+    }
+    for kind, test in is_apart.items():
         old, new = _score(first, kind), _score(line, kind)
-        if old and new and is_apart(old.value, new.value):
+        if old and new and test(old.value, new.value):
             words = f"{SAID[kind]} went from {old.value:.2f} to {new.value:.2f}"
-            findings.append(Finding(step, kind, f"{rose}, and {words}"))
-    return findings
-
-
-SAID = {
-    "length": "the length of an answer in tokens",
-    "diversity": "the share of distinct runs of four words among the answers to one prompt",
-    "adversarial": "the share of decks that resemble adversarial ones",
-}
+            yield Finding(step, kind, f"{rose}, and {words}")
 
 
 def _score(line: CurvePoint, name: str) -> curve.Score | None:
@@ -128,9 +122,9 @@ def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
     by_prompt: dict[str, list[DeckRecord]] = defaultdict(list)
     for record in decks:
         by_prompt[records.prompt_of(dict(record))].append(record)
-    values = {
-        "reward": (rules, _reward),
-        "offline": ("overall", _overall),
+    values: dict[str, tuple[str, Callable[[DeckRecord], float | None]]] = {
+        "reward": (rules, lambda one: one["reward"]["reward"]),
+        "offline": ("overall", lambda one: one["score"].get("overall")),
         "length": ("tokens", _tokens),
         "adversarial": ("share", _adversarial),
     }
@@ -138,9 +132,10 @@ def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
     for name, (mode, value_of) in values.items():
         groups = [[value_of(one) for one in group] for group in by_prompt.values()]
         found[name] = {mode: _mean(groups)}
-    several = [[distinct(map(_text, group))] for group in by_prompt.values() if len(group) > 1]
+    several = [group for group in by_prompt.values() if len(group) > 1]
     if several:
-        found["diversity"] = {"distinct": _mean(several)}
+        texts = [[str(one["gen"].get("text") or "") for one in group] for group in several]
+        found["diversity"] = {"distinct": _mean([distinct(group)] for group in texts)}
     return found
 
 
@@ -151,11 +146,6 @@ def distinct(texts: Iterable[str]) -> float | None:
         words = fold(text).split()
         runs += zip(*(words[k:] for k in range(GRAM)), strict=False)
     return len(set(runs)) / len(runs) if runs else None
-
-
-def is_adversarial(components: dict[str, float]) -> bool:
-    """Whether a deck resembles an adversarial one, by the components of its reward."""
-    return any(components.get(kind, 1.0) < LOW for kind in KINDS)
 
 
 def _mean(groups: Iterable[Sequence[float | None]]) -> dict[str, float | int | None]:
@@ -172,26 +162,16 @@ def _mean(groups: Iterable[Sequence[float | None]]) -> dict[str, float | int | N
     }
 
 
-def _reward(record: DeckRecord) -> float | None:
-    return record["reward"]["reward"]
-
-
-def _overall(record: DeckRecord) -> float | None:
-    return record["score"].get("overall")
-
-
 def _tokens(record: DeckRecord) -> float | None:
     usage = record["gen"].get("usage")
     return usage.get("completion_tokens") if usage else None
 
 
 def _adversarial(record: DeckRecord) -> float | None:
+    """Whether a deck resembles an adversarial one, by the components of its reward."""
     reward = record["reward"]
-    return None if reward["masked"] else float(is_adversarial(reward["components"]))
-
-
-def _text(record: DeckRecord) -> str:
-    return str(record["gen"].get("text") or "")
+    is_like = any(reward["components"].get(kind, 1.0) < LOW for kind in KINDS)
+    return None if reward["masked"] else float(is_like)
 
 
 # The table
@@ -206,15 +186,11 @@ def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ())
         cells = [_cell(_score(line, name)) for name in names]
         made.append(f"| {line['step']} | " + " | ".join(cells) + " |")
     if steps:
-        made += [
-            "",
-            "| step | reward of its answers | KL, nats a token | tokens |",
-            "|---|---|---|---|",
-        ]
-        for one in steps:
-            made.append(
-                f"| {one['step']} | {one['reward']:.3f} | {one['kl']:.5f} | {one['tokens']:.0f} |"
-            )
+        names = ["step", "reward of its answers", "KL, nats a token", "tokens"]
+        made += ["", "| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+    for one in steps:
+        shown = f"{one['reward']:.3f} | {one['kl']:.5f} | {one['tokens']:.0f}"
+        made.append(f"| {one['step']} | {shown} |")
     return "\n".join(made) + "\n"
 
 
