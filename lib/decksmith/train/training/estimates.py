@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from typing import TypedDict, TypeVar
+from typing import TypedDict
 
 from decksmith.core import cli
 from decksmith.models import shapes
@@ -10,7 +10,6 @@ from decksmith.models.shapes import Shape
 from decksmith.train.training.recipes import Recipe, algorithm, get
 
 GIB = 2**30
-NamedLayer = TypeVar("NamedLayer", bound=tuple[object, ...])  # its name comes first
 
 
 class LoraConfig(TypedDict, total=False):
@@ -33,13 +32,12 @@ class Coverage(TypedDict):
     classes: dict[str, list[int]]
 
 
-def adapted(lora: LoraConfig, layers: list[NamedLayer]) -> list[NamedLayer]:
+def adapted(lora: LoraConfig, layers: list[shapes.Layer]) -> list[shapes.Layer]:
     """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo Automodel's matcher).
 
     A pattern stands for the whole name, with `*` for anything; the last part of a name alone is meant for our own trainer, NeMo-RL
-    takes it for nothing (preflight says so). `target_modules` and
-    `exclude_modules` exclude each other; `match_all_linear` excludes both; none of them means `*_proj`. Raises
-    cli.BadConfig.
+    takes it for nothing (preflight says so). `target_modules` and `exclude_modules` exclude each other; `match_all_linear`
+    excludes both; none of them means `*_proj`. Raises cli.BadConfig.
     """
     targets, excluded = lora.get("target_modules") or [], lora.get("exclude_modules") or []
     every = bool(lora.get("match_all_linear"))
@@ -47,13 +45,13 @@ def adapted(lora: LoraConfig, layers: list[NamedLayer]) -> list[NamedLayer]:
         raise cli.BadConfig(
             "policy.dtensor_cfg.lora_cfg: target_modules, exclude_modules and match_all_linear: true exclude each other"
         )
-    if excluded or every:
-        return [layer for layer in layers if not _is_any(excluded, str(layer[0]))]
-    return [layer for layer in layers if _is_any(targets or ["*_proj"], str(layer[0]))]
-
-
-def _is_any(patterns: list[str], name: str) -> bool:
-    return any(matches(pattern, name) for pattern in patterns)
+    is_left_out = bool(excluded or every)
+    patterns = excluded if is_left_out else targets or ["*_proj"]
+    return [
+        layer
+        for layer in layers
+        if any(matches(pattern, layer[0]) for pattern in patterns) != is_left_out
+    ]
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -83,7 +81,7 @@ def targets(linear: set[str], lora: LoraConfig) -> list[str]:
             raise cli.BadConfig(
                 f"lora_cfg.target_modules: no linear module of the model matches {pattern!r}"
             )
-    chosen = {name for (name,) in adapted(lora, [(name,) for name in linear])}
+    chosen = {name for name, *_ in adapted(lora, [(name, 0, 0) for name in linear])}
     if not chosen:
         raise cli.BadConfig("lora_cfg leaves no linear module to train")
     last = {name.rpartition(".")[2] for name in chosen}
@@ -111,16 +109,17 @@ def memory(shape: Shape, recipe: Recipe, trainable: int, longest: int) -> dict[s
     10 bytes a logit.
     """
     gpus = recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"]
-    tokens, row = longest * recipe["policy"]["train_micro_batch_size"], 34 * shape.hidden
-    if "dpo" in recipe:
-        tokens *= 2  # both sides of a pair go through the model together
-    recomputed = get(recipe, "policy.dtensor_cfg.activation_checkpointing")
+    sides = 2 if "dpo" in recipe else 1  # of a pair, which go through the model together
+    tokens = sides * longest * recipe["policy"]["train_micro_batch_size"]
+    layer = 34 * shape.hidden  # bytes a token
+    kept = layer * shape.depth
+    if get(recipe, "policy.dtensor_cfg.activation_checkpointing"):
+        kept = layer + 2 * shape.hidden * shape.depth
     parts = {
         "weights": 2 * shape.parameters / gpus,
         "gathered": 4 * shape.largest if gpus > 1 else 0,
         "adapter": 16 * trainable / gpus,
-        "activations": tokens
-        * (row + 2 * shape.hidden * shape.depth if recomputed else row * shape.depth),
+        "activations": tokens * kept,
         "logits": 10 * tokens * shape.vocabulary,
     }
     found = {name: round(size / GIB, 2) for name, size in parts.items()}

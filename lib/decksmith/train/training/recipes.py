@@ -6,7 +6,7 @@ get_formatted_message_log, read at commit 7ea279abf), so that what sft-check mea
 
 import json
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -26,12 +26,8 @@ ALGORITHMS = {
     "dpo": "policy.train_global_batch_size",
     "grpo": "grpo.num_prompts_per_step",
 }
-# The list that a row must have for each.
-READ: dict[str, tuple[str, ...]] = {
-    "sft": ("messages",),
-    "dpo": ("context", "completions"),
-    "grpo": ("messages",),
-}
+# The lists that a row must have for each.
+READ = {"sft": ["messages"], "dpo": ["context", "completions"], "grpo": ["messages"]}
 
 REWARDS = "rewards.json"  # beside the rows of a run
 
@@ -97,11 +93,10 @@ def recipe(
 ) -> Recipe:
     """What RUN/recipe.yaml holds: our overrides of assets/recipes/NAME.yaml (or a path) with every `???` computed.
 
-    data: the folder of train.jsonl and test.jsonl. run: the run folder. base: another base model than the recipe's, with what belongs to
-    it (families.of). overrides: "dotted.key=value" (YAML values), stronger than both. The number of steps
-    is epochs x floor(rows / batch); who gives `sft.max_num_steps` (of DPO `dpo.`, of GRPO `grpo.`) instead gets the epochs
-    that contain it. `defaults` and
-    `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
+    data: the folder of train.jsonl and test.jsonl. run: the run folder. base: another base model than the recipe's, with what
+    belongs to it (families.of). overrides: "dotted.key=value" (YAML values), stronger than both. The number of steps is epochs x
+    floor(rows / batch); who gives `sft.max_num_steps` (of DPO `dpo.`, of GRPO `grpo.`) instead gets the epochs that contain it.
+    `defaults` and `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
     """
     from omegaconf import OmegaConf
 
@@ -160,30 +155,30 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
     as a seed's outline may. Prompts of GRPO become rows of NeMo Gym. OUT/rewards.json names the rewards by which chat-prefer chose
     rows, where it did. Returns `out`. Raises cli.Missing, cli.BadConfig, cli.BadData.
     """
-    section = algorithm(_named(name))
-    out = Path(out)
+    section, out = algorithm(_named(name)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    rewards = set()
+    rewards: set[str] = set()
     for side in ("train", "test"):
-        given, made = data_file(data, side), out / f"{side}.jsonl"
-        temporary = made.with_suffix(".jsonl.tmp")
-        with open(temporary, "wb") as file:
-            for number, row in stream.records(given):
-                for key in READ[section]:
-                    if not isinstance(row.get(key), list):
-                        raise cli.BadData(
-                            f'{given}:{number}: {row["id"]}: no "{key}" in this row, which is none for {section.upper()}'
-                        )
-                if reward := get(row, "prefer.reward"):
-                    rewards.add(str(reward))
-                kept = {key: row[key] for key in READ[section]}
-                kept = gym_row(row) if section == "grpo" else kept
-                file.write(stream.dumps({"id": row["id"], **kept}) + b"\n")
-        temporary.replace(made)
+        rows = _frozen(data_file(data, side), section, rewards)
+        stream.write_records(out / f"{side}.jsonl", rows)
     (out / REWARDS).unlink(missing_ok=True)
     if rewards:
         stream.write(out / REWARDS, json.dumps(sorted(rewards)) + "\n")
     return out
+
+
+def _frozen(path: Path, section: str, rewards: set[str]) -> Iterator[Message]:
+    """The rows of a file as `freeze` writes them; adds to `rewards` what chose them."""
+    for number, row in stream.records(path):
+        for key in READ[section]:
+            if not isinstance(row.get(key), list):
+                raise cli.BadData(
+                    f'{path}:{number}: {row["id"]}: no "{key}" in this row, which is none for {section.upper()}'
+                )
+        if reward := get(row, "prefer.reward"):
+            rewards.add(str(reward))
+        kept = gym_row(row) if section == "grpo" else {key: row[key] for key in READ[section]}
+        yield {"id": row["id"], **kept}
 
 
 def rewards_of(run: Path, config: Recipe) -> list[str]:
@@ -341,10 +336,15 @@ class Template:
             raise cli.BadConfig(f"{self.folder / name}: not JSON ({error})") from None
 
     def _source(self, chosen: str, named: dict[str, Any]) -> str:
-        if chosen and chosen != "default":
-            return _text(chosen) if chosen.endswith(".jinja") else chosen
-        if (self.folder / "chat_template.jinja").is_file():
-            return _text(self.folder / "chat_template.jinja")
+        path = self.folder / "chat_template.jinja"
+        if chosen.endswith(".jinja"):
+            path = Path(chosen)
+            if not path.is_file():
+                raise cli.Missing(f"there is no {path}, the chat template of the recipe")
+        elif chosen and chosen != "default":
+            return chosen
+        if path.is_file():
+            return path.read_text()
         source = named.get("chat_template")
         if isinstance(source, list):
             source = {entry["name"]: entry["template"] for entry in source}.get("default")
@@ -520,13 +520,6 @@ def _schedule(config: "DictConfig", steps: int) -> None:
     parts[2].milestones = [warm]
 
 
-def _text(path: Path | str) -> str:
-    try:
-        return Path(path).read_text()
-    except FileNotFoundError:
-        raise cli.Missing(f"there is no {path}, the chat template of the recipe") from None
-
-
 def _jinja(source: str, where: str) -> "jinja2.Template":
     """A chat template compiled as transformers compiles it: sandboxed, blocks trimmed, with its few helpers."""
     import jinja2
@@ -550,12 +543,14 @@ def _jinja(source: str, where: str) -> "jinja2.Template":
             "the chat template asks for the date (strftime_now): no two runs would train the same tokens"
         )
 
+    def tojson(value, **options):
+        return json.dumps(value, **{"ensure_ascii": False, **options})
+
+    loops = "jinja2.ext.loopcontrols"
     env = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loops]
     )
-    env.filters["tojson"] = lambda value, **options: json.dumps(
-        value, **{"ensure_ascii": False, **options}
-    )
+    env.filters["tojson"] = tojson
     env.globals.update(raise_exception=refuse, strftime_now=now)
     try:
         return env.from_string(source)

@@ -64,10 +64,10 @@ class Side:
         self, row: Row, late: bool, again: bool = False
     ) -> tuple[list[Fault], recipes.Trained | None]:
         """`check` of a conversation; `again`: the other side of a pair, whose id and request came before."""
-        faults = list(_shape(row, late, self.columns))
-        if faults and faults[0][0] == "messages":
-            return faults, None
-        messages = row["messages"]
+        if fault := _fault_of(row.get("messages")):
+            return [("messages", fault)], None
+        messages: list[Row] = row["messages"]
+        faults = [*_shape(row, late, self.columns)]
         if not again:
             faults += _twice(row, self.name, self.seen)
         first = messages[0]
@@ -102,32 +102,26 @@ class Side:
 def check(side: Side, file: Path, findings: Findings, preview: int) -> list[Preview]:
     """Check all rows of a file as those of a side; returns the first `preview` of them, `[{"id", "runs"}]`."""
     shown: list[Preview] = []
-    for number, read, row in _read(file):
-        side.rows += 1
-        if side.rows % 20_000 == 0:
-            cli.say(f"{side.name}: {side.rows:,} rows read")
-        if isinstance(row, str):
-            findings.add("json", row, file=file, line=number)
-            continue
-        faults, made = side.check(row, read > LOADED)
-        if made and side.template and len(shown) < preview:
-            shown.append({"id": row["id"], "runs": _runs(made, side.template)})
-        for rule, message in faults:
-            findings.add(rule, message, file=file, line=number, ident=row["id"])
-    return shown
-
-
-def _read(file: Path) -> Iterator[tuple[int, int, Row | str]]:
-    """Yield (line number, bytes read so far, record or what is wrong with it)."""
-    read = 0
+    read = 0  # bytes so far
     with open(file, "rb") as lines:
         for number, line in enumerate(lines, 1):
             read += len(line)
-            if line.strip():
-                try:
-                    yield number, read, stream.loads(line)
-                except ValueError as error:
-                    yield number, read, str(error)
+            if not line.strip():
+                continue
+            side.rows += 1
+            if side.rows % 20_000 == 0:
+                cli.say(f"{side.name}: {side.rows:,} rows read")
+            try:
+                row = stream.loads(line)
+            except ValueError as error:
+                findings.add("json", str(error), file, number)
+                continue
+            faults, made = side.check(row, read > LOADED)
+            if made and side.template and len(shown) < preview:
+                shown.append({"id": row["id"], "runs": _runs(made, side.template)})
+            for rule, message in faults:
+                findings.add(rule, message, file, number, row["id"])
+    return shown
 
 
 def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -144,16 +138,7 @@ def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 def _shape(row: Row, late: bool, columns: set[str]) -> Iterator[Fault]:
     """Faults of one row as JSON; `columns` gathers the keys that the loader has seen."""
-    messages = row.get("messages")
-    if fault := _roles_fault(messages):
-        yield "messages", fault
-        return
-    assert isinstance(messages, list)
-    for message in messages:
-        if fault := _message_fault(message):
-            yield "messages", fault
-            return
-    by_index = {str(index): message for index, message in enumerate(messages)}
+    by_index = {str(index): message for index, message in enumerate(row["messages"])}
     paths = {key for key, _ in leaves({**row, "messages": by_index})}
     if late and (fresh := sorted(paths - columns)):
         yield (
@@ -161,32 +146,32 @@ def _shape(row: Row, late: bool, columns: set[str]) -> Iterator[Fault]:
             f"{fresh[0]} first comes here, after the 10 MB from which the trainer's loader takes its columns",
         )
     columns |= paths
-    said = [message["content"] for message in messages if message["role"] == "assistant"]
-    if any("<think>" in text or "</think>" in text for text in said):
-        yield "tags", "a think tag stands in the content"
+    for message in row["messages"]:
+        said = message["content"] if message["role"] == "assistant" else ""
+        if "<think>" in said or "</think>" in said:
+            yield "tags", "a think tag stands in the content"
+            return
 
 
-def _roles_fault(messages: object) -> str | None:
-    """What is wrong with the roles: they are user and assistant in turns, after a system message or none."""
+def _fault_of(messages: object) -> str | None:
+    """What is wrong with messages: they are user and assistant in turns, after a system message or none, and are text."""
     if not isinstance(messages, list):
         return "the roles are none"
     roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
     turns = roles[1:] if roles[:1] == ["system"] else roles
-    pairs = ["user", "assistant"] * (len(turns) // 2)
-    if turns and turns == pairs:
-        return None
-    return f"the roles are {', '.join(map(str, roles)) or 'none'}"
-
-
-def _message_fault(message: Row) -> str | None:
-    role, content = message["role"], message.get("content")
-    thoughts = message.get("reasoning_content")
-    if not isinstance(thoughts, str | None):
-        return "reasoning_content is no text"
-    if not isinstance(content, str) or not content.strip():
-        return f"the content of {role} is empty or no text"
-    if "\ufffd" in content + (thoughts or ""):  # what stream.loads makes of a lone surrogate, too
-        return f"what {role} says holds a broken character (U+FFFD, or half of a pair)"
+    if not turns or turns != ["user", "assistant"] * (len(turns) // 2):
+        return f"the roles are {', '.join(map(str, roles)) or 'none'}"
+    for message in messages:
+        role, content = message["role"], message.get("content")
+        thoughts = message.get("reasoning_content")
+        if not isinstance(thoughts, str | None):
+            return "reasoning_content is no text"
+        if not isinstance(content, str) or not content.strip():
+            return f"the content of {role} is empty or no text"
+        if "\ufffd" in content + (
+            thoughts or ""
+        ):  # what stream.loads makes of a lone surrogate, too
+            return f"what {role} says holds a broken character (U+FFFD, or half of a pair)"
     return None
 
 
@@ -256,28 +241,27 @@ def _tokens(
 def _against_template(
     pieces: list[recipes.Piece], whole: str, answer: str, template: recipes.Template
 ) -> Iterator[Fault]:
-    """Whether the pieces make up the template's rendering, an end of sequence behind it aside."""
+    """Whether the pieces make up the template's rendering, an end of sequence behind it aside, which is one too many where the
+    template itself ends the last turn with a special token."""
     text = "".join(piece for _, piece, _ in pieces)
     if text == whole:
         return
-    only_ended = text == f"{whole}{template.eos}"
-    if only_ended and not _is_closed(whole, answer, template):
-        return
+    if text == f"{whole}{template.eos}":
+        special = template.tokenizer.get_added_tokens_decoder()
+        tail = whole[whole.rfind(answer) + len(answer) :]
+        if not any(special.get(token) for token in template.encode(tail)):
+            return
     at = recipes.common(text, whole)
-    yield (
-        "pieces",
-        f"at character {at} {text[at : at + 24]!r} is trained where the template has {whole[at : at + 24]!r}",
-    )
+    ours, theirs = text[at : at + 24], whole[at : at + 24]
+    yield "pieces", f"at character {at} {ours!r} is trained where the template has {theirs!r}"
 
 
 def _against_prompt(
     pieces: list[recipes.Piece], told: list[int], prompts: bool, template: recipes.Template
 ) -> Iterator[Fault]:
     """Whether what comes before the trained text is what a server is told, token by token."""
-    if prompts:  # the last piece begins behind the generation prompt
-        ids = [token for *_, piece in pieces[:-1] for token in piece]
-    else:
-        ids = [token for *_, piece in pieces for token in piece]
+    # With a generation prompt the last piece begins behind it.
+    ids = [token for *_, piece in (pieces[:-1] if prompts else pieces) for token in piece]
     begun = ids if prompts else ids[: len(told)]
     if begun != told:
         at = recipes.common(ids, told)
@@ -295,13 +279,6 @@ def _end(ids: list[int], template: recipes.Template) -> Iterator[Fault]:
         yield "end", "no token at which a server stops is trained"
     elif after := template.decode(ids[ends[0] + 1 :]).strip():
         yield "end", f"{after[:24]!r} is trained after the first token at which a server stops"
-
-
-def _is_closed(whole: str, content: str, template: recipes.Template) -> bool:
-    """Whether the template itself ends the last turn with a special token."""
-    tail = whole[whole.rfind(content) + len(content) :]
-    special = template.tokenizer.get_added_tokens_decoder()
-    return any(special.get(token) for token in template.encode(tail))
 
 
 def _runs(made: recipes.Trained, template: recipes.Template) -> Runs:
