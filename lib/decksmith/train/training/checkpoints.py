@@ -36,6 +36,7 @@ HOPELESS = 65  # of this checkpoint alone: an adapter that changes nothing, say
 
 
 Gap = Literal["pruned", "refused", "failed"]
+Told = Callable[[str], object]
 
 
 class Failure(TypedDict):
@@ -105,12 +106,7 @@ def ranked(found: list[Checkpoint], metric: str, higher: bool) -> list[Checkpoin
 
 
 def watch(
-    run: Path,
-    command: list[str],
-    *,
-    once: bool = False,
-    every: float = 15.0,
-    told: Callable[[str], object] = print,
+    run: Path, command: list[str], *, once: bool = False, every: float = 15.0, told: Told = print
 ) -> int:
     """Run `command` for each finished checkpoint of the training run in `run`; returns the status.
 
@@ -140,14 +136,7 @@ def watch(
 
 
 class _Watch:
-    def __init__(
-        self,
-        run: Path,
-        command: list[str],
-        lock: int,
-        every: float,
-        told: Callable[[str], object],
-    ):
+    def __init__(self, run: Path, command: list[str], lock: int, every: float, told: Told):
         self.run, self.folder, self.home = run, run / "checkpoints", run / "curve"
         self.command, self.lock, self.every, self.told = command, lock, every, told
         self.later: dict[int, float] = {}  # {step: time.monotonic() from which it is tried again}

@@ -31,7 +31,7 @@ from decksmith.measure.judging.records import DeckRecord
 from decksmith.models import embedded
 from decksmith.train.training import adapters, curve, hacking, recipes, trl_trainer
 from decksmith.train.training.records import CurvePoint
-from decksmith.train.training.train_plan import Plan, Row
+from decksmith.train.training.train import Plan, Row
 
 # What a line of metrics.jsonl holds of a step's answers, by TRL's names.
 LOGGED = {

@@ -31,7 +31,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from decksmith.core import cli, stream
 from decksmith.train.training import base_models, estimates, recipes
 from decksmith.train.training.checkpoints import Checkpoint, TrainingInfo
-from decksmith.train.training.train_plan import UNTRAINED, Plan, StopSignal, trained_tokens
+from decksmith.train.training.train import UNTRAINED, Plan, StopSignal, trained_tokens
 
 Logs = dict[str, float]  # what transformers has to say of a step
 
