@@ -3,7 +3,7 @@ import json
 import pytest
 from decksmith.core import cli
 from decksmith.train.serving import vllm
-from decksmith.train.serving.adapter import Adapter
+from decksmith.train.serving.vllm import Adapter
 from decksmith.train.training import base_models
 
 NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"

@@ -10,7 +10,7 @@ from decksmith.core import cli
 from decksmith.measure.results import merge, verify
 from decksmith.models import endpoints
 from decksmith.train.serving import vllm
-from decksmith.train.serving.adapter import Adapter
+from decksmith.train.serving.vllm import Adapter
 from decksmith.train.training import base_models
 
 

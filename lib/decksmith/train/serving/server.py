@@ -24,7 +24,7 @@ from decksmith.core import cli, stream
 from decksmith.models import embedded, endpoints
 from decksmith.train.hub import models
 from decksmith.train.serving import readiness, vllm
-from decksmith.train.serving.adapter import Adapter, sha256
+from decksmith.train.serving.vllm import Adapter, sha256
 
 # vLLM for a machine without a GPU: `make .venv-vllm/.done`. Eager, since kernels want a compiler and
 # minutes. No prompt in pieces: under a request with a seed that ends the CPU build (0.32.0: "CPU

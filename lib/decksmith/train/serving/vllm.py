@@ -1,19 +1,24 @@
-"""The command line of `vllm serve`: what every server of ours has, what belongs to the model, and what the adapter needs. It
-is held to the options of the pinned version, and its memory to that of the GPUs, before anything is loaded."""
+"""An adapter's folder, and the command line of `vllm serve` for it: what every server of ours has, what belongs to the model,
+and what the adapter needs. It is held to the options of the pinned version, and its memory to that of the GPUs, before
+anything is loaded."""
 
+import hashlib
 import json
 import math
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypedDict, cast
 
 from decksmith.core import cli
 from decksmith.models import families, shapes
-from decksmith.train.serving.adapter import Adapter
+from decksmith.train.hub import weights
 
+WEIGHTS = "adapter_model.safetensors"
 OPTIONS = cli.ROOT / "assets/vllm-options.json"
 # What every server of ours has. Prefix caching has changed scores: vLLM #45699.
 FIXED = (
@@ -36,6 +41,101 @@ ASSUMED = "h100"  # where a job is submitted and nobody says what its nodes have
 BESIDES = 4.0
 UTILIZATION = "0.92"  # vLLM 0.27.1, config/cache.py
 UNITS = {"k": 1000, "K": 1024, "m": 10**6, "M": 2**20}  # of a length, as vLLM reads it
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter in a PEFT folder. `sha256` is of config and weights; `gguf` the embedded
+    engine's form of it, or None."""
+
+    path: Path
+    rank: int
+    base: str | None
+    sha256: str
+    gguf: Path | None
+
+    @classmethod
+    def load(cls, path: Path) -> "Adapter":
+        """Of a checkpoint's policy/weights/model, or of what model-export made. Raises
+        cli.Missing, cli.BadData."""
+        config, gguf = path / "adapter_config.json", path / "adapter.gguf"
+        for needed in (config, path / WEIGHTS):
+            if not needed.is_file():
+                why = f"{needed.name} is not there; model-export writes it"
+                raise cli.Missing(f"{path} is no adapter: {why}")
+        try:
+            said = json.loads(config.read_text())
+            # The largest of its modules' ranks.
+            rank = max(map(int, [said["r"], *(said.get("rank_pattern") or {}).values()]))
+            base = said.get("base_model_name_or_path")
+        except (ValueError, KeyError, TypeError) as error:
+            raise cli.BadData(f"{config}: not the config of a LoRA adapter ({error!r})") from None
+        digest = sha256(config, path / WEIGHTS)
+        return cls(path.resolve(), rank, base, digest, gguf.resolve() if gguf.is_file() else None)
+
+    @cached_property
+    def modules(self) -> list[str]:
+        """The last parts of the names of the modules that it has weights for, as vLLM's --lora-target-modules takes them.
+        Raises cli.BadData."""
+        names = [name.partition(".lora_")[0].removesuffix(".base_layer") for name in self._tensors]
+        found = {name.rpartition(".")[2] for name in names}
+        if any(".experts." in name for name in names):
+            found.add("experts")  # vLLM has those of a layer in one module of this name
+        return sorted(found)
+
+    @cached_property
+    def width(self) -> int:
+        """What it has numbers for at rank 1: inputs and outputs of all its modules together. Raises cli.BadData."""
+        shapes = [tensor.shape for tensor in self._tensors.values()]
+        return sum(math.prod(shape) // max(1, min(shape, default=1)) for shape in shapes)
+
+    @cached_property
+    def _tensors(self) -> dict[str, weights.Tensor]:
+        found = weights.tensors(self.path / WEIGHTS)
+        return {name: tensor for name, tensor in found.items() if ".lora_" in name}
+
+    @property
+    def rewards(self) -> list[str]:
+        """What it was trained to please, as its manifest says; none without one."""
+        try:
+            said = json.loads((self.path / "manifest.json").read_text()).get("rewards") or []
+            return [reward for reward in said if re.fullmatch(r"[\w.-]{1,64}", reward)]
+        except (OSError, ValueError, AttributeError, TypeError):
+            return []
+
+    def check_base(self, base: str | Path) -> None:
+        """Hold the adapter's matrices to those of a base whose folder is here; vLLM would end
+        with a traceback. Raises cli.BadData for an adapter of another base."""
+        sizes = {
+            name.removesuffix(".weight"): tensor.shape
+            for file in sorted(Path(base).glob("*.safetensors"))
+            for name, tensor in weights.tensors(file).items()
+        }
+        if not sizes:
+            return
+        for name, tensor in self._tensors.items():
+            module, _, half = name.removeprefix("base_model.model.").partition(".lora_")
+            axis = {"A.weight": 1, "B.weight": 0}.get(half)
+            if axis is None or module not in sizes or len(tensor.shape) != 2:
+                continue
+            has, wants = sizes[module][axis], tensor.shape[axis]
+            if has != wants:
+                raise cli.BadData(
+                    f"{self.path / WEIGHTS}: {module} was trained for a matrix of {wants}, that of {base} has "
+                    f"{has}: the adapter belongs to another base ({self.base}); name that with --base"
+                )
+
+
+def sha256(*paths: Path) -> str:
+    """One digest (hex) of some files."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+# The command line
 
 
 class Option(TypedDict, total=False):

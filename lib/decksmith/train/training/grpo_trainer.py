@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import trl
-from transformers import TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerControl as Control
+from transformers import TrainerState as State
+from transformers import TrainingArguments as Arguments
 from transformers.trainer_callback import PrinterCallback
 
 from decksmith.core import cli, stream
@@ -122,9 +124,7 @@ class RecipeCallback(trl_trainer.RecipeCallback):
 
     tuner: "GroupTuner"
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Measure what a kill left unmeasured, and the beginning. Raises cli.BadData where the watch has stopped the run."""
         step = state.global_step
         self.watch = hacking.rule(self.plan.config.get("watch") or {})
@@ -138,16 +138,12 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         if said := self._stops(step):
             raise cli.BadData(f"{said}; the adapter is saved, and watch.action=warn goes on")
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: object
-    ) -> None:
+    def on_step_end(self, args: Arguments, state: State, control: Control, **more: object) -> None:
         """As of SFT; TRL does not evaluate, `measure` does."""
         super().on_step_end(args, state, control, **more)
         control.should_evaluate = False
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: object
-    ) -> None:
+    def on_save(self, args: Arguments, state: State, control: Control, **more: object) -> None:
         """What is trained is safe before it is measured."""
         super().on_save(args, state, control, **more)
         if self.plan.validates(state.global_step):

@@ -24,7 +24,7 @@ from typing import BinaryIO, TypedDict
 from decksmith.core import cli, masking, slurm, stream
 from decksmith.train.hub import models
 from decksmith.train.training import recipes
-from decksmith.train.training.slurm_hosts import LocalHost, SshHost, below_root, last_line
+from decksmith.train.training.slurm_hosts import SlurmHost, below_root, last_line
 
 CODE = ("assets", "bin", "containers", "lib", "slurm")
 # Run beside the checkout: a snapshot gets links to its toolchain, its images and what git ignores, and a copy of site.env,
@@ -111,7 +111,7 @@ class Job:
         self.script_text = path.read_text()
         if '"$CODE/slurm/train.sh"' in self.script_text:  # what it goes on with
             self.script_text += (cli.ROOT / "slurm/train.sh").read_text()
-        self.host = SshHost(host) if host else LocalHost()
+        self.host = SlurmHost(host)
         self.home = self.host.root
         self.far = self.home / below_root(self.run) if host else self.run
         self.at = f" on {self.host.name}" if self.host.name else ""

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import resource
 import shutil
@@ -95,8 +96,7 @@ class Plan:
         self.metric = keep.get("metric_name", self.val_loss)
         self.higher = bool(keep.get("higher_is_better"))
         self.checkpoints = Path(keep.get("checkpoint_dir") or folder / "checkpoints").resolve()
-        limit = keep.get("checkpoint_must_save_by")
-        self.limit = _seconds(limit) if limit else None
+        self.limit = _seconds(keep.get("checkpoint_must_save_by"))
         self.start = self._start()
         # What makes two runs the same: where they write, and how long they may take, does not.
         reading = {k: v for k, v in config["data"].items() if k not in ("train", "validation")}
@@ -117,11 +117,11 @@ class Plan:
         weights = Path(given) / "adapter_model.safetensors"
         if not weights.is_file():
             raise cli.Missing(f"there is no {weights} (start.adapter); model-export writes it")
-        own = json.loads((Path(given) / "adapter_config.json").read_text())
-        rank = recipes.get(self.config, "policy.dtensor_cfg.lora_cfg.dim")
-        if own.get("r") != rank:
+        own = json.loads((Path(given) / "adapter_config.json").read_text()).get("r")
+        key = "policy.dtensor_cfg.lora_cfg.dim"
+        if own != (rank := recipes.get(self.config, key)):
             raise cli.BadConfig(
-                f"{given} is of rank {own.get('r')}, policy.dtensor_cfg.lora_cfg.dim is {rank}; an adapter keeps its rank"
+                f"{given} is of rank {own}, {key} is {rank}; an adapter keeps its rank"
             )
         return Path(given)
 
@@ -307,8 +307,10 @@ def trained_tokens(row: Row) -> int:
     return sum(label != UNTRAINED for label in row["labels"][1:])
 
 
-def _seconds(limit: object) -> int:
-    """`DD:HH:MM:SS` in seconds."""
+def _seconds(limit: object) -> float:
+    """`DD:HH:MM:SS` in seconds; without a limit there is no end of them."""
+    if not limit:
+        return math.inf
     try:
         days, hours, minutes, seconds = map(int, str(limit).split(":"))
     except ValueError:

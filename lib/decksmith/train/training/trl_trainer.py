@@ -25,7 +25,10 @@ import transformers
 import trl
 from datasets import Dataset
 from tqdm import tqdm
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
+from transformers import TrainerControl as Control
+from transformers import TrainerState as State
+from transformers import TrainingArguments as Arguments
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from decksmith.core import cli, stream
@@ -131,30 +134,24 @@ class RecipeCallback(TrainerCallback):
         self.plan, self.stop = plan, stop
         self.order = plan.order()
         self.trained = [trained_tokens(plan.rows[at]) for at in self.order]
-        self.deadline = started + plan.limit if plan.limit is not None else math.inf
+        self.deadline = started + plan.limit
         self.stopped: str | None = None  # by what
         self.longest = 0.0  # seconds of a step with its validation and its saving
         self.ended = self.begun = time.monotonic()  # the step before, and this one
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_step_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Dropout follows from the step, so that it is the same after a restart."""
         torch.manual_seed(self.plan.seed * 1_000_003 + state.global_step)
         self.begun = time.monotonic()
 
-    def on_substep_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_substep_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """A signal leaves the step undone, and saves the one before."""
         if self.stop.name:
             self.stopped = self.stop.name
             control.should_training_stop = True
             control.should_save = self.plan.saves and state.global_step > 0
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_step_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Whether to validate, to save, and to stop: there must be time for a step as long as the longest so far."""
         step, now = state.global_step, time.monotonic()
         self.longest, self.ended = max(self.longest, now - self.ended), now
@@ -167,12 +164,7 @@ class RecipeCallback(TrainerCallback):
         control.should_save = self.plan.saves and (is_last or step % self.plan.save_period == 0)
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Logs | None = None,
-        **_: object,
+        self, args: Arguments, state: State, control: Control, logs: Logs | None = None, **_: object
     ) -> None:
         """A line of metrics.jsonl. Raises cli.BadData where the gradient is not finite."""
         step, total, logs = state.global_step, self.plan.total, logs or {}
@@ -209,7 +201,7 @@ class RecipeCallback(TrainerCallback):
         if not sys.stderr.isatty():  # where `Bar` shows it
             cli.say(text)
 
-    def info(self, state: TrainerState) -> TrainingInfo:
+    def info(self, state: State) -> TrainingInfo:
         """What training_info.json holds of the last step, with NeMo-RL's names."""
         step, batch, per_epoch = state.global_step, self.plan.batch, self.plan.per_epoch
         entries = [entry for entry in state.log_history if entry["step"] == step]
@@ -227,9 +219,7 @@ class RecipeCallback(TrainerCallback):
             info |= cast(TrainingInfo, {self.plan.val_loss: logged["eval_loss"]})
         return info
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_save(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Turn transformers' checkpoint into step_N: whole or not at all. Then remove what keep_top_k does not keep."""
         made = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         final = made.with_name(f"step_{state.global_step}")
@@ -267,21 +257,17 @@ class Bar(ProgressCallback):
     training_bar: tqdm
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: object
+        self, args: Arguments, state: State, control: Control, **more: object
     ) -> None:
         super().on_train_begin(args, state, control, **more)
         self.losses: dict[str, str] = {}
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Logs | None = None,
-        **_: object,
+        self, args: Arguments, state: State, control: Control, logs: Logs | None = None, **_: object
     ) -> None:
-        found = logs or {}
-        self.losses |= {key: f"{found[key]:.3f}" for key in ("loss", "eval_loss") if key in found}
+        for key, value in (logs or {}).items():
+            if key in ("loss", "eval_loss"):
+                self.losses[key] = f"{value:.3f}"
         self.training_bar.set_postfix(self.losses)
 
 
@@ -317,12 +303,17 @@ def parts(
 ) -> dict[str, Any]:
     """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    setting = recipes.get(plan.config, "policy.dtensor_cfg") or {}
     # A CPU that does not multiply bf16 would only pretend to.
     able = torch.cpu.get_capabilities()
     is_able = device == "cuda" or able.get("avx512_bf16") or able.get("amx_bf16")
     half = bool(is_able and recipes.get(plan.config, "policy.precision") in ("bfloat16", "bf16"))
     model = _model(plan, torch.bfloat16 if half else torch.float32).to(device)
-    optimizer = _optimizer(plan, model)
+    recipes.want(plan.config, "policy.optimizer.kwargs.lr", float)
+    chosen = plan.config["policy"]["optimizer"]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    made = _named(chosen.get("name", "torch.optim.AdamW"))
+    optimizer: torch.optim.Optimizer = made(trained, **chosen["kwargs"])
     arguments = config(
         output_dir=str(plan.checkpoints),
         run_name=plan.folder.resolve().name,
@@ -345,9 +336,7 @@ def parts(
         bf16=half,
         use_cpu=device == "cpu",
         dataloader_pin_memory=device == "cuda",
-        gradient_checkpointing=bool(
-            recipes.get(plan.config, "policy.dtensor_cfg.activation_checkpointing")
-        ),
+        gradient_checkpointing=bool(setting.get("activation_checkpointing")),
         **more,
     )
     return {
@@ -402,14 +391,6 @@ def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     return peft.get_peft_model(model, setting)
 
 
-def _optimizer(plan: Plan, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """The optimizer that the recipe names, of the adapter. Raises cli.BadConfig."""
-    recipes.want(plan.config, "policy.optimizer.kwargs.lr", float)
-    chosen = plan.config["policy"]["optimizer"]
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return _named(chosen.get("name", "torch.optim.AdamW"))(trained, **chosen["kwargs"])
-
-
 def _named(dotted: str) -> Callable[..., Any]:
     """The class behind a dotted name below torch.optim. Raises cli.BadConfig."""
     found: Any = pydoc.locate(dotted) if dotted.startswith("torch.optim.") else None
@@ -430,8 +411,7 @@ def _scheduler(
     made = [_named(part["name"])(optimizer, **part.get("kwargs") or {}) for part in parts]
     if len(made) == 1:
         return made[0]
-    milestones = entries[-1]["milestones"]
-    return torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=milestones)
+    return torch.optim.lr_scheduler.SequentialLR(optimizer, made, entries[-1]["milestones"])
 
 
 def _say_what(plan: Plan, tuner: transformers.Trainer, step: int) -> None:
