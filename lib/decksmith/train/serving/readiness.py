@@ -5,7 +5,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -40,13 +40,8 @@ def get(url: str, path: str, body: dict[str, object] | None = None, timeout: flo
     return json.loads(text) if text.strip() else {}
 
 
-def wait(
-    url: str,
-    names: Iterable[str],
-    deadline: float,
-    dead: Callable[[], str | None] = lambda: None,
-) -> None:
-    """Until the server at `url` is healthy and lists `names`. `dead()` says what ended it, or None.
+def wait(url: str, deadline: float, dead: Callable[[], str | None] = lambda: None) -> None:
+    """Until the server at `url` is healthy and lists NAMES. `dead()` says what ended it, or None.
 
     Raises cli.Missing as soon as it is dead, cli.TryAgain at `deadline` (time.monotonic) with what
     was seen last.
@@ -57,7 +52,7 @@ def wait(
         try:
             get(url, "/health", timeout=2)
             listed = [entry["id"] for entry in get(url, "/v1/models")["data"]]
-            lacking = [name for name in names if name not in listed]
+            lacking = [name for name in NAMES if name not in listed]
             if not lacking:
                 return
             seen = f"it lists {', '.join(listed)}, not {', '.join(lacking)}"
@@ -129,7 +124,7 @@ def await_ready(*, job: str | None = None, pid: int | None = None, timeout: floa
             if job and job not in (its, its.split("_")[0]):
                 continue
             try:
-                wait(endpoint["url"], NAMES, time.monotonic())
+                wait(endpoint["url"], time.monotonic())
                 for name in NAMES:
                     ask(endpoint["url"], name, PROBES[0], 1)
                 return endpoint

@@ -60,11 +60,11 @@ class _Command(NamedTuple):
 def serve(
     path: Path,
     *,
-    engine: Engine = "vllm",
-    base: str | None = None,
-    name: str | None = None,
-    timeout: float = 1800,
-    more: Sequence[str] = (),
+    engine: Engine,
+    base: str | None,
+    name: str | None,
+    timeout: float,
+    more: Sequence[str],
 ) -> int:
     """Serve base and adapter until a signal asks to stop (status 0). Raises cli.Missing, with the
     server's last words, when it dies, cli.TryAgain when it is not ready in `timeout` seconds,
@@ -109,12 +109,7 @@ def serve(
 
 
 def gpus(
-    path: Path,
-    *,
-    engine: Engine = "vllm",
-    base: str | None = None,
-    gpu: str | None = None,
-    more: Sequence[str] = (),
+    path: Path, *, engine: Engine, base: str | None, gpu: str | None, more: Sequence[str]
 ) -> int:
     """How many GPUs a server takes (the embedded engine: one is asked for and none used), after its command line was
     linted and its memory was found to fit. gpu: as vllm.gpu_named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
@@ -130,9 +125,7 @@ def _base(adapter: Adapter, base: str | None) -> str:
     """What is served beside an adapter. Raises cli.BadData where nobody says it."""
     found = base or adapter.base
     if not found:
-        raise cli.BadData(
-            f"{adapter.path}/adapter_config.json does not name its base; name it with --base"
-        )
+        raise cli.BadData(f"{adapter.path}/adapter_config.json names no base; name it with --base")
     return found
 
 
@@ -147,7 +140,7 @@ def _proved(
     """What the endpoint file says of a server once it is ready, and its two names were heard to
     differ. Raises as `serve` does."""
     deadline = time.monotonic() + timeout
-    readiness.wait(url, readiness.NAMES, deadline, lambda: _dead(child, log))
+    readiness.wait(url, deadline, lambda: _dead(child, log))
     said = readiness.probe(url)
     if not said["differ"]:
         raise cli.BadData(

@@ -21,14 +21,13 @@ from decksmith.train.hub import repository, weights
 from decksmith.train.hub.weights import Tensor
 from decksmith.train.training import base_models, recipes
 from decksmith.train.training.checkpoints import Checkpoint, finished, ranked
+from decksmith.train.training.recipes import Recipe
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
 PART = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight\Z")  # of an adapter's tensors
-LIMITS = [
-    "A rehearsal: a model of 135 million parameters learns the file format; what it writes about a subject is mostly wrong."
-]
+SMALL = "A rehearsal: a model of 135 million parameters learns the file format; what it writes about a subject is mostly wrong."
 # What of job.json goes with an adapter: nothing that names a place.
 JOB = "trainer revision image images nodes device dtype seed seeds versions".split()
 WEIGHTS = "adapter_model.safetensors"
@@ -79,9 +78,7 @@ def check(folder: Path | str, name: str | Path) -> AdapterCheck:
     untrained = []
     for module, pair in sorted(pairs.items()):
         if (wanted := matrices.get(_key(module))) is None:
-            raise cli.BadData(
-                f"{path}: {module} is no matrix of {name}; a server would leave it out silently"
-            )
+            raise cli.BadData(f"{path}: {module} is no matrix of {name}; a server would ignore it")
         rank = (config.get("rank_pattern") or {}).get(module, config["r"])
         shapes = [header[pair[half]].shape if half in pair else None for half in "AB"]
         if shapes != [[rank, wanted[1]], [wanted[0], rank]]:
@@ -114,9 +111,8 @@ def _config(folder: Path | str) -> AdapterConfig:
     except (ValueError, KeyError, TypeError):
         is_lora = False
     if not is_lora:
-        raise cli.BadData(
-            f"{path}: not the configuration of a LoRA adapter (peft_type, r, lora_alpha)"
-        )
+        what = "the configuration of a LoRA adapter (peft_type, r, lora_alpha)"
+        raise cli.BadData(f"{path}: not {what}")
     return config
 
 
@@ -151,9 +147,7 @@ def values_of(path: Path, header: dict[str, Tensor]) -> "dict[str, ndarray]":
         elif tensor.dtype in ("F32", "F16"):
             one = raw.view("<f4" if tensor.dtype == "F32" else "<f2").astype("<f4")
         else:
-            raise cli.BadData(
-                f"{path}: {name} is of type {tensor.dtype}; F32, F16 and BF16 are read"
-            )
+            raise cli.BadData(f"{path}: {name} is {tensor.dtype}; F32, F16 and BF16 are read")
         found[name] = one.reshape(tensor.shape)
     return found
 
@@ -273,9 +267,7 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
     run = Path(run)
     found = finished(run / "checkpoints")
     if not found:
-        raise cli.Missing(
-            f"there is no finished checkpoint in {run}/checkpoints; sft-train or sft.sbatch makes them"
-        )
+        raise cli.Missing(f"there is no finished checkpoint in {run}/checkpoints; train the run")
     if not (run / "recipe.yaml").is_file():
         raise cli.Missing(f"there is no {run}/recipe.yaml, which says what the checkpoints are of")
     config = recipes.load(run / "recipe.yaml")
@@ -296,9 +288,7 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
     return manifest
 
 
-def _fill(
-    made: Path, run: Path, config: recipes.Recipe, chosen: Checkpoint, why: str
-) -> dict[str, Any]:
+def _fill(made: Path, run: Path, config: Recipe, chosen: Checkpoint, why: str) -> dict[str, Any]:
     """Write into `made` what an exported adapter consists of, without its card; returns the manifest."""
     name, section = config["policy"]["model_name"], recipes.algorithm(config)
     source = chosen.path / "policy/weights/model"
@@ -331,7 +321,7 @@ def _fill(
         "rewards": recipes.rewards_of(run, config),
         "job": {key: job[key] for key in JOB if key in job} if job else None,
         "adapter": {**shape, "sha256": _sha256(made / WEIGHTS)},
-        "limits": LIMITS if str(name) == "smol" else None,
+        "limits": [SMALL] if str(name) == "smol" else None,
     }
     if base_models.config(name).get("model_type") == "llama":
         gguf(made, name, made / "adapter.gguf")
@@ -347,9 +337,7 @@ def _copy(source: Path, target: Path, *names: str) -> None:
             shutil.copyfile(source / name, target / name)
 
 
-def _chosen(
-    found: list[Checkpoint], step: int | None, config: recipes.Recipe
-) -> tuple[Checkpoint, str]:
+def _chosen(found: list[Checkpoint], step: int | None, config: Recipe) -> tuple[Checkpoint, str]:
     """The checkpoint that is exported, and why it is that one."""
     if step is not None:
         by_step = {one.step: one for one in found}
@@ -377,9 +365,8 @@ def _merge(run: Path, name: str) -> None:
         raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
-    whole = transformers.AutoModelForCausalLM.from_pretrained(
-        base_models.folder(name), dtype=torch.bfloat16
-    )
+    base = base_models.folder(name)
+    whole = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
     merged = peft.PeftModel.from_pretrained(whole, run / "adapter").merge_and_unload()
     made = run / f"merged.{os.getpid()}.tmp"
     merged.save_pretrained(made)

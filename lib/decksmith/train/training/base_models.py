@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 EXPORT = 1  # raised when an exported folder must be made again
 MEND = "run: make .venv/.train"
-TOKENIZER = (
-    "tokenizer.json tokenizer_config.json special_tokens_map.json chat_template.jinja".split()
-)
+TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
+TOKENIZER += ["chat_template.jinja"]
 # llama's names in GGUF and in Hugging Face form, of the parts of a layer and of the whole
 LAYERS = {
     "attn_q": "self_attn.q_proj",
@@ -53,16 +52,13 @@ def folder(name: str | Path, *, small: bool = False) -> Path:
         return _smol(cli.ROOT / "data/models/smol")
     if (path := Path(name)).is_dir():
         if not (path / "config.json").is_file():
-            raise cli.Missing(
-                f"{path}: no config.json; the folder of a model in Hugging Face form has one"
-            )
+            raise cli.Missing(f"{path}: no config.json, which a Hugging Face model's folder has")
         return path
     try:
         return models.fetch(str(name), small=small)
     except cli.Stop as error:
-        raise cli.Missing(
-            f"{name}: no such folder, and the Hub does not give it ({error})"
-        ) from None
+        words = f"no such folder, and the Hub does not give it ({error})"
+        raise cli.Missing(f"{name}: {words}") from None
 
 
 def config(name: str | Path) -> dict[str, Any]:
@@ -85,9 +81,7 @@ def shapes(name: str | Path) -> Shapes:
     try:
         import huggingface_hub as hub
     except ImportError as error:
-        raise cli.Missing(
-            f"{name}: no such folder, and {error.name} is not installed; {MEND}"
-        ) from None
+        raise cli.Missing(f"{name}: no folder, and {error.name} is not installed; {MEND}") from None
     with contextlib.suppress(Exception):  # not in the cache, or in part
         return _local_shapes(Path(hub.snapshot_download(str(name), local_files_only=True)))
     try:
@@ -95,9 +89,8 @@ def shapes(name: str | Path) -> Shapes:
     except Exception as error:
         words = " ".join(str(error).split())[:200]
         raise cli.Missing(f"{name}: the Hub does not give its headers ({words})") from None
-    return {
-        tensor: list(info.shape) for file in files.values() for tensor, info in file.tensors.items()
-    }
+    tensors = [tensor for file in files.values() for tensor in file.tensors.items()]
+    return {name: list(info.shape) for name, info in tensors}
 
 
 def _local_shapes(path: Path) -> Shapes:

@@ -65,12 +65,7 @@ class Findings:
         self.listed: list[CheckFailure] = []
 
     def add(
-        self,
-        rule: str,
-        message: str,
-        file: Path | str,
-        line: int | None = None,
-        ident: str | None = None,
+        self, rule: str, message: str, file: Path, line: int | None = None, ident: str | None = None
     ) -> None:
         """Add a finding in a file; `ident` is the id of a row."""
         self.counts[rule] += 1
@@ -115,10 +110,8 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
 def _of_rows(report: Report) -> Iterator[tuple[str, str]]:
     rows, prompted = report["rows"], report["prompted"]
     known = "with the system prompt of data/prompts.jsonl"
-    yield (
-        "rows",
-        ", ".join(f"{count:,} {side} ({prompted[side]:,} {known})" for side, count in rows.items()),
-    )
+    counts = [f"{count:,} {side} ({prompted[side]:,} {known})" for side, count in rows.items()]
+    yield "rows", ", ".join(counts)
     yield (
         "steps",
         f"{report['steps']} = {report['epochs']} epochs x floor({rows.get('train', 0):,} / {report['batch']}), "

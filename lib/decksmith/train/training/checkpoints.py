@@ -23,15 +23,12 @@ from decksmith.train.training import curve, recipes
 from decksmith.train.training.records import CurvePoint, Metrics
 
 PRINTED = 64 << 20  # bytes of a command's output
+PRUNED = "the trainer removed it (keep_top_k) before its turn"
 TRIES = 3  # attempts for a checkpoint
 # Of no other checkpoint would these come out differently: usage, configuration, a command that
 # cannot be run or is not there.
-WRONG = {
-    2: "was called wrongly",
-    78: "is configured wrongly",
-    126: "cannot be run",
-    127: "is not there",
-}
+WRONG = {2: "was called wrongly", 78: "is configured wrongly"}
+WRONG |= {126: "cannot be run", 127: "is not there"}
 HOPELESS = 65  # of this checkpoint alone: an adapter that changes nothing, say
 
 
@@ -188,7 +185,7 @@ class _Watch:
         there = {one.step for one in found}
         for state in self._waiting():
             if state["step"] not in there:
-                self._settle_pruned(state)
+                self._settle_gap(state, "pruned")
         return found
 
     def _note(self, one: Checkpoint, identity: str) -> None:
@@ -234,7 +231,7 @@ class _Watch:
         shutil.rmtree(place, ignore_errors=True)
         try:
             if not self._prepare(state, place):
-                self._settle_pruned(state)
+                self._settle_gap(state, "pruned")
                 return
             began = time.monotonic()
             child = self._start(state, place)
@@ -307,7 +304,7 @@ class _Watch:
         state["failures"] = [*state["failures"], failure]
         if status == HOPELESS or tried >= TRIES:
             kind: Gap = "refused" if status == HOPELESS else "failed"
-            again = f"to have it tried again: rm {self._file(state, '.json')}"
+            again = f"; to have it tried again: rm {self._file(state, '.json')}"
             state["attempts"] = tried
             self._settle_gap(state, kind, words, again)
             return
@@ -317,11 +314,8 @@ class _Watch:
         again = f"again in {pause:.0f} s ({tried} of {TRIES})"
         cli.say(f"step {state['step']}: the command {words}; {again}")
 
-    def _settle_pruned(self, state: State) -> None:
-        self._settle_gap(state, "pruned", "the trainer removed it (keep_top_k) before its turn")
-
-    def _settle_gap(self, state: State, kind: Gap, message: str, mend: str = "") -> None:
-        cli.say(f"step {state['step']}: a gap ({kind}): {message}" + (f"; {mend}" if mend else ""))
+    def _settle_gap(self, state: State, kind: Gap, message: str = PRUNED, mend: str = "") -> None:
+        cli.say(f"step {state['step']}: a gap ({kind}): {message}{mend}")
         state |= {"gap": kind, "message": message}
         self._settle(state)
 
@@ -351,10 +345,8 @@ class _Watch:
 
 
 def _wrong(status: int, why: str) -> cli.BadConfig:
-    return cli.BadConfig(
-        f"the command {WRONG[status]} (status {status}): {why}; "
-        "nothing is noted, mend it and run this again"
-    )
+    mend = "nothing is noted, mend it and run this again"
+    return cli.BadConfig(f"the command {WRONG[status]} (status {status}): {why}; {mend}")
 
 
 def _now() -> str:

@@ -10,6 +10,7 @@ from decksmith.models.shapes import Shape
 from decksmith.train.training.recipes import Recipe, algorithm, get
 
 GIB = 2**30
+LORA = "policy.dtensor_cfg.lora_cfg"
 
 
 class LoraConfig(TypedDict, total=False):
@@ -42,16 +43,12 @@ def adapted(lora: LoraConfig, layers: list[shapes.Layer]) -> list[shapes.Layer]:
     targets, excluded = lora.get("target_modules") or [], lora.get("exclude_modules") or []
     every = bool(lora.get("match_all_linear"))
     if sum(map(bool, (targets, excluded, every))) > 1:
-        raise cli.BadConfig(
-            "policy.dtensor_cfg.lora_cfg: target_modules, exclude_modules and match_all_linear: true exclude each other"
-        )
+        keys = "target_modules, exclude_modules and match_all_linear: true"
+        raise cli.BadConfig(f"{LORA}: {keys} exclude each other")
     is_left_out = bool(excluded or every)
     patterns = excluded if is_left_out else targets or ["*_proj"]
-    return [
-        layer
-        for layer in layers
-        if any(matches(pattern, layer[0]) for pattern in patterns) != is_left_out
-    ]
+    meant = [any(matches(pattern, name) for pattern in patterns) for name, _, _ in layers]
+    return [layer for layer, is_meant in zip(layers, meant, strict=True) if is_meant != is_left_out]
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -63,9 +60,7 @@ def matches(pattern: str, name: str) -> bool:
     try:
         is_like = re.fullmatch(re.sub(r"\.?\*", ".*", pattern), name) is not None
     except re.error as error:
-        raise cli.BadConfig(
-            f"policy.dtensor_cfg.lora_cfg: {pattern!r} is no pattern ({error})"
-        ) from None
+        raise cli.BadConfig(f"{LORA}: {pattern!r} is no pattern ({error})") from None
     return is_like or pattern == name.rpartition(".")[2]
 
 
@@ -78,9 +73,8 @@ def targets(linear: set[str], lora: LoraConfig) -> list[str]:
     """
     for pattern in lora.get("target_modules") or []:
         if not any(matches(pattern, name) for name in linear):
-            raise cli.BadConfig(
-                f"lora_cfg.target_modules: no linear module of the model matches {pattern!r}"
-            )
+            what = f"no linear module of the model matches {pattern!r}"
+            raise cli.BadConfig(f"lora_cfg.target_modules: {what}")
     chosen = {name for name, *_ in adapted(lora, [(name, 0, 0) for name in linear])}
     if not chosen:
         raise cli.BadConfig("lora_cfg leaves no linear module to train")

@@ -119,6 +119,9 @@ class Rollouts:
         made.rename(run / "decks.jsonl")
 
 
+Rewards = list[float | None]
+
+
 class RecipeCallback(trl_trainer.RecipeCallback):
     """As of SFT; and held-out answers after the steps that are validated, with the watch over what they are worth."""
 
@@ -130,9 +133,8 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         self.watch = hacking.rule(self.plan.config.get("watch") or {})
         self.logged: dict[str, float] = {}
         lines = _lines(self.plan.folder / "curve/curve.jsonl")
-        self.lines: dict[int, CurvePoint] = {
-            line["step"]: line for line in lines if line["step"] <= step
-        }
+        known = [line for line in lines if line["step"] <= step]
+        self.lines: dict[int, CurvePoint] = {line["step"]: line for line in known}
         if self.plan.validates(step) if step else self.plan.val_at_start:
             self.measure(step)
         if said := self._stops(step):
@@ -152,9 +154,8 @@ class RecipeCallback(trl_trainer.RecipeCallback):
             self.stopped, control.should_training_stop = f"the watch ({said})", True
 
     def more(self, logs: trl_trainer.Logs) -> dict[str, float]:
-        self.logged = {
-            name: round(logs[key], 6) for name, key in LOGGED.items() if logs.get(key) is not None
-        }
+        known = {name: logs.get(key) for name, key in LOGGED.items()}
+        self.logged = {name: round(one, 6) for name, one in known.items() if one is not None}
         return self.logged
 
     def measure(self, step: int) -> None:
@@ -209,9 +210,7 @@ class GroupTuner(trl_trainer.WithoutCard, trl.GRPOTrainer):
         return folder
 
 
-def deck_reward(
-    completions: list[object], reward: list[float | None], **_: object
-) -> list[float | None]:
+def deck_reward(completions: object, reward: Rewards, **_: object) -> Rewards:
     """The rewards that came with the answers; None, which TRL leaves out, for one that is masked."""
     return reward
 
@@ -223,9 +222,8 @@ def _answers(prompts: list[Any], tuner: Any) -> dict[str, Any]:
     count = plan.trained // plan.batch
     rows = [tuner.rows[json.dumps(prompt)] for prompt in prompts[::count]]
     step = tuner.state.global_step + 1
-    decks = tuner.rollouts.ask(
-        f"step_{step}", tuner.policy(), _prompts(rows), count, plan.seed + 1000 * step
-    )
+    seed = plan.seed + 1000 * step
+    decks = tuner.rollouts.ask(f"step_{step}", tuner.policy(), _prompts(rows), count, seed)
     return {
         "prompt_ids": [row["prompt_ids"] for row in rows for _ in range(count)],
         "completion_ids": [_tokens(tuner, deck) for deck in decks],

@@ -154,12 +154,10 @@ def _mean(groups: Iterable[Sequence[float | None]]) -> dict[str, float | int | N
     means = [statistics.fmean(group) for group in known if group]
     if not means:
         return {"mean": None, "std_err": None, "num_entries": 0}
-    error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
-    return {
-        "mean": round(statistics.fmean(means), 6),
-        "std_err": None if error is None else round(error, 6),
-        "num_entries": len(means),
-    }
+    mean, error = round(statistics.fmean(means), 6), None
+    if len(means) > 1:
+        error = round(statistics.stdev(means) / math.sqrt(len(means)), 6)
+    return {"mean": mean, "std_err": error, "num_entries": len(means)}
 
 
 def _tokens(record: DeckRecord) -> float | None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, TypedDict
+from typing import BinaryIO
 
 from decksmith.core import cli, masking, slurm, stream
 from decksmith.train.hub import models
@@ -56,14 +56,8 @@ DRIVERS = {
     "dpo": "examples/run_dpo.py",
     "grpo": "examples/nemo_gym/run_grpo_nemo_gym.py",
 }
+Words = Iterable[str]
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
-
-
-class JobImage(TypedDict):
-    """`base`: name and digest of what it is built from; `sif`: the sha256 of the built image."""
-
-    base: str | None
-    sif: str | None
 
 
 @dataclass(frozen=True)
@@ -90,23 +84,19 @@ class Job:
 
     def __init__(
         self,
-        script: Path | str,
-        run: Path | str,
+        script: Path,
+        run: Path,
         *,
-        sbatch: Iterable[str] = (),
-        env: Iterable[str] = (),
+        sbatch: Words = (),
+        env: Words = (),
         host: str | None = None,
     ):
         """script: slurm/NAME.sbatch of this checkout. sbatch: more flags for sbatch, the last word. env: NAME=value for the
         job. host: LOGIN[:FOLDER]. Raises cli.Missing, cli.BadConfig."""
-        path, self.run = Path(script).resolve(), Path(run).resolve()
+        path, self.run = script.resolve(), run.resolve()
         if not path.is_relative_to(cli.ROOT) or not path.is_file():
-            known = sorted(
-                str(one.relative_to(cli.ROOT)) for one in cli.ROOT.glob("slurm/*.sbatch")
-            )
-            raise cli.Missing(
-                f"{script}: no batch script of this checkout; there are {', '.join(known)}"
-            )
+            known = ", ".join(sorted(one.name for one in cli.ROOT.glob("slurm/*.sbatch")))
+            raise cli.Missing(f"{script}: no batch script of this checkout; slurm/ has {known}")
         self.script = path.relative_to(cli.ROOT)
         self.script_text = path.read_text()
         if '"$CODE/slurm/train.sh"' in self.script_text:  # what it goes on with
@@ -224,14 +214,15 @@ class Job:
         commit, changed = _revision()
         yield "revision", commit, f"{len(changed) or 'no'} files differ from it"
 
-    def _images(self) -> dict[str, JobImage]:
-        """{name: {"base": digest, "sif": sha256}} of the images that the script names."""
+    def _images(self) -> dict[str, dict[str, str | None]]:
+        """{name: {"base", "sif"}} of the images that the script names: what each is built from, with its digest, and the sha256
+        of the built one."""
         lock = cli.ROOT / "containers/images.lock"
         lines = lock.read_text().splitlines() if lock.exists() else []
         entries = [line.split() for line in lines if line and not line.startswith("#")]
         bases = {entry[0]: f"{entry[1]}@{entry[3]}" for entry in entries if len(entry) > 3}
         pairs = re.findall(r"image\.sh\"? ([a-z]+)|containers/([a-z]+)\.sif", self.script_text)
-        found: dict[str, JobImage] = {}
+        found: dict[str, dict[str, str | None]] = {}
         for name in sorted({one or other for one, other in pairs}):
             built = cli.ROOT / f"containers/{name}.sif.lock"
             text = built.read_text() if built.exists() else ""
@@ -257,19 +248,17 @@ class Job:
                 (new / inside).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, new / inside)
             (new / "recipe.yaml").write_text(self.recipe.text)
-        (new / "job.env").write_text(
-            "".join(f"{name}={shlex.quote(value)}\n" for name, value in self._assignments().items())
-        )
+        given = self._assignments().items()
+        text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in given)
+        (new / "job.env").write_text(text)
         shutil.rmtree(old, ignore_errors=True)
         new.rename(old)
         if not self.host.name:
             self._link()
         # One key per line: the job itself fills in the first two.
         record = self._record({"files": len(files), "sha256": total.hexdigest()})
-        lines = ",\n".join(
-            f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items()
-        )
-        stream.write(self.run / "job.json", f"{{\n{lines}\n}}\n")
+        lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items()]
+        stream.write(self.run / "job.json", "{\n" + ",\n".join(lines) + "\n}\n")
 
     def _record(self, snapshot: dict[str, int | str]) -> dict[str, object]:
         """What job.json holds."""
@@ -315,10 +304,8 @@ class Job:
         if self.host.name:  # what is there, not what is here
             self._link()
         # Stronger than site.env:
-        mine = [
-            f"{name}={value}" for name, value in os.environ.items() if name.startswith("SBATCH_")
-        ]
-        command = shlex.join([*mine, *self.argv])
+        mine = {name: os.environ[name] for name in os.environ if name.startswith("SBATCH_")}
+        command = shlex.join([*(f"{name}={value}" for name, value in mine.items()), *self.argv])
         done = self.host.shell(SUBMIT.format(home=shlex.quote(str(self.home)), command=command))
         if done.returncode:
             kind = cli.Missing if done.returncode == 69 else cli.TryAgain

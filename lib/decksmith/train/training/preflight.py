@@ -14,6 +14,7 @@ from decksmith.core import cli
 from decksmith.models import families, shapes
 from decksmith.train.training import estimates, recipes, row_checks
 from decksmith.train.training.check_report import Findings, Report
+from decksmith.train.training.estimates import LORA
 from decksmith.train.training.row_checks import leaves
 
 # Of each algorithm: the keys that NeMo-RL takes, and the class of its data.
@@ -29,7 +30,6 @@ WHOLE = (  # keys whose values are whole numbers from 1, and those of STEPS in t
     "cluster.gpus_per_node",
 )
 STEPS = ("max_num_epochs", "max_num_steps", "val_period")
-LORA = "policy.dtensor_cfg.lora_cfg"
 
 
 class Places(dict[str, int | None]):
@@ -252,11 +252,8 @@ def check_batches(made: Checked, *kinds: str) -> None:
         batch, micro = made.get(key), made.get(f"{kind}_micro_batch_size") or 1
         each = parallel * micro
         if not batch or not each or batch % each:
-            made.wrong(
-                "batch",
-                key,
-                f"{key} is {batch}, {parallel} GPUs with a micro batch of {micro} take a multiple of {each}",
-            )
+            how = f"{parallel} GPUs with a micro batch of {micro} take a multiple of {each}"
+            made.wrong("batch", key, f"{key} is {batch}, {how}")
 
 
 def _template(made: Checked) -> None:
@@ -368,10 +365,8 @@ def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None
     """What the adapter touches, what fits; returns the model's shape where it is known."""
     lora = cast(estimates.LoraConfig, made.get(LORA) or {})
     if lora.get("enabled") is not True or not isinstance(lora.get("dim"), int):
-        message = (
-            "lora_cfg.enabled is not true, or there is no dim: all of the model would be trained"
-        )
-        made.wrong("lora", LORA, message)
+        how = "lora_cfg.enabled is not true, or there is no dim"
+        made.wrong("lora", LORA, f"{how}: all of the model would be trained")
         return None
     options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())["options"]
     ranks = options["--max-lora-rank"]["choices"]
@@ -405,13 +400,8 @@ def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None
         made.unchecked.append(
             "the modules of the class that is trained: the routed experts are taken for linear layers, the larger case"
         )
-    made.report["lora"] = {
-        "rank": lora["dim"],
-        "alpha": lora.get("alpha"),
-        **found,
-        "of": shape.parameters,
-        "source": shape.source,
-    }
+    made.report["lora"] = {"rank": lora["dim"], "alpha": lora.get("alpha"), **found}
+    made.report["lora"] |= {"of": shape.parameters, "source": shape.source}
     _disk(made, found["trainable"])
     train = made.report["tokens"].get("train")
     if train and made.algorithm != "grpo":
@@ -468,7 +458,5 @@ def _disk(made: Checked, trainable: int) -> None:
     if needed > free:
         message = f"checkpoints take up to {saved_gib:.1f} GiB, {place} has {free_gib:.1f}"
         made.wrong("disk", key, message)
-    made.report["estimate"] = {
-        "checkpoints_gib": round(saved_gib, 2),
-        "free_gib": round(free_gib, 1),
-    }
+    estimate = {"checkpoints_gib": round(saved_gib, 2), "free_gib": round(free_gib, 1)}
+    made.report["estimate"] = estimate

@@ -84,12 +84,7 @@ def algorithm(config: Container[str]) -> str:
 
 
 def recipe(
-    name: str,
-    *,
-    data: Path | str,
-    run: Path | str,
-    base: str | None = None,
-    overrides: Iterable[str] = (),
+    name: str, *, data: Path, run: Path, base: str | None = None, overrides: Iterable[str] = ()
 ) -> Recipe:
     """What RUN/recipe.yaml holds: our overrides of assets/recipes/NAME.yaml (or a path) with every `???` computed.
 
@@ -108,15 +103,13 @@ def recipe(
     for text in overrides:
         key, equals, value = text.lstrip("+").partition("=")
         if not equals or not key:
-            raise cli.BadConfig(
-                f"{text!r} is no override; write key=value, as policy.optimizer.kwargs.lr=1e-4"
-            )
+            raise cli.BadConfig(f"{text!r} is no override; write key=value, sft.max_num_epochs=3")
         try:
             OmegaConf.update(config, key, OmegaConf.from_dotlist([f"x={value}"]).x, force_add=True)
         except Exception as error:  # YAML and OmegaConf have unrelated exceptions of their own
             raise cli.BadConfig(f"{text}: {_one_line(error)}") from None
         given.add(key)
-    run = Path(run).resolve()
+    run = run.resolve()
     sides = {"train": data_file(data, "train"), "validation": data_file(data, "test")}
     rows, batch = count(sides["train"]), want(config, ALGORITHMS[section], int)
     epoch = rows // batch
@@ -313,9 +306,8 @@ class Template:
 
         try:
             given = {"messages": messages, "tools": None, "documents": None, **self.specials}
-            return self.compiled.render(
-                given, add_generation_prompt=add_generation_prompt, **kwargs
-            )
+            given["add_generation_prompt"] = add_generation_prompt
+            return self.compiled.render(given, **kwargs)
         except (jinja2.TemplateError, TypeError, KeyError) as error:
             raise cli.BadData(f"the chat template refuses the messages: {error}") from None
 
@@ -404,10 +396,8 @@ def example(messages: list[Message], template: Template, config: Recipe) -> Trai
 def sides(row: Any) -> dict[str, list[Message]]:
     """The two conversations of a row of preferences, {"chosen", "rejected"}; the lower rank is the better one."""
     better, worse = sorted(row["completions"], key=lambda one: one["rank"])
-    return {
-        "chosen": row["context"] + better["completion"],
-        "rejected": row["context"] + worse["completion"],
-    }
+    found = {"chosen": better, "rejected": worse}
+    return {name: row["context"] + side["completion"] for name, side in found.items()}
 
 
 def assemble(pieces: list[Piece], config: Recipe) -> Trained:

@@ -22,6 +22,7 @@ from decksmith.train.training.preflight import Checked
 LIMITS = recipes.RECIPES / "rl-check.toml"
 # Of a GPU's share for generation, what its weights may take: the rest holds the requests.
 MEMORY = 0.9
+Prompts = dict[str, list[Record]]  # those of each side
 # What NeMo Gym inside NeMo-RL needs, by key.
 GYM = {
     "env.should_use_nemo_gym": True,
@@ -72,9 +73,9 @@ def check(
 # Prompts
 
 
-def _data(made: Checked) -> dict[str, list[Record]]:
+def _data(made: Checked) -> Prompts:
     """The prompts of both sides, {side: [{"id", "messages", "place"}]}; fills in the report."""
-    found: dict[str, list[Record]] = {"train": [], "validation": []}
+    found: Prompts = {"train": [], "validation": []}
     made.report["tokens"] = {}
     for side, prompts in found.items():
         path, lengths = Path(made.get(f"data.{side}.data_path") or ""), []
@@ -137,16 +138,12 @@ def _found(made: Checked, rule: str, message: str, prompt: Record) -> None:
 
 
 def _disjoint(
-    made: Checked,
-    prompts: dict[str, list[Record]],
-    held: list[Record],
-    encode: overlap.Encode | None,
+    made: Checked, prompts: Prompts, held: list[Record], encode: overlap.Encode | None
 ) -> None:
     """Note prompts of the training set that an evaluation, or the validation set, asks too, and those that come twice."""
     train, against = prompts["train"], [*held, *prompts["validation"]]
-    leaks, _ = overlap.near(
-        cast(list[overlap.Chat], train), cast(list[overlap.Chat], against), encode
-    )
+    rows, others = cast(list[overlap.Chat], train), cast(list[overlap.Chat], against)
+    leaks, _ = overlap.near(rows, others, encode)
     first = {leak["a"]: leak["b"] for leak in reversed(leaks)}  # of each prompt
     for at, other in sorted(first.items()):
         kind = "an evaluation" if other < len(held) else "the validation set"
@@ -193,9 +190,8 @@ def _planted(made: Checked, path: Path, known: set[str], limit: dict[str, float]
     for number, record in stream.records(path):
         value = record.get("reward")
         if not isinstance(value, dict) or "reward" not in value:
-            raise cli.BadData(
-                f'{path}:{number}: {record["id"]}: no "reward" in this record; deck-reward writes it'
-            )
+            where = f"{path}:{number}: {record['id']}"
+            raise cli.BadData(f'{where}: no "reward" in this record; deck-reward writes it')
         total += 1
         of = rewards.setdefault(records.prompt_of(record), [])
         if value["reward"] is None or value.get("masked"):
@@ -213,9 +209,8 @@ def _planted(made: Checked, path: Path, known: set[str], limit: dict[str, float]
         "spread": _mean([statistics.pstdev(some) for some in several]),
         "best_of": _mean([max(some) for some in several]),
     }
-    made.report["planted"] = {
-        name: None if value is None else round(value, 4) for name, value in found.items()
-    }
+    rounded = {name: value and round(value, 4) for name, value in found.items()}
+    made.report["planted"] = rounded
     for rule, said in _faults_of_planted(found, rewards, limit):
         made.findings.add(rule, said, path)
 
@@ -235,10 +230,8 @@ def _faults_of_planted(
         said = f"{masked:.0%} of the answers have no reward, more than {limit['masked']:.0%}"
         yield "masked", said
     if flat > limit["flat"]:
-        said = (
-            f"of {flat:.0%} of the prompts all samples score alike, more than {limit['flat']:.0%}"
-        )
-        yield "flat", said
+        said = f"of {flat:.0%} of the prompts all samples score alike"
+        yield "flat", f"{said}, more than {limit['flat']:.0%}"
     if rewards and not found["known"]:
         yield "planted", "none of its prompts is one of the training set"
 

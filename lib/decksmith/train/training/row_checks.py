@@ -13,6 +13,7 @@ from decksmith.core import cli, stream
 from decksmith.measure.decks import prompts
 from decksmith.train.training import recipes
 from decksmith.train.training.check_report import Findings
+from decksmith.train.training.recipes import Template
 
 LOADED = 10 << 20  # the trainer's loader takes its columns from so many bytes
 CLOSELY = 20  # rows that are also rendered with null for what they lack
@@ -20,6 +21,10 @@ CLOSELY = 20  # rows that are also rendered with null for what they lack
 Recipe = dict[str, Any]
 Row = dict[str, Any]
 Fault = tuple[str, str]  # (rule, message)
+Judged = tuple[
+    list[Fault], recipes.Trained | None
+]  # what is wrong with a row, what is trained of it
+Seen = dict[bytes, str]  # short hashes of ids and contents of both sides, each with its side
 Runs = list[tuple[bool, str]]  # the tokens of a row as text, by whether they are trained
 
 
@@ -33,17 +38,14 @@ class Preview(TypedDict):
 class Side:
     """The rows of train or validation: what is counted of them, and how a row is checked."""
 
-    def __init__(
-        self, name: str, config: Recipe, template: recipes.Template | None, seen: dict[bytes, str]
-    ):
-        """`seen`: short hashes of ids and contents of both sides, each with its side."""
+    def __init__(self, name: str, config: Recipe, template: Template | None, seen: Seen):
         self.name, self.config, self.template, self.seen = name, config, template, seen
         self.rows = self.prompted = self.trained = self.reasoned = 0
         self.lengths = array("I")
         self.columns: set[str] = set()
         self.prompt = prompts.system()
 
-    def check(self, row: Row, late: bool) -> tuple[list[Fault], recipes.Trained | None]:
+    def check(self, row: Row, late: bool) -> Judged:
         """(faults of a row, what is trained of it as recipes.example has it, or None).
 
         `late`: it comes after the bytes from which the trainer's loader takes its columns.
@@ -60,9 +62,7 @@ class Side:
         more, _ = self._talk(talks[1], late, again=True)
         return [*faults, *(fault for fault in more if fault not in faults)], made
 
-    def _talk(
-        self, row: Row, late: bool, again: bool = False
-    ) -> tuple[list[Fault], recipes.Trained | None]:
+    def _talk(self, row: Row, late: bool, again: bool = False) -> Judged:
         """`check` of a conversation; `again`: the other side of a pair, whose id and request came before."""
         if fault := _fault_of(row.get("messages")):
             return [("messages", fault)], None
@@ -175,7 +175,7 @@ def _fault_of(messages: object) -> str | None:
     return None
 
 
-def _twice(row: Row, side: str, seen: dict[bytes, str]) -> Iterator[Fault]:
+def _twice(row: Row, side: str, seen: Seen) -> Iterator[Fault]:
     """Faults of ids and contents that came before; `seen` keeps a short hash of each."""
     request, answer = row["messages"][-2]["content"], row["messages"][-1]["content"]
     for kind, text in (("id", row["id"]), ("request", request.casefold()), ("answer", answer)):
@@ -190,7 +190,7 @@ def _twice(row: Row, side: str, seen: dict[bytes, str]) -> Iterator[Fault]:
 
 
 def _tokens(
-    messages: list[Row], template: recipes.Template, config: Recipe, closely: bool
+    messages: list[Row], template: Template, config: Recipe, closely: bool
 ) -> tuple[recipes.Trained | None, list[Fault]]:
     """(recipes.example or None, faults) of one conversation: its length, and what is trained against what is served.
 
@@ -239,7 +239,7 @@ def _tokens(
 
 
 def _against_template(
-    pieces: list[recipes.Piece], whole: str, answer: str, template: recipes.Template
+    pieces: list[recipes.Piece], whole: str, answer: str, template: Template
 ) -> Iterator[Fault]:
     """Whether the pieces make up the template's rendering, an end of sequence behind it aside, which is one too many where the
     template itself ends the last turn with a special token."""
@@ -257,7 +257,7 @@ def _against_template(
 
 
 def _against_prompt(
-    pieces: list[recipes.Piece], told: list[int], prompts: bool, template: recipes.Template
+    pieces: list[recipes.Piece], told: list[int], prompts: bool, template: Template
 ) -> Iterator[Fault]:
     """Whether what comes before the trained text is what a server is told, token by token."""
     # With a generation prompt the last piece begins behind it.
@@ -269,7 +269,7 @@ def _against_prompt(
         yield "prompt", f"token {at} is {ours!r}, in a server's prompt {theirs!r}"
 
 
-def _end(ids: list[int], template: recipes.Template) -> Iterator[Fault]:
+def _end(ids: list[int], template: Template) -> Iterator[Fault]:
     """Whether the trained text ends once with a token at which a server stops."""
     stops = template.stops()
     if not stops:
@@ -281,7 +281,7 @@ def _end(ids: list[int], template: recipes.Template) -> Iterator[Fault]:
         yield "end", f"{after[:24]!r} is trained after the first token at which a server stops"
 
 
-def _runs(made: recipes.Trained, template: recipes.Template) -> Runs:
+def _runs(made: recipes.Trained, template: Template) -> Runs:
     """The tokens as text, `[(trained, text)]`."""
     runs, start, mask = [], 0, made["mask"]
     for index in range(1, len(mask) + 1):

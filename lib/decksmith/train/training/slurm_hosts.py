@@ -35,9 +35,8 @@ class SlurmHost:
         """The checkout's folder there. Raises cli.Missing."""
         if not self.name:
             return cli.ROOT
-        done = self.shell(
-            f"cd {shlex.quote(self.folder)} && ls bin/job-submit > /dev/null && pwd -P"
-        )
+        folder = shlex.quote(self.folder)
+        done = self.shell(f"cd {folder} && ls bin/job-submit > /dev/null && pwd -P")
         if done.returncode:
             raise cli.Missing(
                 f"{self.name}: no checkout in {self.folder} ({last_line(done.stderr)}); there: git clone .. {self.folder}, "

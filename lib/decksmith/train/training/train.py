@@ -120,9 +120,7 @@ class Plan:
         own = json.loads((Path(given) / "adapter_config.json").read_text()).get("r")
         key = "policy.dtensor_cfg.lora_cfg.dim"
         if own != (rank := recipes.get(self.config, key)):
-            raise cli.BadConfig(
-                f"{given} is of rank {own}, {key} is {rank}; an adapter keeps its rank"
-            )
+            raise cli.BadConfig(f"{given} is of rank {own}, {key} is {rank}; it keeps its rank")
         return Path(given)
 
     def _rows(self, side: str) -> list[Row]:
@@ -314,9 +312,8 @@ def _seconds(limit: object) -> float:
     try:
         days, hours, minutes, seconds = map(int, str(limit).split(":"))
     except ValueError:
-        raise cli.BadConfig(
-            f"checkpointing.checkpoint_must_save_by is {limit!r}; write DD:HH:MM:SS"
-        ) from None
+        key = "checkpointing.checkpoint_must_save_by"
+        raise cli.BadConfig(f"{key} is {limit!r}; write DD:HH:MM:SS") from None
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 

@@ -24,8 +24,10 @@ import torch
 import transformers
 import trl
 from datasets import Dataset
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, SequentialLR
 from tqdm import tqdm
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 from transformers import TrainerControl as Control
 from transformers import TrainerState as State
 from transformers import TrainingArguments as Arguments
@@ -61,9 +63,7 @@ PLACES = {
 
 
 def train(
-    recipe: "RecipeCallback",
-    newest: Checkpoint | None,
-    tuner_of: Callable[..., transformers.Trainer],
+    recipe: "RecipeCallback", newest: Checkpoint | None, tuner_of: Callable[..., Trainer]
 ) -> TrainingInfo:
     """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks for the end.
 
@@ -313,7 +313,7 @@ def parts(
     chosen = plan.config["policy"]["optimizer"]
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     made = _named(chosen.get("name", "torch.optim.AdamW"))
-    optimizer: torch.optim.Optimizer = made(trained, **chosen["kwargs"])
+    optimizer: Optimizer = made(trained, **chosen["kwargs"])
     arguments = config(
         output_dir=str(plan.checkpoints),
         run_name=plan.folder.resolve().name,
@@ -399,9 +399,7 @@ def _named(dotted: str) -> Callable[..., Any]:
     return found
 
 
-def _scheduler(
-    plan: Plan, optimizer: torch.optim.Optimizer
-) -> torch.optim.lr_scheduler.LRScheduler | None:
+def _scheduler(plan: Plan, optimizer: Optimizer) -> LRScheduler | None:
     """The schedule of `policy.scheduler`: nothing, one {name, kwargs}, or several in a list that ends with {milestones}."""
     setting: Schedule | list[Schedule] | None = recipes.get(plan.config, "policy.scheduler")
     if not setting:
@@ -411,10 +409,10 @@ def _scheduler(
     made = [_named(part["name"])(optimizer, **part.get("kwargs") or {}) for part in parts]
     if len(made) == 1:
         return made[0]
-    return torch.optim.lr_scheduler.SequentialLR(optimizer, made, entries[-1]["milestones"])
+    return SequentialLR(optimizer, made, entries[-1]["milestones"])
 
 
-def _say_what(plan: Plan, tuner: transformers.Trainer, step: int) -> None:
+def _say_what(plan: Plan, tuner: Trainer, step: int) -> None:
     """Say what is trained on what, and keep it in job.json at the first start."""
     device, dtype = tuner.args.device.type, "bfloat16" if tuner.args.bf16 else "float32"
     threads = torch.get_num_threads()
