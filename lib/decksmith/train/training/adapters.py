@@ -55,11 +55,10 @@ class AdapterCheck(TypedDict):
 
 
 def check(folder: Path | str, name: str | Path) -> AdapterCheck:
-    """Whether a PEFT folder is a trained LoRA adapter of the base model `name`.
+    """Whether a PEFT folder is a trained LoRA adapter of the base model `name`, of which the headers alone are read.
 
-    Every tensor is half of a pair of the stated rank that
-    fits a matrix of the base, all are finite, and some lora_B is not zero (it begins as zero); `untrained` are the modules
-    where it still is. Reads headers of the base only. Raises cli.BadData, cli.Missing.
+    Every tensor is half of a pair of the stated rank that fits a matrix of the base, all are finite, and some lora_B is not zero
+    (it begins as zero); `untrained` are the modules where it still is. Raises cli.BadData, cli.Missing.
     """
     import numpy
 
@@ -164,7 +163,7 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
     model, config = base_models.config(name), _config(folder)
     if (kind := model.get("model_type")) != "llama":
         raise cli.BadData(f"{name} is of type {kind}; only llama adapters are turned into GGUF")
-    heads = _heads(model)
+    heads = base_models.projected_heads(model)
     path = Path(folder) / WEIGHTS
     temporary = Path(f"{out}.{os.getpid()}.tmp")
     writer = gguf.GGUFWriter(temporary, "llama")
@@ -205,7 +204,8 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
     path = source / "adapter.gguf"
     if not path.is_file():
         raise cli.Missing(f"there is no {path}; make adapter writes it")
-    reader, heads, tensors = gguf.GGUFReader(path), _heads(base_models.config("smol")), {}
+    reader, tensors = gguf.GGUFReader(path), {}
+    heads = base_models.projected_heads(base_models.config("smol"))
     for tensor in reader.tensors:
         module, half = _module(path, tensor.name)
         value = gguf.dequantize(tensor.data, tensor.tensor_type).astype("<f4")
@@ -214,13 +214,11 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
         name = f"base_model.model.{module}.lora_{half}.weight"
         tensors[name] = ("F32", value.shape, numpy.ascontiguousarray(value).tobytes())
     ranks = {shape[0] for name, (_, shape, _) in tensors.items() if ".lora_A." in name}
-    if len(ranks) != 1:
-        raise cli.BadData(f"{path}: its matrices have the ranks {sorted(ranks)}; one is wanted")
     setting = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base_models.known("smol"),
-        "r": ranks.pop(),
+        "r": max(ranks),  # `check` finds those of another
         "lora_alpha": int(reader.fields["adapter.lora.alpha"].contents()),
         "lora_dropout": 0.0,
         "bias": "none",
@@ -233,20 +231,12 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
     return check(out, "smol")
 
 
-def _heads(model: dict[str, Any]) -> dict[str, int]:
-    """How many heads lie in the rows of those projections whose rows llama.cpp orders otherwise."""
-    heads = model["num_attention_heads"]
-    return {"q_proj": heads, "k_proj": model.get("num_key_value_heads") or heads}
-
-
 def _module(path: Path, name: str) -> tuple[str, str]:
     """`blk.0.attn_q.weight.lora_a` -> (`model.layers.0.self_attn.q_proj`, `A`). Raises cli.BadData."""
-    match name.split("."):
-        case ["blk", layer, part, "weight", ("lora_a" | "lora_b") as half] if (
-            part in base_models.LAYERS
-        ):
-            return f"model.layers.{layer}.{base_models.LAYERS[part]}", half[-1].upper()
-    raise cli.BadData(f"{path}: {name} is no part of an adapter of the embedded model")
+    match = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight\.lora_([ab])", name)
+    if not match or match[2] not in base_models.LAYERS:
+        raise cli.BadData(f"{path}: {name} is no part of an adapter of the embedded model")
+    return f"model.layers.{match[1]}.{base_models.LAYERS[match[2]]}", match[3].upper()
 
 
 def _gguf_name(module: str) -> str | None:

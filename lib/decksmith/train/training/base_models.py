@@ -20,6 +20,8 @@ from decksmith.train.hub import models, weights
 if TYPE_CHECKING:
     from numpy import ndarray
 
+# The embedded model's config.json, generation_config.json and tokenizer_config.json.
+SETTINGS = cli.ROOT / "assets/engine/smol"
 EXPORT = 1  # raised when an exported folder must be made again
 MEND = "run: make .venv/.train"
 TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
@@ -135,7 +137,7 @@ def _smol(place: Path) -> Path:
 
 
 def export(source: Path, out: Path) -> None:
-    """Write the llama model of a GGUF file as config.json, model.safetensors (bf16), tokenizer.json and chat template."""
+    """Write the embedded model's GGUF file as model.safetensors (bf16), tokenizer.json and chat template, with SETTINGS."""
     try:
         import gguf
         import tokenizers  # noqa: F401  # asked for before anything is written
@@ -143,18 +145,15 @@ def export(source: Path, out: Path) -> None:
         raise cli.Missing(f"{error.name} is not installed; {MEND}") from None
     reader = gguf.GGUFReader(source)
     fields = {key: field.contents() for key, field in reader.fields.items()}
-    heads, groups = fields["llama.attention.head_count"], fields["llama.attention.head_count_kv"]
-    tensors = {}
+    heads, tensors = projected_heads(json.loads((SETTINGS / "config.json").read_text())), {}
     for tensor in reader.tensors:
         values = gguf.dequantize(tensor.data, tensor.tensor_type)
         name = _hf_name(tensor.name)
-        if count := {"q_proj": heads, "k_proj": groups}.get(name.split(".")[-2]):
+        if count := heads.get(name.split(".")[-2]):
             values = unpermuted(values, count)
         tensors[name] = ("BF16", values.shape, _bf16(values))
-    out.mkdir(parents=True)
+    shutil.copytree(SETTINGS, out)
     stream.write(out / "model.safetensors", safetensors(tensors))
-    for name, value in _settings(fields).items():
-        stream.write(out / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     stream.write(out / "chat_template.jinja", fields["tokenizer.chat_template"])
     stream.write(out / "tokenizer.json", _tokenizer(fields, gguf.TokenType.CONTROL))
 
@@ -165,46 +164,6 @@ def _bf16(values: "ndarray") -> bytes:
 
     bits = numpy.ascontiguousarray(values, dtype="<f4").view("<u4")
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
-
-
-def _settings(fields: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """{file name: content} of the JSON files but the tokenizer's, from the fields of a GGUF file."""
-    words, names = fields["tokenizer.ggml.tokens"], ("bos", "eos", "unknown", "padding")
-    bos, eos, unk, pad = (fields[f"tokenizer.ggml.{name}_token_id"] for name in names)
-    special = {"bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad}
-    return {
-        "config.json": {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "dtype": "bfloat16",
-            "hidden_act": "silu",
-            "hidden_size": fields["llama.embedding_length"],
-            "intermediate_size": fields["llama.feed_forward_length"],
-            "num_hidden_layers": fields["llama.block_count"],
-            "num_attention_heads": fields["llama.attention.head_count"],
-            "num_key_value_heads": fields["llama.attention.head_count_kv"],
-            "max_position_embeddings": fields["llama.context_length"],
-            "rms_norm_eps": 1e-5,
-            "rope_theta": fields["llama.rope.freq_base"],
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": True,
-            "vocab_size": len(words),
-            **special,
-        },
-        "generation_config.json": special,
-        "tokenizer_config.json": {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "add_bos_token": False,
-            "add_prefix_space": False,
-            "bos_token": words[bos],
-            "eos_token": words[eos],
-            "unk_token": words[unk],
-            "pad_token": words[pad],
-            "clean_up_tokenization_spaces": False,
-            "model_max_length": fields["llama.context_length"],
-        },
-    }
 
 
 def _tokenizer(fields: dict[str, Any], control: int) -> str:
@@ -240,6 +199,12 @@ def _hf_name(name: str) -> str:
     """`blk.0.attn_q.weight` -> `model.layers.0.self_attn.q_proj.weight`. Raises KeyError for what is no tensor of a llama."""
     *block, part, kind = name.split(".")
     return f"model.layers.{block[1]}.{LAYERS[part]}.{kind}" if block else f"{WHOLE[part]}.{kind}"
+
+
+def projected_heads(model: dict[str, Any]) -> dict[str, int]:
+    """How many heads lie in the rows of those projections whose rows llama.cpp orders otherwise, by a config.json."""
+    heads = model["num_attention_heads"]
+    return {"q_proj": heads, "k_proj": model.get("num_key_value_heads") or heads}
 
 
 def permuted(rows: "ndarray", heads: int) -> "ndarray":
