@@ -26,9 +26,8 @@ PROBE_TOKENS = 48
 
 
 def get(url: str, path: str, body: dict[str, object] | None = None, timeout: float = 5.0) -> Any:
-    """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands
-    between us and a compute node. An empty answer is an empty object. Raises OSError,
-    ValueError."""
+    """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands between
+    us and a compute node. An empty answer is an empty object. Raises OSError, ValueError."""
     request = urllib.request.Request(
         url.removesuffix("/v1") + path,
         json.dumps(body).encode() if body is not None else None,
@@ -42,10 +41,8 @@ def get(url: str, path: str, body: dict[str, object] | None = None, timeout: flo
 
 def wait(url: str, deadline: float, dead: Callable[[], str | None] = lambda: None) -> None:
     """Until the server at `url` is healthy and lists NAMES. `dead()` says what ended it, or None.
-
     Raises cli.Missing as soon as it is dead, cli.TryAgain at `deadline` (time.monotonic) with what
-    was seen last.
-    """
+    was seen last."""
     while True:
         if last := dead():
             raise cli.Missing(last)
@@ -89,11 +86,8 @@ class Probe(TypedDict):
 
 
 def probe(url: str) -> Probe:
-    """Whether adapter and base answer a probe differently.
-
-    An adapter that matches no module is accepted by vLLM, and the base answers under its name
-    (vLLM #55193).
-    """
+    """Whether adapter and base answer a probe differently. An adapter that matches no module is
+    accepted by vLLM, and the base answers under its name (vLLM #55193)."""
     for text in PROBES:
         # A base that does not repeat itself proves nothing by one answer.
         base, tuned, again = (ask(url, name, text, PROBE_TOKENS) for name in (*NAMES, "base"))
@@ -110,11 +104,8 @@ def probe(url: str) -> Probe:
 
 def await_ready(*, job: str | None = None, pid: int | None = None, timeout: float = 1800) -> Server:
     """The endpoint of a server that is ready: the first that a file of `endpoints.folder()` (of
-    this `job`) announces.
-
-    Raises cli.Missing when process or job is gone, with the end of the job's log; cli.TryAgain
-    after `timeout` seconds.
-    """
+    this `job`) announces. Raises cli.Missing when process or job is gone, with the end of the job's
+    log; cli.TryAgain after `timeout` seconds."""
     deadline, seen = time.monotonic() + timeout, "no endpoint file"
     while True:
         for found in endpoints.endpoints():

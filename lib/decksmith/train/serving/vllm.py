@@ -316,11 +316,9 @@ def memory(arguments: Sequence[str], adapter: Adapter, gpu: float) -> Memory:
 def check_memory(
     arguments: Sequence[str], adapter: Adapter, gpu: float | None = None
 ) -> Memory | None:
-    """The memory of a command line, said in one line; None without a GPU (vLLM's CPU build has rules of its own).
-
-    gpu: the GiB of one; else what nvidia-smi says of this machine's. Raises cli.BadConfig, with the remedy, where not even one
-    sequence of full length fits.
-    """
+    """The memory of a command line, said in one line; None without a GPU (vLLM's CPU build has
+    rules of its own). gpu: the GiB of one; else what nvidia-smi says of this machine's. Raises
+    cli.BadConfig, with the remedy, where not even one sequence of full length fits."""
     gpu = gpu or gpu_here()
     if gpu is None:
         return None

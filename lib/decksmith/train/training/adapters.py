@@ -55,11 +55,10 @@ class AdapterCheck(TypedDict):
 
 
 def check(folder: Path | str, name: str | Path) -> AdapterCheck:
-    """Whether a PEFT folder is a trained LoRA adapter of the base model `name`, of which the headers alone are read.
-
-    Every tensor is half of a pair of the stated rank that fits a matrix of the base, all are finite, and some lora_B is not zero
-    (it begins as zero); `untrained` are the modules where it still is. Raises cli.BadData, cli.Missing.
-    """
+    """Whether a PEFT folder is a trained LoRA adapter of the base model `name`, of which the
+    headers alone are read. Every tensor is half of a pair of the stated rank that fits a matrix of
+    the base, all are finite, and some lora_B is not zero (it begins as zero); `untrained` are the
+    modules where it still is. Raises cli.BadData, cli.Missing."""
     import numpy
 
     path = Path(folder) / WEIGHTS
@@ -152,9 +151,8 @@ def values_of(path: Path, header: dict[str, Tensor]) -> "dict[str, ndarray]":
 
 
 def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
-    """Write the adapter as `out` for llama.cpp, in 8 bits (16 where a row is no multiple of 32 numbers); the base must
-    be of the llama family. Raises cli.BadData, cli.Missing.
-    """
+    """Write the adapter as `out` for llama.cpp, in 8 bits (16 where a row is no multiple of 32
+    numbers); the base must be of the llama family. Raises cli.BadData, cli.Missing."""
     try:
         import gguf
         import numpy
@@ -192,10 +190,8 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
 
 
 def unpack(source: Path, out: Path) -> AdapterCheck:
-    """Write SOURCE/adapter.gguf, an adapter of the embedded model, as the PEFT folder `out`, with its manifest.json.
-
-    Returns `check` of it. Raises cli.Missing, cli.BadData.
-    """
+    """Write SOURCE/adapter.gguf, an adapter of the embedded model, as the PEFT folder `out`, with
+    its manifest.json. Returns `check` of it. Raises cli.Missing, cli.BadData."""
     try:
         import gguf
         import numpy
@@ -248,12 +244,10 @@ def _gguf_name(module: str) -> str | None:
 
 
 def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> dict[str, Any]:
-    """Make RUN/adapter of a checkpoint: the PEFT folder, checked, with manifest.json, card, and adapter.gguf for a llama
-    base; returns the manifest.
-
-    step: which checkpoint; else the best by the recipe's metric, the newest where none has it. merge: RUN/merged too, the
-    base model with the adapter in it. Raises cli.Missing, cli.BadData.
-    """
+    """Make RUN/adapter of a checkpoint: the PEFT folder, checked, with manifest.json, card, and
+    adapter.gguf for a llama base; returns the manifest. step: which checkpoint; else the best by
+    the recipe's metric, the newest where none has it. merge: RUN/merged too, the base model with
+    the adapter in it. Raises cli.Missing, cli.BadData."""
     run = Path(run)
     found = finished(run / "checkpoints")
     if not found:

@@ -44,12 +44,10 @@ Shapes = dict[str, list[int]]  # {tensor: shape}
 
 
 def folder(name: str | Path, *, small: bool = False) -> Path:
-    """The folder of a base model in Hugging Face form.
-
-    `smol`, the embedded model, is exported once from its GGUF file into data/models/smol (5 s, 270 MB, equal bytes every
-    time); a folder is itself; anything else is a name on the Hub, from its cache or fetched into it (`small`: all but
-    the weights). Raises cli.Missing.
-    """
+    """The folder of a base model in Hugging Face form. `smol`, the embedded model, is exported once
+    from its GGUF file into data/models/smol (5 s, 270 MB, equal bytes every time); a folder is
+    itself; anything else is a name on the Hub, from its cache or fetched into it (`small`: all but
+    the weights). Raises cli.Missing."""
     if str(name) == "smol":
         return _smol(cli.ROOT / "data/models/smol")
     if (path := Path(name)).is_dir():
@@ -74,10 +72,8 @@ def known(name: str | Path) -> str:
 
 
 def shapes(name: str | Path) -> Shapes:
-    """{tensor: shape} of a base model. Raises cli.Missing.
-
-    Of one on the Hub that is not in the cache the headers alone are fetched, not its gigabytes.
-    """
+    """{tensor: shape} of a base model. Raises cli.Missing. Of one on the Hub that is not in the
+    cache the headers alone are fetched, not its gigabytes."""
     if str(name) == "smol" or Path(name).is_dir():
         return _local_shapes(folder(name))
     try:

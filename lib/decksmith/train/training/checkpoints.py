@@ -106,17 +106,14 @@ def watch(
     run: Path, command: list[str], *, once: bool = False, every: float = 15.0, told: Told = print
 ) -> int:
     """Run `command` for each finished checkpoint of the training run in `run`; returns the status.
-
     The newest comes first, since it says whether the training is worth going on. The command gets
     CKPT_STEP, CKPT_ID (a name that no other weights have), CKPT_PATH (the checkpoint's folder) and
     CKPT_RUN: a run folder that holds this checkpoint alone, by hard links, so that the trainer's
     pruning (keep_top_k) takes nothing away under it. The last JSON object that it prints are the
-    metrics. It is tried TRIES times, later each time; then it is a gap with a name.
-
-    Ends when nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every:
-    seconds between two looks. told: gets each new line of the curve. Raises cli.BadConfig for a
-    command that fails whatever the checkpoint, cli.Missing, cli.TryAgain.
-    """
+    metrics. It is tried TRIES times, later each time; then it is a gap with a name. Ends when
+    nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every: seconds
+    between two looks. told: gets each new line of the curve. Raises cli.BadConfig for a command
+    that fails whatever the checkpoint, cli.Missing, cli.TryAgain."""
     run = Path(run).resolve()
     if not run.is_dir():
         raise cli.Missing(f"there is no {run}; sft-config makes the folder of a run")
@@ -398,10 +395,8 @@ def _identity(path: Path) -> str:
 
 
 def _hold(source: Path, target: Path) -> None:
-    """Make `target` a copy of a checkpoint by links, without optimizer states.
-
-    Raises FileNotFoundError when the source goes away meanwhile.
-    """
+    """Make `target` a copy of a checkpoint by links, without optimizer states. Raises
+    FileNotFoundError when the source goes away meanwhile."""
     ignored = shutil.ignore_patterns("optimizer")
     try:
         shutil.copytree(source, target, ignore=ignored, copy_function=_link)

@@ -73,12 +73,11 @@ class Best(NamedTuple):
 
 
 def selected(points: list[Point]) -> Best | None:
-    """The highest of several values, with an interval that holds although it was chosen for being high.
-
-    All values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so the
-    highest one does. For a share it is Wilson's score interval (1927, JASA 22:209) over as many
-    questions as the error speaks for, else the value with its error. None for fewer than two points.
-    """
+    """The highest of several values, with an interval that holds although it was chosen for being
+    high. All values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so
+    the highest one does. For a share it is Wilson's score interval (1927, JASA 22:209) over as many
+    questions as the error speaks for, else the value with its error. None for fewer than two
+    points."""
     from scipy.special import ndtri
 
     if len(points) < 2:

@@ -34,12 +34,11 @@ class Coverage(TypedDict):
 
 
 def adapted(lora: LoraConfig, layers: list[shapes.Layer]) -> list[shapes.Layer]:
-    """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo Automodel's matcher).
-
-    A pattern stands for the whole name, with `*` for anything; the last part of a name alone is meant for our own trainer, NeMo-RL
-    takes it for nothing (preflight says so). `target_modules` and `exclude_modules` exclude each other; `match_all_linear`
-    excludes both; none of them means `*_proj`. Raises cli.BadConfig.
-    """
+    """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo
+    Automodel's matcher). A pattern stands for the whole name, with `*` for anything; the last part
+    of a name alone is meant for our own trainer, NeMo-RL takes it for nothing (preflight says so).
+    `target_modules` and `exclude_modules` exclude each other; `match_all_linear` excludes both;
+    none of them means `*_proj`. Raises cli.BadConfig."""
     targets, excluded = lora.get("target_modules") or [], lora.get("exclude_modules") or []
     every = bool(lora.get("match_all_linear"))
     if sum(map(bool, (targets, excluded, every))) > 1:
@@ -52,11 +51,9 @@ def adapted(lora: LoraConfig, layers: list[shapes.Layer]) -> list[shapes.Layer]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern of an adapter means the module of this name.
-
-    As in NeMo Automodel, a pattern is a regular expression in which `*` and `.*` are any text: a dot is any character. Raises
-    cli.BadConfig.
-    """
+    """Whether a pattern of an adapter means the module of this name. As in NeMo Automodel, a
+    pattern is a regular expression in which `*` and `.*` are any text: a dot is any character.
+    Raises cli.BadConfig."""
     try:
         is_like = re.fullmatch(re.sub(r"\.?\*", ".*", pattern), name) is not None
     except re.error as error:
@@ -65,12 +62,9 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def targets(linear: set[str], lora: LoraConfig) -> list[str]:
-    """The names for peft's target_modules, of the names of a model's linear modules: last parts where they say the same,
-    else whole names.
-
-    lora: lora_cfg of the recipe; adapted says what it means. Raises cli.BadConfig where a pattern or all of it
-    matches nothing.
-    """
+    """The names for peft's target_modules, of the names of a model's linear modules: last parts
+    where they say the same, else whole names. lora: lora_cfg of the recipe; adapted says what it
+    means. Raises cli.BadConfig where a pattern or all of it matches nothing."""
     for pattern in lora.get("target_modules") or []:
         if not any(matches(pattern, name) for name in linear):
             what = f"no linear module of the model matches {pattern!r}"
@@ -96,12 +90,11 @@ def coverage(lora: LoraConfig, layers: list[shapes.Layer]) -> Coverage:
 
 
 def memory(shape: Shape, recipe: Recipe, trainable: int, longest: int) -> dict[str, float]:
-    """An estimate of GiB for each GPU while the longest row is trained: {"weights", "gathered", "adapter", "activations", "logits", "total"}.
-
-    Weights in bf16, sharded over all GPUs; two whole layers gathered; adapter with gradient and two moments in fp32; 34 bytes x hidden
-    size x layers x tokens of activations (Korthikanti et al. 2022, flash attention), or their inputs alone where they are recomputed;
-    10 bytes a logit.
-    """
+    """An estimate of GiB for each GPU while the longest row is trained: {"weights", "gathered",
+    "adapter", "activations", "logits", "total"}. Weights in bf16, sharded over all GPUs; two whole
+    layers gathered; adapter with gradient and two moments in fp32; 34 bytes x hidden size x layers
+    x tokens of activations (Korthikanti et al. 2022, flash attention), or their inputs alone where
+    they are recomputed; 10 bytes a logit."""
     gpus = recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"]
     sides = 2 if "dpo" in recipe else 1  # of a pair, which go through the model together
     tokens = sides * longest * recipe["policy"]["train_micro_batch_size"]
@@ -123,11 +116,9 @@ def memory(shape: Shape, recipe: Recipe, trainable: int, longest: int) -> dict[s
 def hours(
     recipe: Recipe, seconds: dict[str, float] | None, mean: float, tail: float
 ) -> tuple[float, float] | None:
-    """(wall hours, GPU-hours) of the training steps by a measured pace, or None without one; validation comes on top.
-
-    seconds: {"step", "tokens_of_a_row"} (a step waits for its longest row: `tail` tokens, the 95th percentile) or {"token"} (without a
-    GPU; `mean` tokens a row).
-    """
+    """(wall hours, GPU-hours) of the training steps by a measured pace, or None without one;
+    validation comes on top. seconds: {"step", "tokens_of_a_row"} (a step waits for its longest row:
+    `tail` tokens, the 95th percentile) or {"token"} (without a GPU; `mean` tokens a row)."""
     if not seconds:
         return None
     steps = recipe[algorithm(recipe)]["max_num_steps"]

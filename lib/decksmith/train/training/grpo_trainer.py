@@ -31,7 +31,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import PromptRow
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.models import embedded
-from decksmith.train.training import adapters, curve, hacking, recipes, trl_trainer
+from decksmith.train.training import adapters, curve, hacking, trl_trainer
 from decksmith.train.training.records import CurvePoint
 from decksmith.train.training.train import Plan, Row
 
@@ -77,11 +77,9 @@ class Rollouts:
     def ask(
         self, name: str, peft: Path, prompts: Iterable[PromptRow], samples: int, seed: int
     ) -> list[DeckRecord]:
-        """The records of `samples` answers to each prompt by the adapter in the folder `peft`, in the prompts' order.
-
-        name: of the set; the same name, adapter and prompts are the same set, which is read where it is finished.
-        Raises cli.TryAgain where a stage fails.
-        """
+        """The records of `samples` answers to each prompt by the adapter in the folder `peft`, in
+        the prompts' order. name: of the set; the same name, adapter and prompts are the same set,
+        which is read where it is finished. Raises cli.TryAgain where a stage fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         weights = self.folder / "policy.gguf"
         adapters.gguf(peft, self.sampling.base, weights)
@@ -252,13 +250,12 @@ def _lines(path: Path) -> list[Any]:
 
 def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> GroupTuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
-    config, want = plan.config, recipes.want
     sampling = Sampling(
         base=plan.name,
-        temperature=want(config, "policy.generation.temperature", float),
-        top_p=want(config, "policy.generation.top_p", float),
-        max_tokens=want(config, "policy.generation.max_new_tokens", int),
-        rules=recipes.get(config, "env.rules") or "rendered",
+        temperature=plan.want("policy.generation.temperature", float),
+        top_p=plan.want("policy.generation.top_p", float),
+        max_tokens=plan.want("policy.generation.max_new_tokens", int),
+        rules=plan.get("env.rules") or "rendered",
     )
     parts = trl_trainer.parts(
         plan,
@@ -270,8 +267,8 @@ def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> GroupTuner:
         max_completion_length=sampling.max_tokens,
         temperature=sampling.temperature,
         shuffle_dataset=False,
-        beta=want(config, "loss_fn.reference_policy_kl_penalty", float),
-        epsilon=want(config, "loss_fn.ratio_clip_max", float),
+        beta=plan.want("loss_fn.reference_policy_kl_penalty", float),
+        epsilon=plan.want("loss_fn.ratio_clip_max", float),
     )
     recipe.tuner = GroupTuner(plan, Rollouts(plan.folder / "rollouts", sampling), **parts)
     recipe.tuner.remove_callback(PrinterCallback)  # it writes to stdout

@@ -62,11 +62,9 @@ POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
 
 @dataclass(frozen=True)
 class JobRecipe:
-    """What the launcher must know of a recipe.
-
-    variables: those that slurm/ reads, by name; files: {place in the snapshot: file that the recipe names}; text: the recipe
-    with the paths of the frozen files.
-    """
+    """What the launcher must know of a recipe. variables: those that slurm/ reads, by name; files:
+    {place in the snapshot: file that the recipe names}; text: the recipe with the paths of the
+    frozen files."""
 
     variables: dict[str, str]
     model: str
@@ -159,10 +157,8 @@ class Job:
 
     def _moved(self, value: object, files: dict[Path, Path]) -> object:
         """A recipe whose files point into the snapshot and whose folders are those of the host.
-
         files: is filled in, {place in the snapshot: file}. Raises cli.BadConfig for two files of
-        one place.
-        """
+        one place."""
         if isinstance(value, dict):
             for key in value:
                 value[key] = self._moved(value[key], files)
@@ -293,10 +289,8 @@ class Job:
         self.host.must(self.host.shell(LINK.format(home=home, snapshot=snapshot)))
 
     def submit(self) -> str:
-        """Submit what was frozen; returns the job's number.
-
-        Raises cli.Missing when an image or sbatch is missing, cli.TryAgain with what sbatch said.
-        """
+        """Submit what was frozen; returns the job's number. Raises cli.Missing when an image or
+        sbatch is missing, cli.TryAgain with what sbatch said."""
         for name in self._images():
             self._need_image(name)
         self._need_weights()
@@ -349,10 +343,8 @@ class Job:
         return number if ours and not all(map(slurm.is_over, tasks)) else None
 
     def follow(self, number: str, out: BinaryIO) -> int:
-        """Copy the job's log to `out` until it has ended, across requeues and lost connections; returns its exit status.
-
-        Raises cli.TryAgain when Slurm has forgotten the job.
-        """
+        """Copy the job's log to `out` until it has ended, across requeues and lost connections;
+        returns its exit status. Raises cli.TryAgain when Slurm has forgotten the job."""
         seen: dict[str, int] = {}  # {log: bytes that were copied}
         told: dict[str, str] = {}  # {task: what was said of it}
         tasks: list[dict[str, str]] = []

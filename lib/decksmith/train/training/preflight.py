@@ -99,12 +99,9 @@ class Checked:
 def check(
     path: Path | str, folder: Path | str | None = None, preview: int = 0
 ) -> tuple[Report, list[row_checks.Preview]]:
-    """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json, tokenizer), or None where there is
-    none.
-
-    Returns (records.SftCheck, previews of the first rows); without a tokenizer its checks are named in "unchecked".
-    Raises cli.Missing, cli.BadConfig.
-    """
+    """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json,
+    tokenizer), or None where there is none. Returns (records.SftCheck, previews of the first rows);
+    without a tokenizer its checks are named in "unchecked". Raises cli.Missing, cli.BadConfig."""
     made = Checked(Path(path))
     if not made.begin(folder):
         return made.result(), []

@@ -50,12 +50,11 @@ class Trained(TypedDict):
 
 
 def load(path: Path | str) -> Recipe:
-    """A recipe as a plain dict: parents merged where they exist on this machine, interpolations resolved.
-
-    `defaults` names parents (a path or a list; relative to the file that names it, or absolute), later ones win; a section with
-    `_override_: true` replaces its parent's. A parent that is not here (it may live in an image) is left out, and stands in the
-    result under "absent". `???` stays where nothing filled it. Raises cli.Missing, cli.BadConfig.
-    """
+    """A recipe as a plain dict: parents merged where they exist on this machine, interpolations
+    resolved. `defaults` names parents (a path or a list; relative to the file that names it, or
+    absolute), later ones win; a section with `_override_: true` replaces its parent's. A parent
+    that is not here (it may live in an image) is left out, and stands in the result under "absent".
+    `???` stays where nothing filled it. Raises cli.Missing, cli.BadConfig."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
@@ -142,12 +141,11 @@ def recipe(
 
 
 def freeze(name: str, data: Path | str, out: Path | str) -> Path:
-    """Write OUT/train.jsonl and OUT/test.jsonl: of the rows of a data folder what the trainer of recipe `name` reads.
-
-    The trainer's loader (datasets 5.2.0, measured) takes its columns from the first 10 MB and fails on a key that first comes later,
-    as a seed's outline may. Prompts of GRPO become rows of NeMo Gym. OUT/rewards.json names the rewards by which chat-prefer chose
-    rows, where it did. Returns `out`. Raises cli.Missing, cli.BadConfig, cli.BadData.
-    """
+    """Write OUT/train.jsonl and OUT/test.jsonl: of the rows of a data folder what the trainer of
+    recipe `name` reads. The trainer's loader (datasets 5.2.0, measured) takes its columns from the
+    first 10 MB and fails on a key that first comes later, as a seed's outline may. Prompts of GRPO
+    become rows of NeMo Gym. OUT/rewards.json names the rewards by which chat-prefer chose rows,
+    where it did. Returns `out`. Raises cli.Missing, cli.BadConfig, cli.BadData."""
     section, out = algorithm(_named(name)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
     rewards: set[str] = set()
@@ -263,11 +261,10 @@ def want(config: object, key: str, kind: type[T]) -> T:
 
 
 class Template:
-    """Tokenizer and chat template of a Hugging Face model folder: tokenizer.json, and chat_template.jinja or tokenizer_config.json.
-
-    chat_template: "default" (the folder's), the path of a .jinja file, or the template itself, as NeMo-RL reads policy.tokenizer.chat_template.
-    Raises cli.Missing, cli.BadConfig.
-    """
+    """Tokenizer and chat template of a Hugging Face model folder: tokenizer.json, and
+    chat_template.jinja or tokenizer_config.json. chat_template: "default" (the folder's), the path
+    of a .jinja file, or the template itself, as NeMo-RL reads policy.tokenizer.chat_template.
+    Raises cli.Missing, cli.BadConfig."""
 
     def __init__(self, folder: Path | str, chat_template: str = "default"):
         try:
@@ -353,11 +350,10 @@ def template(config: Recipe, folder: Path | str) -> Template:
 
 
 def chunks(messages: list[Message], template: Template, config: Recipe) -> list[Piece]:
-    """The pieces of a conversation, `[(role, text, ids)]`, one for each message, each tokenized on its own.
-
-    A piece is what rendering one message more adds to the rendering before; the generation prompt, where the recipe has
-    `data.add_generation_prompt`, belongs to the message of the user.
-    """
+    """The pieces of a conversation, `[(role, text, ids)]`, one for each message, each tokenized on
+    its own. A piece is what rendering one message more adds to the rendering before; the generation
+    prompt, where the recipe has `data.add_generation_prompt`, belongs to the message of the
+    user."""
     data = config.get("data") or {}
     kwargs = get(config, "policy.tokenizer.chat_template_kwargs") or {}
     bos = template.bos if data.get("add_bos") else None
@@ -385,11 +381,10 @@ def common(a: Sequence[object], b: Sequence[object]) -> int:
 
 
 def example(messages: list[Message], template: Template, config: Recipe) -> Trained:
-    """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the whole, "masked_out": bool}.
-
-    The mask is 1 on the tokens of the assistant. A row of `policy.max_total_sequence_length` tokens or more is masked out: it keeps
-    a few tokens and trains none, as in NeMo-RL, which says nothing about it.
-    """
+    """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the
+    whole, "masked_out": bool}. The mask is 1 on the tokens of the assistant. A row of
+    `policy.max_total_sequence_length` tokens or more is masked out: it keeps a few tokens and
+    trains none, as in NeMo-RL, which says nothing about it."""
     return assemble(chunks(messages, template, config), config)
 
 

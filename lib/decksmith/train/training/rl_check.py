@@ -43,12 +43,10 @@ def check(
     planted: Path,
     pace: float,
 ) -> Report:
-    """Check a RUN/recipe.yaml of GRPO and its prompts; returns records.RlCheck.
-
-    folder: a Hugging Face folder (config.json, tokenizer), None where there is none. held: requests of evaluations.
-    planted: deck records with rewards. pace: decks a minute of all reward servers together. Raises cli.Missing,
-    cli.BadConfig, cli.BadData.
-    """
+    """Check a RUN/recipe.yaml of GRPO and its prompts; returns records.RlCheck. folder: a Hugging
+    Face folder (config.json, tokenizer), None where there is none. held: requests of evaluations.
+    planted: deck records with rewards. pace: decks a minute of all reward servers together. Raises
+    cli.Missing, cli.BadConfig, cli.BadData."""
     made, limit = Checked(path), tomllib.loads(LIMITS.read_text())
     if made.algorithm != "grpo":
         raise cli.BadConfig(f"{path} is of {made.algorithm.upper()}; sft-check judges it")

@@ -46,10 +46,8 @@ class Side:
         self.prompt = prompts.system()
 
     def check(self, row: Row, late: bool) -> Judged:
-        """(faults of a row, what is trained of it as recipes.example has it, or None).
-
-        `late`: it comes after the bytes from which the trainer's loader takes its columns.
-        """
+        """(faults of a row, what is trained of it as recipes.example has it, or None). `late`: it
+        comes after the bytes from which the trainer's loader takes its columns."""
         if "dpo" not in self.config:
             return self._talk(row, late)
         try:
@@ -192,10 +190,8 @@ def _twice(row: Row, side: str, seen: Seen) -> Iterator[Fault]:
 def _tokens(
     messages: list[Row], template: Template, config: Recipe, closely: bool
 ) -> tuple[recipes.Trained | None, list[Fault]]:
-    """(recipes.example or None, faults) of one conversation: its length, and what is trained against what is served.
-
-    `closely`: whether an absent reasoning_content is told from null.
-    """
+    """(recipes.example or None, faults) of one conversation: its length, and what is trained
+    against what is served. `closely`: whether an absent reasoning_content is told from null."""
     kwargs = recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {}
     try:
         pieces = recipes.chunks(messages, template, config)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from decksmith.core import cli, stream
 from decksmith.train.training import base_models, checkpoints, recipes
 from decksmith.train.training.checkpoints import Checkpoint, TrainingInfo
+from decksmith.train.training.recipes import T
 
 UNTRAINED = -100  # the label of a token that is read and not trained
 LOGGERS = ("tensorboard", "wandb", "mlflow", "swanlab")  # NeMo-RL's keys, and transformers' names
@@ -52,43 +53,37 @@ class StopSignal:
 
 
 class Plan:
-    """What FOLDER/recipe.yaml asks for, with the rows as token ids.
-
-    Raises cli.BadConfig, cli.BadData, cli.Missing.
-    """
+    """What FOLDER/recipe.yaml asks for, with the rows as token ids. Raises cli.BadConfig,
+    cli.BadData, cli.Missing."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.config = config = recipes.load(folder / "recipe.yaml")
         self.algorithm = recipes.algorithm(config)
-        if recipes.get(config, "env.should_use_nemo_gym"):
+        if self.get("env.should_use_nemo_gym"):
             raise cli.BadConfig(f"{folder}/recipe.yaml asks for NeMo Gym; NeMo-RL does that")
         self.setting: dict[str, Any] = config[self.algorithm]
         self.val_loss = recipes.VAL_LOSS.get(self.algorithm, "")
         self.seed: int = self.setting.get("seed", 42)
         # Rows of a step; of GRPO these are prompts, each with several answers.
         key = recipes.ALGORITHMS[self.algorithm]
-        self.batch = self.trained = recipes.want(config, key, int)
-        self.micro = recipes.want(config, "policy.train_micro_batch_size", int)
+        self.batch = self.trained = self.want(key, int)
+        self.micro = self.want("policy.train_micro_batch_size", int)
         if self.algorithm == "grpo":
-            self.trained *= recipes.want(config, "grpo.num_generations_per_prompt", int)
+            self.trained *= self.want("grpo.num_generations_per_prompt", int)
             key += " x grpo.num_generations_per_prompt"
         if self.trained % self.micro:
-            raise cli.BadConfig(
-                f"{key} is {self.trained}, no multiple of policy.train_micro_batch_size, {self.micro}"
-            )
-        self.name = recipes.want(config, "policy.model_name", str)
+            micro = f"policy.train_micro_batch_size, {self.micro}"
+            raise cli.BadConfig(f"{key} is {self.trained}, no multiple of {micro}")
+        self.name = self.want("policy.model_name", str)
         self.base = base_models.folder(self.name)
         self.rows = self._rows("train")
         self.per_epoch = len(self.rows) // self.batch
-        self.total = min(
-            recipes.want(config, f"{self.algorithm}.max_num_steps", int),
-            recipes.want(config, f"{self.algorithm}.max_num_epochs", int) * self.per_epoch,
-        )
+        epochs = self.want(f"{self.algorithm}.max_num_epochs", int)
+        self.total = min(self.want(f"{self.algorithm}.max_num_steps", int), epochs * self.per_epoch)
         if not self.total:
-            raise cli.BadData(
-                f"{len(self.rows)} rows are less than one batch of {self.batch} (policy.train_global_batch_size)"
-            )
+            rows = f"{len(self.rows)} rows"
+            raise cli.BadData(f"{rows} are less than one batch of {self.batch} ({key})")
         self._validation()
         keep = config.get("checkpointing") or {}
         self.saves, self.keep = bool(keep.get("enabled")), keep.get("keep_top_k")
@@ -109,9 +104,17 @@ class Plan:
         self.same = stream.fingerprint(made_of)
         self.loggers = self._loggers()
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under a dotted key of the recipe."""
+        return recipes.get(self.config, key, default)
+
+    def want(self, key: str, kind: type[T]) -> T:
+        """The value under a dotted key of the recipe, as recipes.want. Raises cli.BadConfig."""
+        return recipes.want(self.config, key, kind)
+
     def _start(self) -> Path | None:
         """The PEFT folder that the adapter begins as, where the recipe names one. Raises cli.Missing, cli.BadConfig."""
-        given = recipes.get(self.config, "start.adapter")
+        given = self.get("start.adapter")
         if given is None:
             return None
         weights = Path(given) / "adapter_model.safetensors"
@@ -119,13 +122,13 @@ class Plan:
             raise cli.Missing(f"there is no {weights} (start.adapter); model-export writes it")
         own = json.loads((Path(given) / "adapter_config.json").read_text()).get("r")
         key = "policy.dtensor_cfg.lora_cfg.dim"
-        if own != (rank := recipes.get(self.config, key)):
+        if own != (rank := self.get(key)):
             raise cli.BadConfig(f"{given} is of rank {own}, {key} is {rank}; it keeps its rank")
         return Path(given)
 
     def _rows(self, side: str) -> list[Row]:
         """The rows of train or validation: the tokens and the mask that NeMo-RL would train on."""
-        path = recipes.get(self.config, f"data.{side}.data_path")
+        path = self.get(f"data.{side}.data_path")
         if not path:
             return []
         if not Path(path).is_file():
@@ -205,7 +208,7 @@ class Plan:
         places: list[int] = []
         for epoch in range(-(-self.total // self.per_epoch)):
             order = list(range(len(self.rows)))
-            if recipes.get(self.config, "data.shuffle", True):
+            if self.get("data.shuffle", True):
                 dice = torch.Generator().manual_seed(self.seed + epoch)
                 order = torch.randperm(len(self.rows), generator=dice).tolist()
             places += order[: self.per_epoch * self.batch]
@@ -318,10 +321,9 @@ def _seconds(limit: object) -> float:
 
 
 def run(folder: Path | str) -> int:
-    """Train FOLDER/recipe.yaml, from its newest checkpoint where there is one.
-
-    Returns the exit status: 0 done, 75 saved but unfinished. Raises cli.BadConfig, cli.BadData, cli.Missing, cli.TryAgain.
-    """
+    """Train FOLDER/recipe.yaml, from its newest checkpoint where there is one. Returns the exit
+    status: 0 done, 75 saved but unfinished. Raises cli.BadConfig, cli.BadData, cli.Missing,
+    cli.TryAgain."""
     started, stop, folder = time.monotonic(), StopSignal(), Path(folder)
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)

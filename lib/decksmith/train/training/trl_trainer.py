@@ -34,7 +34,7 @@ from transformers import TrainingArguments as Arguments
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from decksmith.core import cli, stream
-from decksmith.train.training import base_models, estimates, recipes
+from decksmith.train.training import base_models, estimates
 from decksmith.train.training.checkpoints import Checkpoint, TrainingInfo
 from decksmith.train.training.train import UNTRAINED, Plan, StopSignal, trained_tokens
 
@@ -65,11 +65,10 @@ PLACES = {
 def train(
     recipe: "RecipeCallback", newest: Checkpoint | None, tuner_of: Callable[..., Trainer]
 ) -> TrainingInfo:
-    """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks for the end.
-
-    tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step, with gpu_gib, the peak,
-    on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
-    """
+    """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks
+    for the end. tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of
+    the last step, with gpu_gib, the peak, on a GPU. Raises cli.BadConfig, cli.BadData,
+    cli.Missing."""
     plan, step = recipe.plan, newest.step if newest else 0
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     if not sys.stderr.isatty():
@@ -111,10 +110,9 @@ class Tuner(WithoutCard, trl.SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The loss of a micro batch, divided by the trained tokens of its whole batch.
-
-        Of a validation transformers takes the mean over the rows, whatever their length: each is divided by the mean length.
-        """
+        """The loss of a micro batch, divided by the trained tokens of its whole batch. Of a
+        validation transformers takes the mean over the rows, whatever their length: each is divided
+        by the mean length."""
         if not model.training:
             num_items_in_batch = self.held_tokens
         if self.args.device.type != "cpu":
@@ -282,7 +280,7 @@ def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | Pai
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
     tuner: Tuner | PairTuner
     if plan.algorithm == "dpo":
-        beta = recipes.want(plan.config, "dpo.reference_policy_kl_penalty", float)
+        beta = plan.want("dpo.reference_policy_kl_penalty", float)
         for key, only in DPO.items():
             if plan.setting.get(key, only) != only:
                 raise cli.BadConfig(
@@ -303,13 +301,13 @@ def parts(
 ) -> dict[str, Any]:
     """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    setting = recipes.get(plan.config, "policy.dtensor_cfg") or {}
+    setting = plan.get("policy.dtensor_cfg") or {}
     # A CPU that does not multiply bf16 would only pretend to.
     able = torch.cpu.get_capabilities()
     is_able = device == "cuda" or able.get("avx512_bf16") or able.get("amx_bf16")
-    half = bool(is_able and recipes.get(plan.config, "policy.precision") in ("bfloat16", "bf16"))
+    half = bool(is_able and plan.get("policy.precision") in ("bfloat16", "bf16"))
     model = _model(plan, torch.bfloat16 if half else torch.float32).to(device)
-    recipes.want(plan.config, "policy.optimizer.kwargs.lr", float)
+    plan.want("policy.optimizer.kwargs.lr", float)
     chosen = plan.config["policy"]["optimizer"]
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     made = _named(chosen.get("name", "torch.optim.AdamW"))
@@ -332,7 +330,7 @@ def parts(
         logging_nan_inf_filter=False,
         disable_tqdm=True,
         lr_scheduler_type="constant",  # where the recipe has none
-        max_grad_norm=recipes.get(plan.config, "policy.max_grad_norm") or math.inf,
+        max_grad_norm=plan.get("policy.max_grad_norm") or math.inf,
         bf16=half,
         use_cpu=device == "cpu",
         dataloader_pin_memory=device == "cuda",
@@ -360,11 +358,11 @@ def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
     Raises cli.BadConfig."""
     key = "policy.dtensor_cfg.lora_cfg"
-    lora = cast(estimates.LoraConfig, recipes.get(plan.config, key) or {})
+    lora = cast(estimates.LoraConfig, plan.get(key) or {})
     if not lora.get("enabled", True):
         raise cli.BadConfig(f"{key}.enabled is false; this trainer trains LoRA only")
-    rank = recipes.want(plan.config, f"{key}.dim", int)
-    alpha = recipes.want(plan.config, f"{key}.alpha", int)
+    rank = plan.want(f"{key}.dim", int)
+    alpha = plan.want(f"{key}.alpha", int)
     model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
     if plan.start:
         tuned = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
@@ -401,7 +399,7 @@ def _named(dotted: str) -> Callable[..., Any]:
 
 def _scheduler(plan: Plan, optimizer: Optimizer) -> LRScheduler | None:
     """The schedule of `policy.scheduler`: nothing, one {name, kwargs}, or several in a list that ends with {milestones}."""
-    setting: Schedule | list[Schedule] | None = recipes.get(plan.config, "policy.scheduler")
+    setting: Schedule | list[Schedule] | None = plan.get("policy.scheduler")
     if not setting:
         return None
     entries = setting if isinstance(setting, list) else [setting]
