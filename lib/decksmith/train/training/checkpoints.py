@@ -36,18 +36,10 @@ Gap = Literal["pruned", "refused", "failed"]
 Told = Callable[[str], object]
 
 
-class Failure(TypedDict):
-    """An evaluation that brought no line of the curve."""
-
-    status: int
-    message: str
-    at: str
-
-
 class State(CurvePoint):
     """RUN/curve/step_N.json: what is known of a checkpoint."""
 
-    failures: list[Failure]
+    failures: list[str]  # evaluations that brought no line of the curve
 
 
 # training_info.json of a checkpoint, by NeMo-RL's names.
@@ -170,8 +162,6 @@ class _Watch:
 
     def _waiting(self) -> list[State]:
         return [state for state in self.known.values() if not _is_over(state)]
-
-    # What there is
 
     def _discover(self) -> list[Checkpoint]:
         """Note new checkpoints, and those that went before their turn; returns the finished ones."""
@@ -296,9 +286,13 @@ class _Watch:
         last = _last_line(self._file(state, ".log"))
         if status in WRONG:
             raise _wrong(status, last or self.command[0])
-        words = _words(status, metrics) + (f": {last}" if last else "")
-        failure: Failure = {"status": status, "message": words, "at": _now()}
-        state["failures"] = [*state["failures"], failure]
+        words = "was killed" if status < 0 else f"ended with status {status}"
+        if status == 0:
+            words = "printed no metrics (a JSON object)"
+        elif metrics:
+            words = "could measure a part only"
+        words += f": {last}" if last else ""
+        state["failures"] = [*state["failures"], words]
         if status == HOPELESS or tried >= TRIES:
             kind: Gap = "refused" if status == HOPELESS else "failed"
             again = f"; to have it tried again: rm {self._file(state, '.json')}"
@@ -319,7 +313,7 @@ class _Watch:
     # The curve
 
     def _settle(self, state: State) -> None:
-        state["at"] = _now()
+        state["at"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._keep(state)
         self._draw()
         self.told(json.dumps(_line(state)))
@@ -346,10 +340,6 @@ def _wrong(status: int, why: str) -> cli.BadConfig:
     return cli.BadConfig(f"the command {WRONG[status]} (status {status}): {why}; {mend}")
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def _is_over(state: State) -> bool:
     return "metrics" in state or "gap" in state
 
@@ -358,17 +348,6 @@ def _line(state: State) -> CurvePoint:
     """The line of the curve: all of a state but its failures."""
     line = {key: value for key, value in state.items() if key != "failures"}
     return cast(CurvePoint, line)
-
-
-def _words(status: int, metrics: Metrics | None) -> str:
-    """What a command did that brought no line of the curve."""
-    if status < 0:
-        return "was killed"
-    if status == 0:
-        return "printed no metrics (a JSON object)"
-    if metrics:
-        return "could measure a part only"
-    return f"ended with status {status}"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
