@@ -41,6 +41,7 @@ CPU_ENVIRONMENT = {
 }
 PR_SET_PDEATHSIG = 1  # prctl(2)
 Engine = Literal["vllm", "local"]
+Words = Sequence[str]
 
 
 class _Asked(BaseException):
@@ -58,13 +59,7 @@ class _Command(NamedTuple):
 
 
 def serve(
-    path: Path,
-    *,
-    engine: Engine,
-    base: str | None,
-    name: str | None,
-    timeout: float,
-    more: Sequence[str],
+    path: Path, *, engine: Engine, base: str | None, name: str | None, timeout: float, more: Words
 ) -> int:
     """Serve base and adapter until a signal asks to stop (status 0). Raises cli.Missing, with the
     server's last words, when it dies, cli.TryAgain when it is not ready in `timeout` seconds,
@@ -84,8 +79,10 @@ def serve(
             signal.signal(number, _stop)
         program = command.arguments[0].rpartition("/")[2]
         cli.say(f"starting {program} on port {port}; it says more in {log}")
-        child = _start(command, log)
-        facts = _proved(f"http://127.0.0.1:{port}/v1", engine, child, log, adapter, timeout)
+        url, deadline = f"http://127.0.0.1:{port}/v1", time.monotonic() + timeout
+        server = child = _start(command, log)
+        readiness.wait(url, deadline, lambda: _dead(server, log))
+        facts = _proved(url, engine, adapter, log)
         served = {"sha256": command.adapter, "rewards": adapter.rewards}
         facts |= {"url": f"http://{host}:{port}/v1", "base": command.base, "job": job, "host": host}
         facts["adapter"] = {"path": str(adapter.path), **served}
@@ -108,9 +105,7 @@ def serve(
             _end(child)
 
 
-def gpus(
-    path: Path, *, engine: Engine, base: str | None, gpu: str | None, more: Sequence[str]
-) -> int:
+def gpus(path: Path, *, engine: Engine, base: str | None, gpu: str | None, more: Words) -> int:
     """How many GPUs a server takes (the embedded engine: one is asked for and none used), after its command line was
     linted and its memory was found to fit. gpu: as vllm.gpu_named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
     adapter = Adapter.load(path)
@@ -122,25 +117,15 @@ def gpus(
 
 
 def _base(adapter: Adapter, base: str | None) -> str:
-    """What is served beside an adapter. Raises cli.BadData where nobody says it."""
     found = base or adapter.base
     if not found:
         raise cli.BadData(f"{adapter.path}/adapter_config.json names no base; name it with --base")
     return found
 
 
-def _proved(
-    url: str,
-    engine: Engine,
-    child: subprocess.Popen[bytes],
-    log: Path,
-    adapter: Adapter,
-    timeout: float,
-) -> dict[str, object]:
-    """What the endpoint file says of a server once it is ready, and its two names were heard to
-    differ. Raises as `serve` does."""
-    deadline = time.monotonic() + timeout
-    readiness.wait(url, deadline, lambda: _dead(child, log))
+def _proved(url: str, engine: Engine, adapter: Adapter, log: Path) -> dict[str, object]:
+    """What the endpoint file says of a server that is ready, once its two names were heard to
+    differ. Raises cli.BadData where they do not."""
     said = readiness.probe(url)
     if not said["differ"]:
         raise cli.BadData(
@@ -150,20 +135,16 @@ def _proved(
     version = "embedded"
     if engine == "vllm":
         version = f"vllm {readiness.get(url, '/version').get('version')}"
-    return {
-        "models": list(readiness.NAMES),
-        "engine": version,
-        "pid": os.getpid(),
-        "probe": said,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = {"models": list(readiness.NAMES), "engine": version, "pid": os.getpid()}
+    return {**facts, "probe": said, "started": started}
 
 
 # The process
 
 
 def _command(
-    engine: Engine, adapter: Adapter, base: str | None, host: str, port: int, more: Sequence[str]
+    engine: Engine, adapter: Adapter, base: str | None, host: str, port: int, more: Words
 ) -> _Command:
     if engine == "local":
         return _local(adapter, host, port, more)
@@ -198,12 +179,10 @@ def _offline(base: str) -> dict[str, str]:
         return {}  # vLLM fetches them
 
 
-def _local(adapter: Adapter, host: str, port: int, more: Sequence[str]) -> _Command:
-    """The embedded engine."""
+def _local(adapter: Adapter, host: str, port: int, more: Words) -> _Command:
     if not adapter.gguf:
-        raise cli.Missing(
-            f"{adapter.path} has no adapter.gguf, which the embedded engine wants; model-export writes it"
-        )
+        why = "which the embedded engine wants; model-export writes it"
+        raise cli.Missing(f"{adapter.path} has no adapter.gguf, {why}")
     chosen = embedded.settings(loras={"base": None, "tuned": str(adapter.gguf)})
     arguments = embedded.command(chosen, "--host", host, "--port", port, "--stay", *more)
     return _Command(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, sha256(adapter.gguf))

@@ -95,10 +95,8 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
         yield from _of_prompts(report) if "held_out" in report else _of_rows(report)
     if lora := report.get("lora"):
         trained, whole = lora["trainable"] / 1e6, lora["of"] / 1e6
-        yield (
-            "adapter",
-            f"rank {lora['rank']} on {lora['modules']:,} modules, {trained:.1f} M of {whole:,.0f} M parameters ({lora['source']})",
-        )
+        size = f"{trained:.1f} M of {whole:,.0f} M parameters ({lora['source']})"
+        yield "adapter", f"rank {lora['rank']} on {lora['modules']:,} modules, {size}"
         touched = [f"{name} {some}/{every}" for name, (some, every) in lora["classes"].items()]
         yield "", ", ".join(touched)
     if estimate := report.get("estimate"):
@@ -112,11 +110,9 @@ def _of_rows(report: Report) -> Iterator[tuple[str, str]]:
     known = "with the system prompt of data/prompts.jsonl"
     counts = [f"{count:,} {side} ({prompted[side]:,} {known})" for side, count in rows.items()]
     yield "rows", ", ".join(counts)
-    yield (
-        "steps",
-        f"{report['steps']} = {report['epochs']} epochs x floor({rows.get('train', 0):,} / {report['batch']}), "
-        f"{report['left_over']} rows left over in each",
-    )
+    epoch = f"floor({rows.get('train', 0):,} / {report['batch']})"
+    over = f"{report['left_over']} rows left over in each"
+    yield "steps", f"{report['steps']} = {report['epochs']} epochs x {epoch}, {over}"
     for side, found in report["tokens"].items():
         yield (
             f"tokens, {side}",

@@ -111,9 +111,8 @@ class Rollouts:
                 env=os.environ | {"IMAGES": "off"},
             ).returncode
         if status:
-            raise cli.TryAgain(
-                f"the answers of {run.name} ended with status {status}; {run}/log says why; run this again"
-            )
+            said = f"the answers of {run.name} ended with status {status}"
+            raise cli.TryAgain(f"{said}; {run}/log says why; run this again")
         made.rename(run / "decks.jsonl")
 
 
@@ -161,10 +160,10 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         if step in self.lines or not self.plan.held:
             return
         samples = self.plan.setting.get("val_generations_per_prompt") or 1
-        decks = self.tuner.rollouts.ask(
-            f"val_{step}", self.tuner.policy(), _prompts(self.plan.held), samples, self.plan.seed
-        )
-        metrics = hacking.measures(decks, self.tuner.rollouts.sampling.rules)
+        policy, rollouts = self.tuner.policy(), self.tuner.rollouts
+        prompts = _prompts(self.plan.held)
+        decks = rollouts.ask(f"val_{step}", policy, prompts, samples, self.plan.seed)
+        metrics = hacking.measures(decks, rollouts.sampling.rules)
         if "kl" in self.logged:
             metrics["kl"] = {"training": {"nats a token": self.logged["kl"]}}
         self.lines[step] = {"step": step, "metrics": metrics}

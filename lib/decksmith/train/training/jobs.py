@@ -51,11 +51,8 @@ set -a; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env; set +a
 exec env {command}
 """
 # What NeMo-RL is started by, from its own folder.
-DRIVERS = {
-    "sft": "examples/run_sft.py",
-    "dpo": "examples/run_dpo.py",
-    "grpo": "examples/nemo_gym/run_grpo_nemo_gym.py",
-}
+DRIVERS = {"sft": "examples/run_sft.py", "dpo": "examples/run_dpo.py"}
+DRIVERS["grpo"] = "examples/nemo_gym/run_grpo_nemo_gym.py"
 Words = Iterable[str]
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
 
@@ -174,9 +171,8 @@ class Job:
             # NeMo-RL cuts a parent's name at its first dot.
             inside = Path("data", path.parent.name.replace(".", "_"), path.name)
             if files.setdefault(inside, path) != path:
-                raise cli.BadConfig(
-                    f"{files[inside]} and {path} would be one file of the snapshot; rename a folder"
-                )
+                both = f"{files[inside]} and {path}"
+                raise cli.BadConfig(f"{both} would be one file of the snapshot; rename a folder")
             return str(self.far / "snapshot" / inside)
         for here, there in ((self.run, self.far), (cli.ROOT, self.home)):
             if path.is_relative_to(here):
@@ -361,9 +357,8 @@ class Job:
                 if quiet == 3:
                     cli.say(f"no answer{self.at}: {last_line(done.stderr)}; still trying")
             elif not _have_ended(tasks):
-                raise cli.TryAgain(
-                    f"Slurm has forgotten job {number}; its log is {self.far}/slurm/{self.name}-{number}.out"
-                )
+                log = f"{self.far}/slurm/{self.name}-{number}.out"
+                raise cli.TryAgain(f"Slurm has forgotten job {number}; its log is {log}")
             for path in dict.fromkeys(task["StdOut"] for task in tasks if task.get("StdOut")):
                 start = seen.get(path, 0)  # 4 MB at most are copied at once
                 tail = f"tail -c +{start + 1} {shlex.quote(path)} 2>/dev/null | head -c 4000000"

@@ -63,15 +63,13 @@ class Checked:
         if has_gaps(self):
             return False
         if folder is None:
-            self.unchecked.append(
-                "everything that needs the tokenizer: lengths, mask, template, what is trained against what is served"
-            )
+            what = "lengths, mask, template, what is trained against what is served"
+            self.unchecked.append(f"everything that needs the tokenizer: {what}")
         else:
             self.template = recipes.template(self.config, folder)
         if absent:
-            self.unchecked.append(
-                f"keys against {absent[0]} itself, which is not on this machine; the list {against} stood in for it"
-            )
+            parent = f"{absent[0]} itself, which is not on this machine"
+            self.unchecked.append(f"keys against {parent}; the list {against} stood in for it")
         return True
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -382,9 +380,8 @@ def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None
     else:
         shape = shapes.Shape.assumed(family.dimensions, str(family.dimensions_source))
     if shape is None:
-        made.unchecked.append(
-            "what the adapter touches, memory and disk: no config.json of a family whose layers are known here"
-        )
+        what = "what the adapter touches, memory and disk"
+        made.unchecked.append(f"{what}: no config.json of a family whose layers are known here")
         return None
     try:
         found = estimates.coverage(lora, shape.linears)
@@ -394,9 +391,8 @@ def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None
     for message in _adapter_faults(lora, shape, found, bool(made.raw.get("defaults"))):
         made.wrong("lora", LORA, message)
     if any(shapes.is_routed(name) for name, _, _ in shape.linears):
-        made.unchecked.append(
-            "the modules of the class that is trained: the routed experts are taken for linear layers, the larger case"
-        )
+        how = "the routed experts are taken for linear layers, the larger case"
+        made.unchecked.append(f"the modules of the class that is trained: {how}")
     made.report["lora"] = {"rank": lora["dim"], "alpha": lora.get("alpha"), **found}
     made.report["lora"] |= {"of": shape.parameters, "source": shape.source}
     _disk(made, found["trainable"])

@@ -76,9 +76,8 @@ def algorithm(config: Container[str]) -> str:
     """Which of ALGORITHMS a recipe is of. Raises cli.BadConfig."""
     found = [name for name in ALGORITHMS if name in config]
     if len(found) != 1:
-        raise cli.BadConfig(
-            f"a recipe has one section of {', '.join(ALGORITHMS)}, this one has {', '.join(found) or 'none'}"
-        )
+        known, there = ", ".join(ALGORITHMS), ", ".join(found) or "none"
+        raise cli.BadConfig(f"a recipe has one section of {known}, this one has {there}")
     return found[0]
 
 
@@ -113,10 +112,9 @@ def recipe(
     rows, batch = count(sides["train"]), want(config, ALGORITHMS[section], int)
     epoch = rows // batch
     if not epoch:
-        raise cli.BadData(
-            f"{sides['train']} has {rows} rows, less than one batch of {batch} ({ALGORITHMS[section]}); no step would be "
-            "made; write more (make corpus N=..)"
-        )
+        few = f"{sides['train']} has {rows} rows, less than one batch of {batch}"
+        mend = "no step would be made; write more (make corpus N=..)"
+        raise cli.BadData(f"{few} ({ALGORITHMS[section]}); {mend}")
     if f"{section}.max_num_steps" in given:
         steps = want(config, f"{section}.max_num_steps", int)
         if f"{section}.max_num_epochs" not in given:
@@ -163,9 +161,8 @@ def _frozen(path: Path, section: str, rewards: set[str]) -> Iterator[Message]:
     for number, row in stream.records(path):
         for key in READ[section]:
             if not isinstance(row.get(key), list):
-                raise cli.BadData(
-                    f'{path}:{number}: {row["id"]}: no "{key}" in this row, which is none for {section.upper()}'
-                )
+                lack = f'no "{key}" in this row, which is none for {section.upper()}'
+                raise cli.BadData(f"{path}:{number}: {row['id']}: {lack}")
         if reward := get(row, "prefer.reward"):
             rewards.add(str(reward))
         kept = gym_row(row) if section == "grpo" else {key: row[key] for key in READ[section]}
@@ -338,9 +335,8 @@ class Template:
         if isinstance(source, list):
             source = {entry["name"]: entry["template"] for entry in source}.get("default")
         if not source:
-            raise cli.Missing(
-                f"{self.folder} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)"
-            )
+            places = "chat_template.jinja, or chat_template in tokenizer_config.json"
+            raise cli.Missing(f"{self.folder} has no chat template ({places})")
         return source
 
 
@@ -524,9 +520,8 @@ def _jinja(source: str, where: str) -> "jinja2.Template":
         raise jinja2.TemplateError(message)
 
     def now(form):
-        raise jinja2.TemplateError(
-            "the chat template asks for the date (strftime_now): no two runs would train the same tokens"
-        )
+        why = "no two runs would train the same tokens"
+        raise jinja2.TemplateError(f"the chat template asks for the date (strftime_now): {why}")
 
     def tojson(value, **options):
         return json.dumps(value, **{"ensure_ascii": False, **options})

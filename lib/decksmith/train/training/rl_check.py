@@ -219,10 +219,8 @@ def _faults_of_planted(
     """(rule, message) of what is wrong with a planted sample."""
     few = sum(len(some) >= limit["samples"] for some in rewards.values())
     if few < limit["prompts"]:
-        yield (
-            "planted",
-            f"{few} prompts have {limit['samples']} rewards or more; {limit['prompts']} are the least that says anything",
-        )
+        said = f"{few} prompts have {limit['samples']} rewards or more"
+        yield "planted", f"{said}; {limit['prompts']} are the least that says anything"
     masked, flat = found["masked"] or 0, found["flat"] or 0
     if masked > limit["masked"]:
         said = f"{masked:.0%} of the answers have no reward, more than {limit['masked']:.0%}"

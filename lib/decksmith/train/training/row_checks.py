@@ -139,10 +139,8 @@ def _shape(row: Row, late: bool, columns: set[str]) -> Iterator[Fault]:
     by_index = {str(index): message for index, message in enumerate(row["messages"])}
     paths = {key for key, _ in leaves({**row, "messages": by_index})}
     if late and (fresh := sorted(paths - columns)):
-        yield (
-            "columns",
-            f"{fresh[0]} first comes here, after the 10 MB from which the trainer's loader takes its columns",
-        )
+        after = "after the 10 MB from which the trainer's loader takes its columns"
+        yield "columns", f"{fresh[0]} first comes here, {after}"
     columns |= paths
     for message in row["messages"]:
         said = message["content"] if message["role"] == "assistant" else ""

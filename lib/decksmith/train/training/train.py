@@ -145,9 +145,8 @@ class Plan:
             if made:
                 rows.append(made)
         if long:
-            cli.say(
-                f"{long} rows of {path} train nothing: they are as long as policy.max_total_sequence_length or longer"
-            )
+            limit = "policy.max_total_sequence_length"
+            cli.say(f"{long} rows of {path} train nothing: they are as long as {limit} or longer")
         return rows
 
     def _validation(self) -> None:

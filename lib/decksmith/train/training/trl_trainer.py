@@ -83,9 +83,8 @@ def train(
     if info["total_steps"] < plan.total:
         step = info["total_steps"]
         saved = f"saved step_{step}" if plan.saves and step else "nothing to save yet"
-        cli.say(
-            f"unfinished: {recipe.stopped} at step {step} of {plan.total}; {saved}; run the same command again to go on"
-        )
+        where = f"{recipe.stopped} at step {step} of {plan.total}"
+        cli.say(f"unfinished: {where}; {saved}; run the same command again to go on")
     if torch.cuda.is_available():
         info["gpu_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
     return info
@@ -173,9 +172,8 @@ class RecipeCallback(TrainerCallback):
         elif "loss" in logs:
             norm = logs["grad_norm"]
             if not math.isfinite(norm):
-                raise cli.BadData(
-                    f"step {step}: the gradient is {norm}; a lower policy.optimizer.kwargs.lr may help"
-                )
+                mend = "a lower policy.optimizer.kwargs.lr may help"
+                raise cli.BadData(f"step {step}: the gradient is {norm}; {mend}")
             line |= {
                 "loss": round(logs["loss"], 6) or None,  # where nothing was trained
                 "lr": logs["learning_rate"],
@@ -283,9 +281,8 @@ def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | Pai
         beta = plan.want("dpo.reference_policy_kl_penalty", float)
         for key, only in DPO.items():
             if plan.setting.get(key, only) != only:
-                raise cli.BadConfig(
-                    f"dpo.{key} is {plan.setting[key]}; this trainer knows {only}, NeMo-RL has the others"
-                )
+                known = f"this trainer knows {only}, NeMo-RL has the others"
+                raise cli.BadConfig(f"dpo.{key} is {plan.setting[key]}; {known}")
         made = parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
         tuner = PairTuner(**made)
     else:  # rows that are too long train nothing already
