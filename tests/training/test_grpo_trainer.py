@@ -170,7 +170,7 @@ def test_a_run_that_is_killed_ends_in_the_same_bytes_as_one_that_is_not(recipe):
 
 @pytest.mark.skipif("DECKSMITH_RL" not in os.environ, reason="make test-rl asks for it")
 def test_the_watch_stops_a_run_once_and_for_all_unless_it_only_warns(recipe):
-    run = recipe("run", "watch.action=stop", "watch.rise=0.01", "watch.held=[offline]")
+    run = recipe("run", "watch.action=stop", "watch.rise=0.01")
     assert trained(run) == 75
     said = (run / "log").read_text()
     assert "unfinished: the watch (the reward rose from" in said

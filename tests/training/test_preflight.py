@@ -127,6 +127,7 @@ def test_a_sound_run_passes_and_is_described(run):
         "model",
         "keys",
         "rows",
+        "our system prompt",
         "steps",
         "tokens, train",
         "tokens, validation",

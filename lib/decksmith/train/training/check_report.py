@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from decksmith.core.records import Optionals
 from decksmith.train.training.records import CheckFailure
 
 SHOWN = 10  # findings of one rule that are listed; the rest is counted
@@ -91,8 +92,29 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
     """The report as lines of a table, (what, how it stands)."""
     yield "model", str(report["model"])
     yield "keys", f"compared with {report['parent']['keys']}"
-    if "rows" in report:
-        yield from _of_prompts(report) if "held_out" in report else _of_rows(report)
+    if rows := report.get("rows"):
+        yield "rows", _facts(rows)
+    if prompted := report.get("prompted"):
+        yield "our system prompt", f"begins {_facts(prompted)} of them"
+    if "batch" in report:
+        epoch = f"floor({report['rows'].get('train', 0):,} / {report['batch']})"
+        over = f"{report['left_over']} rows left over in each"
+        yield "steps", f"{report['steps']} = {report['epochs']} epochs x {epoch}, {over}"
+    if "rollouts" in report:
+        yield "steps", f"{report['steps']} of {report['rollouts']} rollouts"
+    for side, found in report.get("tokens", {}).items():
+        limit = {"limit": report["limit"]} if "limit" in report else {}
+        yield f"tokens, {side}", _facts({**found, **limit})
+    if "held_out" in report:
+        held, how = report["held_out"], report["compared"]
+        yield "held out", f"{held:,} requests of evaluations, compared by {how}"
+    if planted := report.get("planted"):
+        yield "planted sample", _facts(planted)
+    if pace := report.get("pace"):
+        seconds, decks = pace["reward_seconds"], pace["decks_a_minute"]
+        yield "rewards", f"{seconds} s a step at {decks:g} decks a minute"
+    for when, parts in report.get("memory_gib", {}).items():
+        yield f"memory, {when}", f"{_facts(parts)} GiB a GPU, estimated"
     if lora := report.get("lora"):
         trained, whole = lora["trainable"] / 1e6, lora["of"] / 1e6
         size = f"{trained:.1f} M of {whole:,.0f} M parameters ({lora['source']})"
@@ -105,55 +127,17 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
         yield "not checked", what
 
 
-def _of_rows(report: Report) -> Iterator[tuple[str, str]]:
-    rows, prompted = report["rows"], report["prompted"]
-    known = "with the system prompt of data/prompts.jsonl"
-    counts = [f"{count:,} {side} ({prompted[side]:,} {known})" for side, count in rows.items()]
-    yield "rows", ", ".join(counts)
-    epoch = f"floor({rows.get('train', 0):,} / {report['batch']})"
-    over = f"{report['left_over']} rows left over in each"
-    yield "steps", f"{report['steps']} = {report['epochs']} epochs x {epoch}, {over}"
-    for side, found in report["tokens"].items():
-        yield (
-            f"tokens, {side}",
-            f"median {found['median']:,}, 95 % {found['p95']:,}, longest {found['max']:,} of {report['limit']:,}; "
-            f"{found['share']:.1%} of {found['total']:,} trained; {found['reasoned']:,} rows with reasoning",
-        )
-
-
-def _of_prompts(report: Report) -> Iterator[tuple[str, str]]:
-    yield "prompts", ", ".join(f"{count:,} {side}" for side, count in report["rows"].items())
-    for side, found in report["tokens"].items():
-        yield f"tokens, {side}", f"median {found['median']:,}, longest {found['max']:,}"
-    held, how = report["held_out"], report["compared"]
-    yield "held out", f"{held:,} requests of evaluations, compared by {how}"
-    if "rollouts" in report:
-        yield "steps", f"{report['steps']} of {report['rollouts']} rollouts"
-    planted = report["planted"]
-    yield (
-        "planted sample",
-        f"{planted['answers']} answers to {planted['prompts']} prompts ({planted['known']} of the training set): mean reward "
-        f"{planted['mean']}, best of each prompt {planted['best_of']}, spread within a prompt {planted['spread']}; "
-        f"share of prompts whose samples score alike {planted['flat']}, of answers without a reward {planted['masked']}",
-    )
-    if pace := report.get("pace"):
-        seconds, decks = pace["reward_seconds"], pace["decks_a_minute"]
-        yield "rewards", f"{seconds} s a step at {decks:g} decks a minute"
-    if memory := report.get("memory_gib"):
-        generation = memory["generation"]
-        yield (
-            "memory",
-            f"about {memory['training']['total']} GiB a GPU in training; in generation {generation['weights']} GiB of weights in "
-            f"{generation['room']}, estimated",
-        )
-
-
 def _estimated(estimate: Report) -> Iterator[tuple[str, str]]:
     if memory := estimate.get("memory_gib"):
-        parts = ", ".join(f"{name} {size}" for name, size in memory.items() if name != "total")
-        yield "memory", f"about {memory['total']} GiB a device, estimated: {parts}"
+        yield "memory", f"{_facts(memory)} GiB a device, estimated"
     if estimate.get("hours") is not None:
         gpus = f", {estimate['gpu_hours']} GPU-hours" if estimate["gpu_hours"] else ""
         yield "time", f"about {estimate['hours']} h{gpus}, estimated ({estimate['pace']})"
     saved, free = estimate["checkpoints_gib"], estimate["free_gib"]
     yield "disk", f"checkpoints up to {saved} GiB, {free} GiB free"
+
+
+def _facts(found: Optionals) -> str:
+    """Numbers with their names."""
+    said = {name: "none" if one is None else f"{one:,}" for name, one in found.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {one}" for name, one in said.items())

@@ -18,6 +18,7 @@ from decksmith.train.training import curve
 from decksmith.train.training.records import CurvePoint, Metrics
 
 GRAM = 4  # words
+HELD = "offline"  # the measure that the reward has not seen
 REACH = 1.96  # standard errors of an interval of 95 %
 # Components of a reward that are near 0 where a deck resembles one of the adversarial decks (docs/rewards.md): it repeats
 # the request or the checklist, itself, or one mold; its words are no sentences; its text cannot be seen.
@@ -32,15 +33,13 @@ SAID = {
 
 @dataclass(frozen=True)
 class Rule:
-    """The section `watch` of a recipe. reward, held: benchmarks of the curve. Nothing is found while the reward has not risen
-    by more than `rise` since the first checkpoint; from then on what is found is a held-out measure that fell beyond its
-    interval, answers `longer` times as long (or as short), a diversity below `diverse` times that of the beginning, and a
-    share of decks like adversarial ones that rose by more than `adversarial`."""
+    """The section `watch` of a recipe. Nothing is found while the reward has not risen by more than `rise` since the first
+    checkpoint; from then on what is found is an offline score that fell beyond its interval, answers `longer` times as long
+    (or as short), a diversity below `diverse` times that of the beginning, and a share of decks like adversarial ones that rose
+    by more than `adversarial`."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
-    reward: str = "reward"
-    held: tuple[str, ...] = ("offline",)
     rise: float = 0.05
     longer: float = 1.5
     diverse: float = 0.6
@@ -70,29 +69,22 @@ def rule(given: object) -> Rule:
 
 
 def found(lines: Iterable[CurvePoint], watch: Rule) -> list[Finding]:
-    """What went apart since the first line that has the reward, by step. Raises cli.BadConfig where no line has a measure
-    that the rule names."""
+    """What went apart since the first line that has the reward, by step."""
     measured = sorted((line for line in lines if line.get("metrics")), key=lambda one: one["step"])
-    known = [line for line in measured if _score(line, watch.reward)]
-    for name in (watch.reward, *watch.held):
-        if measured and not any(_score(line, name) for line in measured):
-            there = ", ".join(sorted(measured[0]["metrics"]))
-            raise cli.BadConfig(f"watch: no checkpoint has {name}; there are: {there}")
+    known = [line for line in measured if _score(line, "reward")]
     return [one for line in known[1:] for one in _of_line(known[0], line, watch)]
 
 
 def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> Iterator[Finding]:
-    before, after = _score(first, watch.reward), _score(line, watch.reward)
+    before, after = _score(first, "reward"), _score(line, "reward")
     if not before or not after or after.value - before.value <= watch.rise:
         return
     step, rose = line["step"], f"the reward rose from {before.value:.2f} to {after.value:.2f}"
-    for name in watch.held:
-        old, new = _score(first, name), _score(line, name)
-        if not old or not new:
-            continue
+    old, new = _score(first, HELD), _score(line, HELD)
+    if old and new:
         reach = REACH * math.hypot(old.error or 0.0, new.error or 0.0)
         if new.value + reach < old.value:
-            words = f"{name} fell from {old.value:.2f} to {new.value:.2f}, beyond its interval of {reach:.2f}"
+            words = f"{HELD} fell from {old.value:.2f} to {new.value:.2f}, beyond its interval of {reach:.2f}"
             yield Finding(step, "held-out", f"{rose}, and {words}")
     is_apart: dict[str, Callable[[float, float], bool]] = {
         "length": lambda old, new: not 1 / watch.longer <= new / max(old, 1e-9) <= watch.longer,

@@ -17,15 +17,11 @@ CheckFailure = dict[str, str | int | None]
 class RunCheck(TypedDict, total=False):
     ok: Annotated[bool, "no failures"]
     model: Annotated[str, "the model of the recipe"]
-    parent: Annotated[
-        Parent, "{absent, keys}: what it inherits from, and what keys were compared with"
-    ]
+    parent: Annotated[Parent, "{absent, keys}: what it inherits, what keys were compared with"]
     epochs: Annotated[int, "passes over the rows"]
     lora: Annotated[Lora, "{rank, trainable, of, classes, source}"]
     estimate: Annotated[Estimate, "memory, time and disk"]
-    failures: Annotated[
-        list[CheckFailure], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
-    ]
+    failures: Annotated[list[CheckFailure], "{rule, file, line, id, message, remedy}: ten of each"]
     counts: Annotated[dict[str, int], "all failures, by rule"]
     unchecked: Annotated[list[str], "what could not be checked here"]
 
@@ -43,9 +39,7 @@ class SftCheck(RunCheck, total=False):
 
 
 class RlCheck(RunCheck, total=False):
-    limits: Annotated[
-        Numbers, "from which figures on a run is refused (assets/recipes/rl-check.toml)"
-    ]
+    limits: Annotated[Numbers, "of assets/recipes/rl-check.toml: where a run is refused"]
     rows: Annotated[dict[str, int], "prompts of train and validation"]
     tokens: Annotated[dict[str, Numbers], "of their prompts: {median, max}"]
     held_out: Annotated[int, "requests of evaluations that they were compared with"]
