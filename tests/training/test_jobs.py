@@ -21,7 +21,7 @@ def made(tmp_path, monkeypatch):
         (run / "recipe.yaml").write_text(recipe.format(root=root, run=run))
         if far:
             monkeypatch.setattr(slurm_hosts.SlurmHost, "root", Path(far))
-        return jobs.Job(root / "slurm/sft.sbatch", run, host="login" if far else None)
+        return jobs.Job(root / "slurm/sft.sbatch", run, host="login" if far else "")
 
     return make
 

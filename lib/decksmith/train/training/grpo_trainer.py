@@ -58,21 +58,16 @@ STAGES = (
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """How answers are drawn; base: the embedded model's name, whose adapter the policy is."""
+class Rollouts:
+    """Decks of a policy, kept below `folder`, and how its answers are drawn; base: the embedded model's name, whose adapter
+    the policy is."""
 
+    folder: Path
     base: str
     temperature: float
     top_p: float
     max_tokens: int
     rules: str
-
-
-class Rollouts:
-    """Decks of a policy, kept below `folder`."""
-
-    def __init__(self, folder: Path, sampling: Sampling) -> None:
-        self.folder, self.sampling = folder, sampling
 
     def ask(
         self, name: str, peft: Path, prompts: Iterable[PromptRow], samples: int, seed: int
@@ -82,7 +77,7 @@ class Rollouts:
         which is read where it is finished. Raises cli.TryAgain where a stage fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         weights = self.folder / "policy.gguf"
-        adapters.gguf(peft, self.sampling.base, weights)
+        adapters.gguf(peft, self.base, weights)
         asked = b"".join(stream.dumps(prompt) + b"\n" for prompt in prompts)
         digest = hashlib.sha256(weights.read_bytes() + asked).hexdigest()[:12]
         run = self.folder / f"{name}-{digest}"
@@ -95,25 +90,16 @@ class Rollouts:
 
     def _pipeline(self, run: Path, **asking: object) -> None:
         """Write RUN/decks.jsonl of RUN/prompts.jsonl."""
-        given = {"run": shlex.quote(str(run)), **asdict(self.sampling), **asking}
-        bin_folder, made = shlex.quote(str(cli.ROOT / "bin")), run / "decks.jsonl.tmp"
-        script = " | ".join(f"{bin_folder}/{stage.format(**given)}" for stage in STAGES)
-        with (
-            open(run / "prompts.jsonl", "rb") as source,
-            open(made, "wb") as out,
-            open(run / "log", "ab") as log,
-        ):
-            status = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", script],
-                stdin=source,
-                stdout=out,
-                stderr=log,
-                env=os.environ | {"IMAGES": "off"},
-            ).returncode
+        where, bin_folder = shlex.quote(str(run)), shlex.quote(str(cli.ROOT / "bin"))
+        given = {**asdict(self), "run": where, **asking}
+        stages = " | ".join(f"{bin_folder}/{stage.format(**given)}" for stage in STAGES)
+        files = f"< {where}/prompts.jsonl > {where}/decks.jsonl.tmp 2>> {where}/log"
+        words = ["bash", "-o", "pipefail", "-c", f"{{ {stages}; }} {files}"]
+        status = subprocess.run(words, env=os.environ | {"IMAGES": "off"}).returncode
         if status:
             said = f"the answers of {run.name} ended with status {status}"
             raise cli.TryAgain(f"{said}; {run}/log says why; run this again")
-        made.rename(run / "decks.jsonl")
+        os.rename(run / "decks.jsonl.tmp", run / "decks.jsonl")
 
 
 Rewards = list[float | None]
@@ -163,7 +149,7 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         policy, rollouts = self.tuner.policy(), self.tuner.rollouts
         prompts = _prompts(self.plan.held)
         decks = rollouts.ask(f"val_{step}", policy, prompts, samples, self.plan.seed)
-        metrics = hacking.measures(decks, rollouts.sampling.rules)
+        metrics = hacking.measures(decks, rollouts.rules)
         if "kl" in self.logged:
             metrics["kl"] = {"training": {"nats a token": self.logged["kl"]}}
         self.lines[step] = {"step": step, "metrics": metrics}
@@ -233,7 +219,7 @@ def _tokens(tuner: GroupTuner, deck: DeckRecord) -> list[int]:
     """The tokens of an answer: of its text, and the end where the model ended it."""
     tokenizer, said = tuner.processing_class, deck["gen"]
     ids = tokenizer.encode(str(said.get("text") or ""), add_special_tokens=False)
-    limit = tuner.rollouts.sampling.max_tokens
+    limit = tuner.rollouts.max_tokens
     is_cut = said.get("finish_reason") == "length"
     return ids[:limit] if is_cut and ids else [*ids[: limit - 1], tokenizer.eos_token_id]
 
@@ -249,7 +235,8 @@ def _lines(path: Path) -> list[Any]:
 
 def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> GroupTuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
-    sampling = Sampling(
+    rollouts = Rollouts(
+        folder=plan.folder / "rollouts",
         base=plan.name,
         temperature=plan.want("policy.generation.temperature", float),
         top_p=plan.want("policy.generation.top_p", float),
@@ -263,12 +250,12 @@ def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> GroupTuner:
         is_new=False,  # `measure` comes at the start
         num_generations=plan.trained // plan.batch,
         steps_per_generation=plan.trained // plan.micro,
-        max_completion_length=sampling.max_tokens,
-        temperature=sampling.temperature,
+        max_completion_length=rollouts.max_tokens,
+        temperature=rollouts.temperature,
         shuffle_dataset=False,
         beta=plan.want("loss_fn.reference_policy_kl_penalty", float),
         epsilon=plan.want("loss_fn.ratio_clip_max", float),
     )
-    recipe.tuner = GroupTuner(plan, Rollouts(plan.folder / "rollouts", sampling), **parts)
+    recipe.tuner = GroupTuner(plan, rollouts, **parts)
     recipe.tuner.remove_callback(PrinterCallback)  # it writes to stdout
     return recipe.tuner

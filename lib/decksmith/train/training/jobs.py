@@ -78,13 +78,7 @@ class Job:
     """One batch script with one run folder: `freeze`, `submit`, `follow`, or `describe` without any of them."""
 
     def __init__(
-        self,
-        script: Path,
-        run: Path,
-        *,
-        sbatch: Words = (),
-        env: Words = (),
-        host: str | None = None,
+        self, script: Path, run: Path, *, sbatch: Words = (), env: Words = (), host: str = ""
     ):
         """script: slurm/NAME.sbatch of this checkout. sbatch: more flags for sbatch, the last word. env: NAME=value for the
         job. host: LOGIN[:FOLDER]. Raises cli.Missing, cli.BadConfig."""

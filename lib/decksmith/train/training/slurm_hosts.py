@@ -19,8 +19,8 @@ class SlurmHost:
     """This machine, or a login node by ssh: LOGIN or LOGIN:FOLDER of its checkout. DECKSMITH_SSH replaces the command `ssh`
     (and its options)."""
 
-    def __init__(self, host: str | None = None):
-        name, _, folder = (host or "").partition(":")
+    def __init__(self, host: str = ""):
+        name, _, folder = host.partition(":")
         self.name, self.folder = name or None, folder or "decksmith"
         self.command = ["sh", "-c"]
         if self.name:
