@@ -171,15 +171,11 @@ def _panels(lines: list[CurvePoint]) -> tuple[dict[str, list[Point]], int]:
 def _note(lines: list[CurvePoint], more: int) -> str:
     done = sum("metrics" in line for line in lines)
     note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question."
-    if done < len(lines):
-        note += " Dotted: no result."
-    if more:
-        note += f" {more} more benchmarks are in curve.jsonl."
+    note += " Dotted: no result." if done < len(lines) else ""
+    note += f" {more} more benchmarks are in curve.jsonl." if more else ""
     if done > 1:
-        note += (
-            "\nRinged: the best, selected by these very numbers;\n"
-            "its thin interval holds for all of them at once (Bonferroni)."
-        )
+        note += "\nRinged: the best, selected by these very numbers;"
+        note += "\nits thin interval holds for all of them at once (Bonferroni)."
     return note
 
 

@@ -175,8 +175,8 @@ def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ())
         cells = [_cell(_score(line, name)) for name in names]
         made.append(f"| {line['step']} | " + " | ".join(cells) + " |")
     if steps:
-        names = ["step", "reward of its answers", "KL, nats a token", "tokens"]
-        made += ["", "| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+        made += ["", "| step | reward of its answers | KL, nats a token | tokens |"]
+        made.append("|---|---|---|---|")
     for one in steps:
         shown = f"{one['reward']:.3f} | {one['kl']:.5f} | {one['tokens']:.0f}"
         made.append(f"| {one['step']} | {shown} |")

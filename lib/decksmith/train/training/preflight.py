@@ -21,14 +21,10 @@ from decksmith.train.training.row_checks import leaves
 KEYS = {name: recipes.RECIPES / f"nemo-rl-keys-{name}.txt" for name in recipes.ALGORITHMS}
 DATASETS = {"sft": "openai_format", "dpo": "PreferenceDataset", "grpo": "NemoGymDataset"}
 OURS = {"start.adapter"}  # of sft-train, where a recipe has no parent
-WHOLE = (  # keys whose values are whole numbers from 1, and those of STEPS in the algorithm's own section
-    "policy.train_global_batch_size",
-    "policy.train_micro_batch_size",
-    "policy.max_total_sequence_length",
-    "checkpointing.save_period",
-    "cluster.num_nodes",
-    "cluster.gpus_per_node",
-)
+# Keys whose values are whole numbers from 1, and those of STEPS in the algorithm's own section.
+WHOLE = ["policy.train_global_batch_size", "policy.train_micro_batch_size"]
+WHOLE += ["policy.max_total_sequence_length", "checkpointing.save_period"]
+WHOLE += ["cluster.num_nodes", "cluster.gpus_per_node"]
 STEPS = ("max_num_epochs", "max_num_steps", "val_period")
 
 
@@ -116,12 +112,12 @@ def has_gaps(made: Checked) -> bool:
     for key in gaps:
         made.wrong("unfilled", key, f"{key} is still ???")
     for key in (*WHOLE, *map(made.own, STEPS), recipes.ALGORITHMS[made.algorithm]):
-        least = 0 if key == made.own("val_period") else 1
-        value = made.get(key)
-        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        if key not in gaps and not is_whole:
-            message = f"{key} is {value!r} and must be a whole number from {least}"
-            made.wrong("unfilled", key, message)
+        if key in gaps or (key == made.own("val_period") and made.get(key) == 0):
+            continue
+        try:
+            recipes.want(made.config, key, int)
+        except cli.BadConfig as error:
+            made.wrong("unfilled", key, str(error))
             gaps.append(key)
     return bool(gaps)
 

@@ -4,6 +4,7 @@ The rows are read once, as a stream: what is kept for each is a few bytes.
 """
 
 import hashlib
+import itertools
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +22,7 @@ CLOSELY = 20  # rows that are also rendered with null for what they lack
 Recipe = dict[str, Any]
 Row = dict[str, Any]
 Fault = tuple[str, str]  # (rule, message)
-Judged = tuple[
-    list[Fault], recipes.Trained | None
-]  # what is wrong with a row, what is trained of it
+Judged = tuple[list[Fault], recipes.Trained | None]  # of a row; and what is trained of it
 Seen = dict[bytes, str]  # short hashes of ids and contents of both sides, each with its side
 Runs = list[tuple[bool, str]]  # the tokens of a row as text, by whether they are trained
 
@@ -74,7 +73,7 @@ class Side:
         if self.template is None:
             return faults, None
         closely = len(self.lengths) < CLOSELY
-        made, more = _tokens(messages, self.template, self.config, closely)
+        more, made = _tokens(messages, self.template, self.config, closely)
         if made:
             self.lengths.append(made["length"])
             self.trained += sum(made["mask"])
@@ -164,9 +163,7 @@ def _fault_of(messages: object) -> str | None:
             return "reasoning_content is no text"
         if not isinstance(content, str) or not content.strip():
             return f"the content of {role} is empty or no text"
-        if "\ufffd" in content + (
-            thoughts or ""
-        ):  # what stream.loads makes of a lone surrogate, too
+        if "\ufffd" in f"{content}{thoughts}":  # what stream.loads makes of a lone surrogate, too
             return f"what {role} says holds a broken character (U+FFFD, or half of a pair)"
     return None
 
@@ -185,11 +182,9 @@ def _twice(row: Row, side: str, seen: Seen) -> Iterator[Fault]:
             yield "duplicate", "this id came before"
 
 
-def _tokens(
-    messages: list[Row], template: Template, config: Recipe, closely: bool
-) -> tuple[recipes.Trained | None, list[Fault]]:
-    """(recipes.example or None, faults) of one conversation: its length, and what is trained
-    against what is served. `closely`: whether an absent reasoning_content is told from null."""
+def _tokens(messages: list[Row], template: Template, config: Recipe, closely: bool) -> Judged:
+    """`check` of the tokens of one conversation: its length, and what is trained against what is
+    served. `closely`: whether an absent reasoning_content is told from null."""
     kwargs = recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {}
     try:
         pieces = recipes.chunks(messages, template, config)
@@ -200,14 +195,13 @@ def _tokens(
             nulls = [{"reasoning_content": None, **message} for message in messages]
             filled = template.render(nulls, **kwargs)
     except cli.BadData as error:
-        return None, [("template-refuses", str(error))]
+        return [("template-refuses", str(error))], None
     made = recipes.assemble(pieces, config)
     faults: list[Fault] = []
     if made["masked_out"]:
         limit = config["policy"]["max_total_sequence_length"]
         faults.append(("too-long", f"{made['length']} tokens, the limit is {limit}"))
-    role, text, _ = pieces[0]
-    bos = template.bos
+    (role, text, _), bos = pieces[0], template.bos
     if "dpo" in config and bos and text.startswith(bos) and not whole.startswith(bos):
         faults.append(("bos", f"the prompt begins with {bos!r}, a server's does not"))
         bare = text.removeprefix(bos)
@@ -229,7 +223,7 @@ def _tokens(
             faults.append(("trained", f"the {name} is {how}in the trained text"))
     if filled != whole:
         faults.append(("nulls", "with null for an absent reasoning_content the text differs"))
-    return made, faults
+    return faults, made
 
 
 def _against_template(
@@ -277,9 +271,6 @@ def _end(ids: list[int], template: Template) -> Iterator[Fault]:
 
 def _runs(made: recipes.Trained, template: Template) -> Runs:
     """The tokens as text, `[(trained, text)]`."""
-    runs, start, mask = [], 0, made["mask"]
-    for index in range(1, len(mask) + 1):
-        if index == len(mask) or mask[index] != mask[start]:
-            runs.append((bool(mask[start]), template.decode(made["ids"][start:index])))
-            start = index
-    return runs
+    pairs = zip(made["mask"], made["ids"], strict=True)
+    runs = itertools.groupby(pairs, key=lambda pair: bool(pair[0]))
+    return [(trained, template.decode([token for _, token in run])) for trained, run in runs]
