@@ -15,7 +15,6 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -24,7 +23,7 @@ from decksmith.core import cli, stream
 from decksmith.models import embedded, endpoints
 from decksmith.train.hub import models
 from decksmith.train.serving import readiness, vllm
-from decksmith.train.serving.vllm import Adapter, sha256
+from decksmith.train.serving.vllm import Adapter, Words, sha256
 
 # vLLM for a machine without a GPU: `make .venv-vllm/.done`. Eager, since kernels want a compiler and
 # minutes. No prompt in pieces: under a request with a seed that ends the CPU build (0.32.0: "CPU
@@ -41,7 +40,6 @@ CPU_ENVIRONMENT = {
 }
 PR_SET_PDEATHSIG = 1  # prctl(2)
 Engine = Literal["vllm", "local"]
-Words = Sequence[str]
 
 
 class _Asked(BaseException):

@@ -34,6 +34,7 @@ SHORT = {
     "-dp": "--data-parallel-size",
 }
 GIB = 2**30
+Words = Sequence[str]
 # About how many GiB a GPU of this name has, for a plan; where a server starts, nvidia-smi says it.
 NAMED = {"a100": 79, "h100": 79, "h200": 140, "gh200": 95, "b200": 178, "l40s": 44, "a10": 22}
 ASSUMED = "h100"  # where a job is submitted and nobody says what its nodes have
@@ -152,9 +153,7 @@ class Options(TypedDict):
     options: dict[str, Option]
 
 
-def command(
-    adapter: Adapter, base: str, host: str, port: int, more: Sequence[str] = ()
-) -> list[str]:
+def command(adapter: Adapter, base: str, host: str, port: int, more: Words = ()) -> list[str]:
     """The argument list of a vLLM with base and adapter; `more` arguments come last and win.
     Raises cli.BadData where `lint` objects."""
     ranks = map(int, _options()["options"]["--max-lora-rank"]["choices"])
@@ -193,7 +192,7 @@ def _of_the_model(base: str) -> list[str]:
     return found
 
 
-def value(arguments: Sequence[str], option: str) -> str | None:
+def value(arguments: Words, option: str) -> str | None:
     """The value of an option, of two the later; None where it is not there."""
     found = None
     for word, following in zip(arguments, [*arguments[1:], None], strict=True):
@@ -203,7 +202,7 @@ def value(arguments: Sequence[str], option: str) -> str | None:
     return found
 
 
-def number(arguments: Sequence[str], option: str) -> int:
+def number(arguments: Words, option: str) -> int:
     """The whole number of an option, 1 where it is not there. Raises cli.BadConfig."""
     text = value(arguments, option) or "1"
     if not text.isdigit() or not int(text):
@@ -211,7 +210,7 @@ def number(arguments: Sequence[str], option: str) -> int:
     return int(text)
 
 
-def lint(arguments: Sequence[str]) -> None:
+def lint(arguments: Words) -> None:
     """Hold the arguments of `vllm serve` to the option names and choices of the pinned version.
     Raises cli.BadData with all that is wrong."""
     known, wrong = _options(), []
@@ -261,7 +260,6 @@ class Memory:
     """GiB of one GPU. `weights` is None where nothing says how large the model is; `sequence`: one of full length."""
 
     gpus: int
-    gpu: float
     weights: float | None
     adapter: float
     token: float
@@ -276,7 +274,7 @@ class Memory:
         return max(0, math.floor(self.left / self.sequence)) if self.sequence else self.sequences
 
 
-def memory(arguments: Sequence[str], adapter: Adapter, gpu: float) -> Memory:
+def memory(arguments: Words, adapter: Adapter, gpu: float) -> Memory:
     """What `vllm serve ARGUMENTS` takes of each of its GPUs of `gpu` GiB."""
     base = arguments[2]
     config = families.configuration(base)
@@ -302,7 +300,6 @@ def memory(arguments: Sequence[str], adapter: Adapter, gpu: float) -> Memory:
     usable = gpu * float(value(arguments, "--gpu-memory-utilization") or UTILIZATION)
     return Memory(
         gpus=parts * number(arguments, "--data-parallel-size"),
-        gpu=gpu,
         weights=weights,
         adapter=loras,
         token=token,
@@ -313,9 +310,7 @@ def memory(arguments: Sequence[str], adapter: Adapter, gpu: float) -> Memory:
     )
 
 
-def check_memory(
-    arguments: Sequence[str], adapter: Adapter, gpu: float | None = None
-) -> Memory | None:
+def check_memory(arguments: Words, adapter: Adapter, gpu: float | None = None) -> Memory | None:
     """The memory of a command line, said in one line; None without a GPU (vLLM's CPU build has
     rules of its own). gpu: the GiB of one; else what nvidia-smi says of this machine's. Raises
     cli.BadConfig, with the remedy, where not even one sequence of full length fits."""
@@ -331,7 +326,7 @@ def check_memory(
         f"{found.sequence:.1f} for each sequence of {found.length:,} tokens"
     )
     if found.left < found.sequence:
-        mend = " ".join(_remedies(arguments, adapter, found))
+        mend = " ".join(_remedies(arguments, adapter, found, gpu))
         raise cli.BadConfig(
             f"{arguments[2]} does not fit a GPU of {gpu:.0f} GiB: {parts}. "
             + (mend or "It wants larger GPUs, or more than one node")
@@ -344,12 +339,12 @@ def check_memory(
     return found
 
 
-def _remedies(arguments: Sequence[str], adapter: Adapter, found: Memory) -> Iterator[str]:
+def _remedies(arguments: Words, adapter: Adapter, found: Memory, gpu: float) -> Iterator[str]:
     """The fewest GPUs that do, and the context that would."""
     tensor = number(arguments, "--tensor-parallel-size")
     for wider in (2 * tensor, 4 * tensor, 8 * tensor):
         more = [*arguments, "--tensor-parallel-size", str(wider)]
-        other = memory(more, adapter, found.gpu)
+        other = memory(more, adapter, gpu)
         if wider <= 8 and other.left >= other.sequence:
             yield f'on more GPUs: SERVE="--tensor-parallel-size {wider}"'
             break

@@ -203,7 +203,8 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
     reader, tensors = gguf.GGUFReader(path), {}
     heads = base_models.projected_heads(base_models.config("smol"))
     for tensor in reader.tensors:
-        module, half = _module(path, tensor.name)
+        stem, _, half = tensor.name.partition(".weight.lora_")
+        module, half = base_models.hf_module(stem), half.upper()
         value = gguf.dequantize(tensor.data, tensor.tensor_type).astype("<f4")
         if half == "B" and (count := heads.get(module.rpartition(".")[2])):
             value = base_models.unpermuted(value, count)
@@ -225,14 +226,6 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
     stream.write(out / WEIGHTS, base_models.safetensors(tensors))
     stream.write(out / "manifest.json", (source / "manifest.json").read_bytes())
     return check(out, "smol")
-
-
-def _module(path: Path, name: str) -> tuple[str, str]:
-    """`blk.0.attn_q.weight.lora_a` -> (`model.layers.0.self_attn.q_proj`, `A`). Raises cli.BadData."""
-    match = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight\.lora_([ab])", name)
-    if not match or match[2] not in base_models.LAYERS:
-        raise cli.BadData(f"{path}: {name} is no part of an adapter of the embedded model")
-    return f"model.layers.{match[1]}.{base_models.LAYERS[match[2]]}", match[3].upper()
 
 
 def _gguf_name(module: str) -> str | None:

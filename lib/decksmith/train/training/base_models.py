@@ -144,10 +144,11 @@ def export(source: Path, out: Path) -> None:
     heads, tensors = projected_heads(json.loads((SETTINGS / "config.json").read_text())), {}
     for tensor in reader.tensors:
         values = gguf.dequantize(tensor.data, tensor.tensor_type)
-        name = _hf_name(tensor.name)
-        if count := heads.get(name.split(".")[-2]):
+        stem, _, kind = tensor.name.rpartition(".")
+        module = hf_module(stem)
+        if count := heads.get(module.rpartition(".")[2]):
             values = unpermuted(values, count)
-        tensors[name] = ("BF16", values.shape, _bf16(values))
+        tensors[f"{module}.{kind}"] = ("BF16", values.shape, _bf16(values))
     shutil.copytree(SETTINGS, out)
     stream.write(out / "model.safetensors", safetensors(tensors))
     stream.write(out / "chat_template.jinja", fields["tokenizer.chat_template"])
@@ -191,10 +192,10 @@ def safetensors(tensors: Mapping[str, tuple[str, Sequence[int], bytes]]) -> byte
     return b"".join([len(text).to_bytes(8, "little"), text, *parts])
 
 
-def _hf_name(name: str) -> str:
-    """`blk.0.attn_q.weight` -> `model.layers.0.self_attn.q_proj.weight`. Raises KeyError for what is no tensor of a llama."""
-    *block, part, kind = name.split(".")
-    return f"model.layers.{block[1]}.{LAYERS[part]}.{kind}" if block else f"{WHOLE[part]}.{kind}"
+def hf_module(name: str) -> str:
+    """`blk.0.attn_q` -> `model.layers.0.self_attn.q_proj`. Raises KeyError for no part of a llama."""
+    *block, part = name.split(".")
+    return f"model.layers.{block[1]}.{LAYERS[part]}" if block else WHOLE[part]
 
 
 def projected_heads(model: dict[str, Any]) -> dict[str, int]:
