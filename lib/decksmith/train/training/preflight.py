@@ -58,6 +58,11 @@ class Checked:
         self.report["parent"] = {"absent": absent, "keys": against}
         if has_gaps(self):
             return False
+        self.steps, self.epochs = (
+            self.get(self.own("max_num_steps")),
+            self.get(self.own("max_num_epochs")),
+        )
+        self.batch: int = self.get(recipes.ALGORITHMS[self.algorithm])
         if folder is None:
             what = "lengths, mask, template, what is trained against what is served"
             self.unchecked.append(f"everything that needs the tokenizer: {what}")
@@ -199,14 +204,9 @@ def _data(made: Checked, preview: int) -> list[row_checks.Preview]:
         rows[name], made.report["prompted"][name] = side.rows, side.prompted
         if tokens := side.tokens():
             made.report["tokens"][name] = tokens
-    batch = made.get(recipes.ALGORITHMS[made.algorithm])
-    made.report |= {
-        "batch": batch,
-        "epochs": made.get(made.own("max_num_epochs")),
-        "steps": made.get(made.own("max_num_steps")),
-        "limit": made.get("policy.max_total_sequence_length"),
-        "left_over": rows.get("train", 0) % batch,
-    }
+    made.report |= {"batch": made.batch, "epochs": made.epochs, "steps": made.steps}
+    made.report["limit"] = made.get("policy.max_total_sequence_length")
+    made.report["left_over"] = rows.get("train", 0) % made.batch
     return shown
 
 
@@ -278,23 +278,19 @@ def _dataset(made: Checked, side: str) -> None:
 
 def _steps(made: Checked) -> None:
     """Steps, epochs and rows belong together."""
-    key, epochs = made.own("max_num_steps"), made.get(made.own("max_num_epochs"))
-    steps, found = made.get(key), made.report["rows"]
-    batch = made.get(recipes.ALGORITHMS[made.algorithm])
+    key, found = made.own("max_num_steps"), made.report["rows"]
+    steps, epochs, batch = made.steps, made.epochs, made.batch
     if "train" in found:
         epoch = found["train"] // batch
         if not (epochs - 1) * epoch < steps <= epochs * epoch:
             counted = f"{epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps"
             made.wrong("steps", key, f"{key} is {steps}; {counted} are {epochs * epoch}")
     key = made.own("val_global_batch_size")
-    held = made.get(key) or 1
-    if "validation" in found and found["validation"] < held:
-        made.wrong(
-            "batch",
-            key,
-            f"{found['validation']} validation rows are less than one batch of {held}: the loss would be that of no row; "
-            + _more_held_out(found.get("train", 0), found["validation"], batch, held),
-        )
+    rows, held = found.get("validation"), made.get(key) or 1
+    if rows is not None and rows < held:
+        few = f"{rows} validation rows are less than one batch of {held}: the loss would be that of no row"
+        mend = _more_held_out(found.get("train", 0), rows, batch, held)
+        made.wrong("batch", key, f"{few}; {mend}")
 
 
 def _more_held_out(train: int, validation: int, batch: int, held: int) -> str:
@@ -310,43 +306,30 @@ def _more_held_out(train: int, validation: int, batch: int, held: int) -> str:
 
 def _periods(made: Checked) -> None:
     """What is saved has been validated."""
-    steps = made.get(made.own("max_num_steps"))
     val, save = made.get(made.own("val_period")), made.get("checkpointing.save_period")
     ends_validated = made.get(made.own("val_at_end")) is True
     metric = made.get("checkpointing.metric_name") or ""
-    faults = {
-        "checkpointing.metric_name": (
-            val == 0 and not ends_validated and metric.startswith("val:"),
-            f"nothing is validated, and checkpoints are chosen by {metric}",
-        ),
-        "checkpointing.save_period": (
-            val and save % val,
-            f"a save every {save} steps and a validation every {val}: a save without its loss",
-        ),
-        made.own("val_period"): (
-            val > steps or save > steps,
-            f"{steps} steps are less than a period ({val} and {save})",
-        ),
-        made.own("val_at_end"): (
-            val and steps % val and not ends_validated,
-            f"step {steps}, the last, is saved and not validated",
-        ),
-    }
-    for key, (is_wrong, message) in faults.items():
-        if is_wrong:
-            made.wrong("periods", key, message)
+    if val == 0 and not ends_validated and metric.startswith("val:"):
+        message = f"nothing is validated, and checkpoints are chosen by {metric}"
+        made.wrong("periods", "checkpointing.metric_name", message)
+    if val and save % val:
+        message = f"a save every {save} steps and a validation every {val}: a save without its loss"
+        made.wrong("periods", "checkpointing.save_period", message)
+    if val > made.steps or save > made.steps:
+        message = f"{made.steps} steps are less than a period ({val} and {save})"
+        made.wrong("periods", made.own("val_period"), message)
+    if val and made.steps % val and not ends_validated:
+        message = f"step {made.steps}, the last, is saved and not validated"
+        made.wrong("periods", made.own("val_at_end"), message)
 
 
 def _schedule(made: Checked) -> None:
     """Warm-up and decay fit the steps."""
-    parts, steps = made.get("policy.scheduler"), made.get(made.own("max_num_steps"))
-    if not isinstance(parts, list):
-        return
     warm = recipes.warmup(made.config)
-    decay = recipes.get(parts[-2], "kwargs.T_max") if warm else None
-    if warm and decay and warm + decay != steps:
-        message = f"warm-up {warm} and decay {decay} are {warm + decay} steps, the run has {steps}"
-        made.wrong("schedule", "policy.scheduler", message)
+    decay = recipes.get(made.get("policy.scheduler")[-2], "kwargs.T_max") if warm else None
+    if warm and decay and warm + decay != made.steps:
+        fitted = f"warm-up {warm} and decay {decay} are {warm + decay} steps"
+        made.wrong("schedule", "policy.scheduler", f"{fitted}, the run has {made.steps}")
 
 
 # What the adapter touches, and estimates of memory, time and disk

@@ -91,11 +91,8 @@ def _data(made: Checked) -> Prompts:
         if lengths:
             longest = {"median": int(statistics.median(lengths)), "max": max(lengths)}
             made.report["tokens"][side] = longest
-    made.report |= {
-        "rows": {side: len(prompts) for side, prompts in found.items()},
-        "epochs": made.get("grpo.max_num_epochs"),
-        "steps": made.get("grpo.max_num_steps"),
-    }
+    made.report["rows"] = {side: len(prompts) for side, prompts in found.items()}
+    made.report |= {"epochs": made.epochs, "steps": made.steps}
     return found
 
 
@@ -160,7 +157,7 @@ def _disjoint(
 
 def _rollouts(made: Checked) -> None:
     """Rollouts, batches and GPUs divide each other."""
-    prompts, key = made.get("grpo.num_prompts_per_step"), "grpo.num_generations_per_prompt"
+    prompts, key = made.batch, "grpo.num_generations_per_prompt"
     samples, batch = made.get(key), made.get("policy.train_global_batch_size")
     if not isinstance(samples, int) or samples < 2:
         said = f"{key} is {samples!r}: one sample has nothing to be compared with"
