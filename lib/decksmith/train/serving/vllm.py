@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import TypedDict
 
 from decksmith.core import cli
 from decksmith.models import families, shapes
@@ -146,17 +146,11 @@ class Option(TypedDict, total=False):
     choices: list[str | int]
 
 
-class Options(TypedDict):
-    """assets/vllm-options.json."""
-
-    version: str
-    options: dict[str, Option]
-
-
 def command(adapter: Adapter, base: str, host: str, port: int, more: Words = ()) -> list[str]:
     """The argument list of a vLLM with base and adapter; `more` arguments come last and win.
     Raises cli.BadData where `lint` objects."""
-    ranks = map(int, _options()["options"]["--max-lora-rank"]["choices"])
+    _, options = _options()
+    ranks = map(int, options["--max-lora-rank"]["choices"])
     taken = [rank for rank in ranks if rank >= adapter.rank]
     if not taken:
         raise cli.BadData(f"{adapter.path}: its rank is {adapter.rank}, more than vLLM takes")
@@ -213,7 +207,7 @@ def number(arguments: Words, option: str) -> int:
 def lint(arguments: Words) -> None:
     """Hold the arguments of `vllm serve` to the option names and choices of the pinned version.
     Raises cli.BadData with all that is wrong."""
-    known, wrong = _options(), []
+    (version, known), wrong = _options(), []
     words = list(arguments[3:])  # behind `vllm serve BASE`
     while words:
         option, _, value = words.pop(0).partition("=")
@@ -227,9 +221,9 @@ def lint(arguments: Words) -> None:
         if option.startswith("--"):
             # --reasoning-config.field is its way into JSON
             option = option.replace("_", "-").split(".")[0]
-        wrong += _objections(option, values, known["options"].get(option))
+        wrong += _objections(option, values, known.get(option))
     if wrong:
-        raise cli.BadData(f"vLLM {known['version']} would refuse this: {'; '.join(wrong)}")
+        raise cli.BadData(f"vLLM {version} would refuse this: {'; '.join(wrong)}")
 
 
 def _objections(option: str, values: list[str], facts: Option | None) -> Iterator[str]:
@@ -248,8 +242,10 @@ def _objections(option: str, values: list[str], facts: Option | None) -> Iterato
         yield from (f"{option} {one} is none of {there}" for one in values if one not in choices)
 
 
-def _options() -> Options:
-    return cast(Options, json.loads(OPTIONS.read_text()))
+def _options() -> tuple[str, dict[str, Option]]:
+    """The pinned version, and its options."""
+    found = json.loads(OPTIONS.read_text())
+    return found["version"], found["options"]
 
 
 # Memory

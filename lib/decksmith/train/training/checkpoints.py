@@ -414,7 +414,5 @@ def read_metrics(path: Path) -> Metrics | None:
 
 def _last_line(log: Path) -> str:
     """The last line that a command said, shortened."""
-    with open(log, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-        lines = file.read().decode(errors="replace").split("\n")
+    lines = log.read_bytes()[-4096:].decode(errors="replace").split("\n")
     return next((" ".join(line.split())[:300] for line in reversed(lines) if line.strip()), "")

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import TypedDict
 
 from decksmith.core import cli
+from decksmith.core.records import Optionals
 from decksmith.models import shapes
 from decksmith.models.shapes import Shape
 from decksmith.train.training.recipes import Recipe, algorithm, get
@@ -113,21 +114,19 @@ def memory(shape: Shape, recipe: Recipe, trainable: int, longest: int) -> dict[s
     return {**found, "total": round(sum(parts.values()) / GIB, 1)}
 
 
-def hours(
-    recipe: Recipe, seconds: dict[str, float] | None, mean: float, tail: float
-) -> tuple[float, float] | None:
-    """(wall hours, GPU-hours) of the training steps by a measured pace, or None without one;
-    validation comes on top. seconds: {"step", "tokens_of_a_row"} (a step waits for its longest row:
-    `tail` tokens, the 95th percentile) or {"token"} (without a GPU; `mean` tokens a row)."""
-    if not seconds:
-        return None
+def hours(recipe: Recipe, pace: dict[str, float], mean: float, tail: float) -> Optionals:
+    """{"hours", "gpu_hours"} of the training steps by a measured pace, None without one; validation comes on top. pace:
+    {"step", "tokens_of_a_row"} (a step waits for its longest row: `tail` tokens, the 95th percentile) or {"token"} (without a
+    GPU; `mean` tokens a row)."""
     steps = recipe[algorithm(recipe)]["max_num_steps"]
-    if "token" in seconds:
+    if "token" in pace:
         tokens = steps * recipe["policy"]["train_global_batch_size"] * mean
-        return round(tokens * seconds["token"] / 3600, 2), 0
+        return {"hours": round(tokens * pace["token"] / 3600, 2), "gpu_hours": 0}
+    if "step" not in pace:
+        return {"hours": None, "gpu_hours": None}
     gpus = recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"]
-    taken = steps * seconds["step"] * max(1, tail / seconds["tokens_of_a_row"]) / 3600
-    return round(taken, 2), round(gpus * taken, 1)
+    taken = steps * pace["step"] * max(1, tail / pace["tokens_of_a_row"]) / 3600
+    return {"hours": round(taken, 2), "gpu_hours": round(gpus * taken, 1)}
 
 
 def disk(recipe: Recipe, trainable: int) -> int:

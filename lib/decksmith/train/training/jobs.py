@@ -27,6 +27,7 @@ from decksmith.train.training import recipes
 from decksmith.train.training.slurm_hosts import SlurmHost, below_root, last_line
 
 CODE = ("assets", "bin", "containers", "lib", "slurm")
+LEFT_OUT = {"node_modules", "__pycache__", ".sif"}
 # Run beside the checkout: a snapshot gets links to its toolchain, its images and what git ignores, and a copy of site.env,
 # where the proxy's address may hold a password.
 LINK = """cd {home} || exit
@@ -101,18 +102,14 @@ class Job:
         self.name = f"{self.script.stem}-{re.sub(r'[^A-Za-z0-9._]', '_', self.run.name)}"
         self.env = dict(assignment(text) for text in env)
         self.recipe = self._recipe()
-        self.argv = ["sbatch", "--parsable", *self._flags(), *sbatch]  # the command that submits it
-        self.argv += [str(self.far / "snapshot" / self.script), str(self.far)]
-
-    # What will be submitted
-
-    def _flags(self) -> list[str]:
-        flags = [f"--job-name={self.name}", f"--chdir={self.far}"]
-        flags.append(f"--output={self.far}/slurm/%x-%j.out")
+        self.argv = ["sbatch", "--parsable", f"--job-name={self.name}", f"--chdir={self.far}"]
+        self.argv.append(f"--output={self.far}/slurm/%x-%j.out")
         if self.recipe:
             given = self.recipe.variables
-            flags += [f"--nodes={given['SFT_NODES']}", f"--gres=gpu:{given['SFT_GPUS']}"]
-        return flags
+            self.argv += [f"--nodes={given['SFT_NODES']}", f"--gres=gpu:{given['SFT_GPUS']}"]
+        self.argv += [*sbatch, str(self.far / "snapshot" / self.script), str(self.far)]
+
+    # What will be submitted
 
     def _recipe(self) -> JobRecipe | None:
         """What the launcher must know of RUN/recipe.yaml, if there is one."""
@@ -127,7 +124,12 @@ class Job:
         yaml.width = 1 << 20  # no line is folded
         config = yaml.load(path)
         algorithm = recipes.algorithm(config)
-        seeds = dict(_seeds(config))
+        values = dict(recipes.leaves(config))
+        seeds = {
+            key: value
+            for key, value in values.items()
+            if key.endswith(".seed") and isinstance(value, int)
+        }
         files: dict[Path, Path] = {}
         config = self._moved(config, files)
         text = io.StringIO()
@@ -390,27 +392,15 @@ def _tracked() -> list[str]:
         names = {*tracked.split("\0"), *new.split("\0")} - {""}
     else:
         paths = [path for folder in CODE for path in (cli.ROOT / folder).rglob("*")]
-        names = {str(path.relative_to(cli.ROOT)) for path in paths if not _is_left_out(path)}
+        paths = [path for path in paths if not LEFT_OUT & {*path.parts, *path.suffixes}]
+        names = {str(path.relative_to(cli.ROOT)) for path in paths}
     return sorted(name for name in names if (cli.ROOT / name).is_file())
-
-
-def _is_left_out(path: Path) -> bool:
-    return bool({"node_modules", "__pycache__"} & {*path.parts}) or ".sif" in path.suffixes
 
 
 def _revision() -> tuple[str, list[str]]:
     """The commit of this checkout, and the files that differ from it."""
     changed = cli.git("status", "--porcelain", "--untracked-files=no") or ""
     return cli.git("rev-parse", "HEAD") or "unknown", [line[3:] for line in changed.splitlines()]
-
-
-def _seeds(value: dict[str, object], where: str = "") -> Iterator[tuple[str, int]]:
-    """(dotted key, value) of every seed of a recipe."""
-    for key, item in value.items():
-        if isinstance(item, dict):
-            yield from _seeds(item, f"{where}{key}.")
-        elif key == "seed" and isinstance(item, int):
-            yield f"{where}{key}", item
 
 
 def assignment(text: str) -> tuple[str, str]:

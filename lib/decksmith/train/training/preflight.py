@@ -15,7 +15,7 @@ from decksmith.models import families, shapes
 from decksmith.train.training import estimates, recipes, row_checks
 from decksmith.train.training.check_report import Findings, Report
 from decksmith.train.training.estimates import LORA
-from decksmith.train.training.row_checks import leaves
+from decksmith.train.training.recipes import leaves
 
 # Of each algorithm: the keys that NeMo-RL takes, and the class of its data.
 KEYS = {name: recipes.RECIPES / f"nemo-rl-keys-{name}.txt" for name in recipes.ALGORITHMS}
@@ -379,12 +379,9 @@ def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None
     if train and made.algorithm != "grpo":
         is_paced = family.pace.get("of", made.report["model"]) == made.report["model"]
         pace = family.pace if is_paced else {}
-        taken = estimates.hours(made.config, pace, train["mean"], train["p95"])
-        hours, gpu_hours = taken or (None, None)
         made.report["estimate"] |= {
             "memory_gib": estimates.memory(shape, made.config, found["trainable"], train["max"]),
-            "hours": hours,
-            "gpu_hours": gpu_hours,
+            **estimates.hours(made.config, pace, train["mean"], train["p95"]),
             "pace": pace.get("source"),
         }
     return shape

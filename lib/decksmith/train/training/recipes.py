@@ -245,6 +245,18 @@ def get(config: object, key: str, default: Any = None) -> Any:
     return config
 
 
+def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """(dotted key, value) of all that is no object and no list in a JSON value."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, f"{prefix}{key}.")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{prefix}{index}.")
+    else:
+        yield prefix[:-1], value
+
+
 def want(config: object, key: str, kind: type[T]) -> T:
     """The value under a dotted key, of type `kind`, a number above 0. Raises cli.BadConfig."""
     from omegaconf import DictConfig, OmegaConf

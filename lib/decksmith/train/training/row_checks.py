@@ -121,22 +121,10 @@ def check(side: Side, file: Path, findings: Findings, preview: int) -> list[Prev
     return shown
 
 
-def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """(dotted key, value) of all that is no object and no list in a JSON value."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from leaves(item, f"{prefix}{key}.")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from leaves(item, f"{prefix}{index}.")
-    else:
-        yield prefix[:-1], value
-
-
 def _shape(row: Row, late: bool, columns: set[str]) -> Iterator[Fault]:
     """Faults of one row as JSON; `columns` gathers the keys that the loader has seen."""
     by_index = {str(index): message for index, message in enumerate(row["messages"])}
-    paths = {key for key, _ in leaves({**row, "messages": by_index})}
+    paths = {key for key, _ in recipes.leaves({**row, "messages": by_index})}
     if late and (fresh := sorted(paths - columns)):
         after = "after the 10 MB from which the trainer's loader takes its columns"
         yield "columns", f"{fresh[0]} first comes here, {after}"
