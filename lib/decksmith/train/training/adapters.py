@@ -80,9 +80,8 @@ def check(folder: Path | str, name: str | Path) -> AdapterCheck:
         rank = (config.get("rank_pattern") or {}).get(module, config["r"])
         shapes = [header[pair[half]].shape if half in pair else None for half in "AB"]
         if shapes != [[rank, wanted[1]], [wanted[0], rank]]:
-            raise cli.BadData(
-                f"{path}: {module}: shapes {shapes} do not fit rank {rank} on {list(wanted)} of {name}"
-            )
+            fit = f"shapes {shapes} do not fit rank {rank} on {list(wanted)} of {name}"
+            raise cli.BadData(f"{path}: {module}: {fit}")
         if not all(numpy.isfinite(values[tensor]).all() for tensor in pair.values()):
             raise cli.BadData(f"{path}: {module} holds numbers that are not finite")
         modules[module.rpartition(".")[2]] += 1
@@ -276,6 +275,7 @@ def _fill(made: Path, run: Path, config: Recipe, chosen: Checkpoint, why: str) -
     _copy(base_models.folder(name, small=True), made, *base_models.TOKENIZER)
     _copy(run / "adapter", made, "about.toml")
     sides = {"train": run / "data/train.jsonl", "validation": run / "data/test.jsonl"}
+    sides = {side: path for side, path in sides.items() if path.is_file()}
     job = None
     with contextlib.suppress(OSError, ValueError):
         job = json.loads((run / "job.json").read_text())
@@ -293,7 +293,6 @@ def _fill(made: Path, run: Path, config: Recipe, chosen: Checkpoint, why: str) -
         "data": {
             side: {"rows": recipes.count(path), "sha256": _sha256(path)}
             for side, path in sides.items()
-            if path.is_file()
         },
         "rewards": recipes.rewards_of(run, config),
         "job": {key: job[key] for key in JOB if key in job} if job else None,

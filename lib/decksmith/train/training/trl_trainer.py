@@ -36,6 +36,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from decksmith.core import cli, stream
 from decksmith.train.training import base_models, estimates
 from decksmith.train.training.checkpoints import Checkpoint, TrainingInfo
+from decksmith.train.training.estimates import LORA
 from decksmith.train.training.train import UNTRAINED, Plan, StopSignal, trained_tokens
 
 Logs = dict[str, float]  # what transformers has to say of a step
@@ -354,12 +355,10 @@ def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
 def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
     Raises cli.BadConfig."""
-    key = "policy.dtensor_cfg.lora_cfg"
-    lora = cast(estimates.LoraConfig, plan.get(key) or {})
+    lora = cast(estimates.LoraConfig, plan.get(LORA) or {})
     if not lora.get("enabled", True):
-        raise cli.BadConfig(f"{key}.enabled is false; this trainer trains LoRA only")
-    rank = plan.want(f"{key}.dim", int)
-    alpha = plan.want(f"{key}.alpha", int)
+        raise cli.BadConfig(f"{LORA}.enabled is false; this trainer trains LoRA only")
+    shape = {"r": plan.want(f"{LORA}.dim", int), "lora_alpha": plan.want(f"{LORA}.alpha", int)}
     model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
     if plan.start:
         tuned = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
@@ -371,19 +370,13 @@ def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     chosen = estimates.targets(linear, lora)
     head = next(name for name in modules if modules[name] is model.get_output_embeddings())
     if head in chosen:
-        raise cli.BadConfig(
-            f"lora_cfg adapts {head}, and TRL trains no adapter there; leave it out: exclude_modules: ['*{head}*'] "
-            "instead of target_modules and match_all_linear"
-        )
+        mend = f"exclude_modules: ['*{head}*'] instead of target_modules and match_all_linear"
+        why = f"lora_cfg adapts {head}, and TRL trains no adapter there"
+        raise cli.BadConfig(f"{why}; leave it out: {mend}")
     torch.manual_seed(plan.seed)
-    setting = peft.LoraConfig(
-        r=rank,
-        lora_alpha=alpha,
-        lora_dropout=lora.get("dropout") or 0.0,
-        target_modules=chosen,
-        task_type="CAUSAL_LM",
-    )
-    return peft.get_peft_model(model, setting)
+    dropout = lora.get("dropout") or 0.0
+    places = {"target_modules": chosen, "task_type": "CAUSAL_LM"}
+    return peft.get_peft_model(model, peft.LoraConfig(**shape, lora_dropout=dropout, **places))
 
 
 def _named(dotted: str) -> Callable[..., Any]:
@@ -413,10 +406,10 @@ def _say_what(plan: Plan, tuner: Trainer, step: int) -> None:
     threads = torch.get_num_threads()
     model: Any = tuner.model  # of peft
     trained, _ = model.get_nb_trainable_parameters()
-    cli.say(
-        f"{trained:,} parameters of {plan.name} on {device} in {dtype}, {threads} threads; {len(plan.rows)} rows, "
-        f"{plan.total} steps of {plan.batch}{f'; going on after step {step}' if step else ''}"
-    )
+    where = f"on {device} in {dtype}, {threads} threads; {len(plan.rows)} rows"
+    again = f"; going on after step {step}" if step else ""
+    steps = f"{plan.total} steps of {plan.batch}{again}"
+    cli.say(f"{trained:,} parameters of {plan.name} {where}, {steps}")
     if (plan.folder / "job.json").exists():
         return
     job = {
