@@ -358,7 +358,7 @@ def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     lora = cast(estimates.LoraConfig, plan.get(LORA) or {})
     if not lora.get("enabled", True):
         raise cli.BadConfig(f"{LORA}.enabled is false; this trainer trains LoRA only")
-    shape = {"r": plan.want(f"{LORA}.dim", int), "lora_alpha": plan.want(f"{LORA}.alpha", int)}
+    rank, alpha = plan.want(f"{LORA}.dim", int), plan.want(f"{LORA}.alpha", int)
     model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
     if plan.start:
         tuned = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
@@ -374,9 +374,14 @@ def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
         why = f"lora_cfg adapts {head}, and TRL trains no adapter there"
         raise cli.BadConfig(f"{why}; leave it out: {mend}")
     torch.manual_seed(plan.seed)
-    dropout = lora.get("dropout") or 0.0
-    places = {"target_modules": chosen, "task_type": "CAUSAL_LM"}
-    return peft.get_peft_model(model, peft.LoraConfig(**shape, lora_dropout=dropout, **places))
+    setting = peft.LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=lora.get("dropout") or 0.0,
+        target_modules=chosen,
+        task_type="CAUSAL_LM",
+    )
+    return peft.get_peft_model(model, setting)
 
 
 def _named(dotted: str) -> Callable[..., Any]:
