@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from ruamel.yaml import YAML
+
 from decksmith.core import cli, masking, slurm, stream
 from decksmith.train.hub import models
 from decksmith.train.training import recipes
@@ -118,8 +120,6 @@ class Job:
             if "SFT_STEPS" in self.script_text:
                 raise cli.Missing(f"{path} is not there; sft-config --run {self.run} writes it")
             return None
-        from ruamel.yaml import YAML
-
         yaml = YAML()
         yaml.width = 1 << 20  # no line is folded
         config = yaml.load(path)

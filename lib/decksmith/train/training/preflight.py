@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
+
 from decksmith.core import cli
 from decksmith.models import families, shapes
 from decksmith.train.training import estimates, recipes, row_checks
@@ -40,8 +42,6 @@ class Checked:
     what it inherits."""
 
     def __init__(self, path: Path):
-        import yaml
-
         self.path, self.config = path, recipes.load(path)
         self.algorithm = recipes.algorithm(self.config)
         self.raw: dict[str, Any] = yaml.safe_load(path.read_text()) or {}
@@ -129,8 +129,6 @@ def has_gaps(made: Checked) -> bool:
 
 def places(path: Path) -> Places:
     """The places of a recipe's keys."""
-    import yaml
-
     found = Places()
 
     def walk(node: yaml.Node | None, prefix: str) -> None:

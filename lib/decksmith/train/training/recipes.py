@@ -8,14 +8,16 @@ import json
 import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
+
+import jinja2
+from jinja2.ext import Extension
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from decksmith.core import cli, stream
 from decksmith.models import families
-
-if TYPE_CHECKING:
-    import jinja2
-    from omegaconf import DictConfig
 
 RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
@@ -55,9 +57,6 @@ def load(path: Path | str) -> Recipe:
     absolute), later ones win; a section with `_override_: true` replaces its parent's. A parent
     that is not here (it may live in an image) is left out, and stands in the result under "absent".
     `???` stays where nothing filled it. Raises cli.Missing, cli.BadConfig."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     # Those of NeMo-RL.
     OmegaConf.register_resolver("add", lambda *a: sum(a), replace=True)
     OmegaConf.register_resolver("mul", lambda *a: math.prod(a), replace=True)
@@ -91,8 +90,6 @@ def recipe(
     floor(rows / batch); who gives `sft.max_num_steps` (of DPO `dpo.`, of GRPO `grpo.`) instead gets the epochs that contain it.
     `defaults` and `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
     """
-    from omegaconf import OmegaConf
-
     config = OmegaConf.create(_named(name))
     section = algorithm(config)
     if base:
@@ -231,8 +228,6 @@ def warmup(config: Recipe) -> int:
 
 def dump(config: Recipe) -> str:
     """A recipe as YAML text: the same dict gives the same bytes."""
-    from omegaconf import OmegaConf
-
     return OmegaConf.to_yaml(OmegaConf.create(config))
 
 
@@ -259,8 +254,6 @@ def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 def want(config: object, key: str, kind: type[T]) -> T:
     """The value under a dotted key, of type `kind`, a number above 0. Raises cli.BadConfig."""
-    from omegaconf import DictConfig, OmegaConf
-
     value = OmegaConf.select(config, key) if isinstance(config, DictConfig) else get(config, key)
     is_wrong = value == "???" or isinstance(value, bool) or not isinstance(value, kind)
     if is_wrong or (isinstance(value, int) and value < 1):
@@ -308,8 +301,6 @@ class Template:
         self, messages: list[Message], add_generation_prompt: bool = False, **kwargs: object
     ) -> str:
         """The text of a conversation. Raises cli.BadData when the template refuses it."""
-        import jinja2
-
         try:
             given = {"messages": messages, "tools": None, "documents": None, **self.specials}
             given["add_generation_prompt"] = add_generation_prompt
@@ -458,8 +449,6 @@ def _plain(value: Any) -> Any:
 
 
 def _read(path: Path, missing: str) -> Recipe:
-    from omegaconf import OmegaConf
-
     try:
         config: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     except FileNotFoundError:
@@ -471,18 +460,14 @@ def _read(path: Path, missing: str) -> Recipe:
     return config
 
 
-def _fill(config: "DictConfig", key: str, value: object) -> None:
-    from omegaconf import OmegaConf
-
+def _fill(config: DictConfig, key: str, value: object) -> None:
     section, _, last = key.rpartition(".")
     if OmegaConf.is_missing(OmegaConf.select(config, section) or {}, last):
         OmegaConf.update(config, key, value)
 
 
-def _set_base(config: "DictConfig", name: str) -> None:
+def _set_base(config: DictConfig, name: str) -> None:
     """Put a base model, and what belongs to it, into a recipe."""
-    from omegaconf import OmegaConf
-
     if Path(name).is_dir():  # NeMo-RL reads it from another folder
         name = str(Path(name).resolve())
     own = families.configuration(name)
@@ -500,10 +485,8 @@ def _set_base(config: "DictConfig", name: str) -> None:
         OmegaConf.update(config, key, value, merge=False)
 
 
-def _schedule(config: "DictConfig", steps: int) -> None:
+def _schedule(config: DictConfig, steps: int) -> None:
     """Fit warm-up and decay (policy.scheduler: LinearLR, CosineAnnealingLR, then where to switch) to the number of steps."""
-    from omegaconf import OmegaConf
-
     parts = OmegaConf.select(config, "policy.scheduler") or []
     if len(parts) != 3 or not OmegaConf.is_missing(parts[1].kwargs, "T_max"):
         return
@@ -513,11 +496,8 @@ def _schedule(config: "DictConfig", steps: int) -> None:
     parts[2].milestones = [warm]
 
 
-def _jinja(source: str, where: str) -> "jinja2.Template":
+def _jinja(source: str, where: str) -> jinja2.Template:
     """A chat template compiled as transformers compiles it: sandboxed, blocks trimmed, with its few helpers."""
-    import jinja2
-    from jinja2.ext import Extension
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
         """`{% generation %}` marks the assistant's text for other trainers; here it is its content."""
