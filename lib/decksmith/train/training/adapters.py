@@ -14,7 +14,10 @@ import sys
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
+
+import numpy
+from numpy import ndarray
 
 from decksmith.core import cli, stream
 from decksmith.train.hub import repository, weights
@@ -22,9 +25,6 @@ from decksmith.train.hub.weights import Tensor
 from decksmith.train.training import base_models, recipes
 from decksmith.train.training.checkpoints import Checkpoint, finished, ranked
 from decksmith.train.training.recipes import Recipe
-
-if TYPE_CHECKING:
-    from numpy import ndarray
 
 PART = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight\Z")  # of an adapter's tensors
 SMALL = "A rehearsal: a model of 135 million parameters learns the file format; what it writes about a subject is mostly wrong."
@@ -59,8 +59,6 @@ def check(folder: Path | str, name: str | Path) -> AdapterCheck:
     headers alone are read. Every tensor is half of a pair of the stated rank that fits a matrix of
     the base, all are finite, and some lora_B is not zero (it begins as zero); `untrained` are the
     modules where it still is. Raises cli.BadData, cli.Missing."""
-    import numpy
-
     path = Path(folder) / WEIGHTS
     if not path.is_file():
         raise cli.Missing(f"there is no {path}")
@@ -132,10 +130,8 @@ def _key(module: str) -> str:
     return module[at:] if at >= 0 else module
 
 
-def values_of(path: Path, header: dict[str, Tensor]) -> "dict[str, ndarray]":
+def values_of(path: Path, header: dict[str, Tensor]) -> dict[str, ndarray]:
     """{name: float32 array} of those tensors of a safetensors file, of F32, F16 or BF16. Raises cli.BadData."""
-    import numpy
-
     data, found = numpy.memmap(path, mode="r"), {}
     for name, tensor in header.items():
         raw = data[tensor.start : tensor.end]
@@ -154,7 +150,6 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
     numbers); the base must be of the llama family. Raises cli.BadData, cli.Missing."""
     try:
         import gguf
-        import numpy
     except ImportError as error:
         raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
     model, config = base_models.config(name), _config(folder)
@@ -193,7 +188,6 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
     its manifest.json. Returns `check` of it. Raises cli.Missing, cli.BadData."""
     try:
         import gguf
-        import numpy
     except ImportError as error:
         raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
     path = source / "adapter.gguf"

@@ -11,14 +11,14 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy
+from numpy import ndarray
 
 from decksmith.core import cli, stream
 from decksmith.models import embedded
 from decksmith.train.hub import models, weights
-
-if TYPE_CHECKING:
-    from numpy import ndarray
 
 # The embedded model's config.json, generation_config.json and tokenizer_config.json.
 SETTINGS = cli.ROOT / "assets/engine/smol"
@@ -155,10 +155,8 @@ def export(source: Path, out: Path) -> None:
     stream.write(out / "tokenizer.json", _tokenizer(fields, gguf.TokenType.CONTROL))
 
 
-def _bf16(values: "ndarray") -> bytes:
+def _bf16(values: ndarray) -> bytes:
     """Numbers as bf16, rounded to even where they lie between two."""
-    import numpy
-
     bits = numpy.ascontiguousarray(values, dtype="<f4").view("<u4")
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
 
@@ -204,14 +202,14 @@ def projected_heads(model: dict[str, Any]) -> dict[str, int]:
     return {"q_proj": heads, "k_proj": model.get("num_key_value_heads") or heads}
 
 
-def permuted(rows: "ndarray", heads: int) -> "ndarray":
+def permuted(rows: ndarray, heads: int) -> ndarray:
     """The rows of a q or k projection ([out, ..], `heads` heads) from Hugging Face's rotary layout (halves) to
     llama.cpp's (pairs)."""
     parted = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
     return parted.swapaxes(1, 2).reshape(rows.shape)
 
 
-def unpermuted(rows: "ndarray", heads: int) -> "ndarray":
+def unpermuted(rows: ndarray, heads: int) -> ndarray:
     """The inverse of `permuted`."""
     parted = rows.reshape(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:])
     return parted.swapaxes(1, 2).reshape(rows.shape)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from decksmith.core import cli, records
 from decksmith.measure.decks.words import fold
 from decksmith.measure.judging.records import DeckRecord
@@ -58,8 +60,6 @@ class Finding:
 
 def rule(given: object) -> Rule:
     """The rule of a recipe's section `watch`. Raises cli.BadConfig with the key."""
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         return TypeAdapter(Rule).validate_python(given)
     except ValidationError as error:
