@@ -126,19 +126,15 @@ def _proved(url: str, engine: Engine, adapter: Adapter, log: Path) -> dict[str, 
     differ. Raises cli.BadData where they do not."""
     said = readiness.probe(url)
     if not said["differ"]:
-        raise cli.BadData(
-            f"{adapter.path}: base and tuned answer alike; the adapter changes nothing (its module names match none of the "
-            f"base's, or it was never trained). Not served. Its log: {log}"
-        )
+        why = "its module names match none of the base's, or it was never trained"
+        what = f"base and tuned answer alike; the adapter changes nothing ({why})"
+        raise cli.BadData(f"{adapter.path}: {what}. Not served. Its log: {log}")
     version = "embedded"
     if engine == "vllm":
         version = f"vllm {readiness.get(url, '/version').get('version')}"
     started = datetime.now(UTC).isoformat(timespec="seconds")
     facts = {"models": list(readiness.NAMES), "engine": version, "pid": os.getpid()}
     return {**facts, "probe": said, "started": started}
-
-
-# The process
 
 
 def _command(
@@ -155,10 +151,8 @@ def _command(
     if binary != str(CPU_VLLM):
         vllm.check_memory(arguments, adapter)
     if not binary:
-        raise cli.Missing(
-            "vllm is not here; build its image: make image-serve (without a GPU: make .venv-vllm/.done; "
-            "or --engine local, for an adapter of the embedded model)"
-        )
+        other = "without a GPU: make .venv-vllm/.done, or --engine local for the embedded model"
+        raise cli.Missing(f"vllm is not here; build its image: make image-serve ({other})")
     # Kernels are compiled into a node's own disk.
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
@@ -224,9 +218,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             return
         except subprocess.TimeoutExpired:
             continue
-
-
-# Where we are
 
 
 def _signals() -> list[signal.Signals]:

@@ -121,10 +121,9 @@ class Adapter:
                 continue
             has, wants = sizes[module][axis], tensor.shape[axis]
             if has != wants:
-                raise cli.BadData(
-                    f"{self.path / WEIGHTS}: {module} was trained for a matrix of {wants}, that of {base} has "
-                    f"{has}: the adapter belongs to another base ({self.base}); name that with --base"
-                )
+                how = f"was trained for a matrix of {wants}, that of {base} has {has}"
+                mend = f"the adapter belongs to another base ({self.base}); name that with --base"
+                raise cli.BadData(f"{self.path / WEIGHTS}: {module} {how}: {mend}")
 
 
 def sha256(*paths: Path) -> str:
@@ -134,9 +133,6 @@ def sha256(*paths: Path) -> str:
         with open(path, "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
-
-
-# The command line
 
 
 class Option(TypedDict, total=False):
@@ -248,9 +244,6 @@ def _options() -> tuple[str, dict[str, Option]]:
     return found["version"], found["options"]
 
 
-# Memory
-
-
 @dataclass(frozen=True)
 class Memory:
     """GiB of one GPU. `weights` is None where nothing says how large the model is; `sequence`: one of full length."""
@@ -323,10 +316,8 @@ def check_memory(arguments: Words, adapter: Adapter, gpu: float | None = None) -
     )
     if found.left < found.sequence:
         mend = " ".join(_remedies(arguments, adapter, found, gpu))
-        raise cli.BadConfig(
-            f"{arguments[2]} does not fit a GPU of {gpu:.0f} GiB: {parts}. "
-            + (mend or "It wants larger GPUs, or more than one node")
-        )
+        mend = mend or "It wants larger GPUs, or more than one node"
+        raise cli.BadConfig(f"{arguments[2]} does not fit a GPU of {gpu:.0f} GiB: {parts}. {mend}")
     room = min(found.at_once, found.sequences)
     waiting = "" if room == found.sequences else ", the others wait"
     cli.say(

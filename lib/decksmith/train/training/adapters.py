@@ -237,7 +237,8 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
     run = Path(run)
     found = finished(run / "checkpoints")
     if not found:
-        raise cli.Missing(f"there is no finished checkpoint in {run}/checkpoints; train the run")
+        what = f"there is no finished checkpoint in {run}/checkpoints"
+        raise cli.Missing(f"{what}; sft-train or sft.sbatch makes them")
     if not (run / "recipe.yaml").is_file():
         raise cli.Missing(f"there is no {run}/recipe.yaml, which says what the checkpoints are of")
     config = recipes.load(run / "recipe.yaml")
@@ -301,14 +302,12 @@ def _fill(made: Path, run: Path, config: Recipe, chosen: Checkpoint, why: str) -
 
 
 def _copy(source: Path, target: Path, *names: str) -> None:
-    """Copy those of the files that are there."""
     for name in names:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
 
 
 def _chosen(found: list[Checkpoint], step: int | None, config: Recipe) -> tuple[Checkpoint, str]:
-    """The checkpoint that is exported, and why it is that one."""
     if step is not None:
         by_step = {one.step: one for one in found}
         if step not in by_step:

@@ -103,9 +103,6 @@ def _local_shapes(path: Path) -> Shapes:
     return found
 
 
-# The embedded model
-
-
 def _smol(place: Path) -> Path:
     mark = {"weights": embedded.WEIGHTS_SHA256, "export": EXPORT}
 

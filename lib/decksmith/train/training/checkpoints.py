@@ -114,10 +114,8 @@ def watch(
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise cli.TryAgain(
-                f"another ckpt-watch works in {run}/curve, or a command that it began; "
-                "wait for it, or stop it"
-            ) from None
+            who = f"another ckpt-watch works in {run}/curve, or a command that it began"
+            raise cli.TryAgain(f"{who}; wait for it, or stop it") from None
         return _Watch(run, command, lock.fileno(), every, told).go(once)
 
 
@@ -194,7 +192,6 @@ class _Watch:
         self._keep(state)
 
     def _is_complete(self, found: list[Checkpoint]) -> bool:
-        """Whether the newest checkpoint has all the steps that the recipe asks for."""
         recipe = self.run / "recipe.yaml"
         if not found or not recipe.is_file():
             return False
@@ -210,10 +207,7 @@ class _Watch:
         self.known[state["step"]] = state
         stream.write(self._file(state, ".json"), json.dumps(state) + "\n")
 
-    # One evaluation
-
     def _attempt(self, state: State) -> None:
-        """Run the command for a checkpoint, and note what came out."""
         place = self._file(state)
         shutil.rmtree(place, ignore_errors=True)
         try:
@@ -310,8 +304,6 @@ class _Watch:
         state |= {"gap": kind, "message": message}
         self._settle(state)
 
-    # The curve
-
     def _settle(self, state: State) -> None:
         state["at"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._keep(state)
@@ -345,7 +337,6 @@ def _is_over(state: State) -> bool:
 
 
 def _line(state: State) -> CurvePoint:
-    """The line of the curve: all of a state but its failures."""
     line = {key: value for key, value in state.items() if key != "failures"}
     return cast(CurvePoint, line)
 

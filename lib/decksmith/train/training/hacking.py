@@ -102,9 +102,6 @@ def _score(line: CurvePoint, name: str) -> curve.Score | None:
     return curve.headline(line["metrics"].get(name))
 
 
-# The measures of a checkpoint
-
-
 def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
     """The metrics of deck records that deck-reward and deck-score are done with, as a line of a
     curve holds them. rules: the name of the reward. Masked rewards and scores that are none of the
@@ -161,9 +158,6 @@ def _adversarial(record: DeckRecord) -> float | None:
     reward = record["reward"]
     is_like = any(reward["components"].get(kind, 1.0) < LOW for kind in KINDS)
     return None if reward["masked"] else float(is_like)
-
-
-# The table
 
 
 def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ()) -> str:

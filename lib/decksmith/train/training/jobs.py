@@ -98,9 +98,8 @@ class Job:
         self.far = self.home / below_root(self.run) if host else self.run
         self.at = f" on {self.host.name}" if self.host.name else ""
         if re.search(r"[\s,:'\"\\]", str(self.far)):
-            raise cli.BadConfig(
-                f"{self.far}: a run folder's path may hold no space, comma, colon or quote: containers mount it by name"
-            )
+            wrong = "a run folder's path may hold no space, comma, colon or quote"
+            raise cli.BadConfig(f"{self.far}: {wrong}: containers mount it by name")
         self.name = f"{self.script.stem}-{re.sub(r'[^A-Za-z0-9._]', '_', self.run.name)}"
         self.env = dict(assignment(text) for text in env)
         self.recipe = self._recipe()
@@ -110,8 +109,6 @@ class Job:
             given = self.recipe.variables
             self.argv += [f"--nodes={given['SFT_NODES']}", f"--gres=gpu:{given['SFT_GPUS']}"]
         self.argv += [*sbatch, str(self.far / "snapshot" / self.script), str(self.far)]
-
-    # What will be submitted
 
     def _recipe(self) -> JobRecipe | None:
         """What the launcher must know of RUN/recipe.yaml, if there is one."""
@@ -218,8 +215,6 @@ class Job:
             found[name] = {"base": bases.get(name), "sif": digest[1] if digest else None}
         return found
 
-    # Freeze, submit, follow
-
     def freeze(self) -> None:
         """Make RUN/snapshot and RUN/job.json."""
         new, old = self.run / "snapshot.tmp", self.run / "snapshot"
@@ -249,7 +244,6 @@ class Job:
         stream.write(self.run / "job.json", "{\n" + ",\n".join(lines) + "\n}\n")
 
     def _record(self, snapshot: dict[str, int | str]) -> dict[str, object]:
-        """What job.json holds."""
         commit, changed = _revision()
         record: dict[str, object] = {
             "job": None,
@@ -409,10 +403,9 @@ def assignment(text: str) -> tuple[str, str]:
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\n" in value:
         raise cli.BadConfig(f"--env {masking.mask(repr(text))}: write NAME=value, on one line")
     if masking.secret_name(name) or masking.mask(value) != value:
-        raise cli.BadConfig(
-            f"--env {name}: a secret does not travel by argument or in a snapshot; write it into .env of the checkout "
-            "where the job runs (mode 600), which jobs read"
-        )
+        why = "a secret does not travel by argument or in a snapshot"
+        mend = "write it into .env of the checkout where the job runs (mode 600), which jobs read"
+        raise cli.BadConfig(f"--env {name}: {why}; {mend}")
     return name, value
 
 

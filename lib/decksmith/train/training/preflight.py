@@ -208,9 +208,6 @@ def _data(made: Checked, preview: int) -> list[row_checks.Preview]:
     return shown
 
 
-# The recipe against itself and against the number of rows
-
-
 def check_settings(made: Checked) -> None:
     """What every algorithm's recipe must keep."""
     if made.get("checkpointing.enabled") is not True:
@@ -328,9 +325,6 @@ def _schedule(made: Checked) -> None:
     if warm and decay and warm + decay != made.steps:
         fitted = f"warm-up {warm} and decay {decay} are {warm + decay} steps"
         made.wrong("schedule", "policy.scheduler", f"{fitted}, the run has {made.steps}")
-
-
-# What the adapter touches, and estimates of memory, time and disk
 
 
 def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None:

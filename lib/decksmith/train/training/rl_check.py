@@ -68,9 +68,6 @@ def check(
     return made.result()
 
 
-# Prompts
-
-
 def _data(made: Checked) -> Prompts:
     """The prompts of both sides, {side: [{"id", "messages", "place"}]}; fills in the report."""
     found: Prompts = {"train": [], "validation": []}
@@ -152,9 +149,6 @@ def _disjoint(
     made.report["compared"] = "letters and embeddings" if encode else "letters"
 
 
-# Numbers of the recipe
-
-
 def _rollouts(made: Checked) -> None:
     """Rollouts, batches and GPUs divide each other."""
     prompts, key = made.batch, "grpo.num_generations_per_prompt"
@@ -173,9 +167,6 @@ def _rollouts(made: Checked) -> None:
     if gpus % parts:
         said = f"{key} is {parts}, which does not divide {gpus} GPUs of a node"
         made.wrong("memory", key, said)
-
-
-# The planted sample
 
 
 def _planted(made: Checked, path: Path, known: set[str], limit: dict[str, float]) -> None:
@@ -231,9 +222,6 @@ def _faults_of_planted(
 
 def _mean(numbers: list[float] | list[bool]) -> float | None:
     return statistics.fmean(numbers) if numbers else None
-
-
-# Pace and memory
 
 
 def _pace(made: Checked, pace: float, limit: dict[str, float]) -> None:

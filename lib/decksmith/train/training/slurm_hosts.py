@@ -38,10 +38,9 @@ class SlurmHost:
         folder = shlex.quote(self.folder)
         done = self.shell(f"cd {folder} && ls bin/job-submit > /dev/null && pwd -P")
         if done.returncode:
-            raise cli.Missing(
-                f"{self.name}: no checkout in {self.folder} ({last_line(done.stderr)}); there: git clone .. {self.folder}, "
-                f"make -C {self.folder} setup, and the images (make images)"
-            )
+            what = f"no checkout in {self.folder} ({last_line(done.stderr)})"
+            mend = f"git clone .. {self.folder}, make -C {self.folder} setup, and the images"
+            raise cli.Missing(f"{self.name}: {what}; there: {mend} (make images)")
         return Path(done.stdout.decode().strip())
 
     def shell(self, text: str) -> Done:
@@ -83,9 +82,8 @@ class SlurmHost:
 def below_root(run: Path) -> Path:
     """The path of a run folder below the checkout. Raises cli.BadConfig for one that lies elsewhere."""
     if not run.is_relative_to(cli.ROOT):
-        raise cli.BadConfig(
-            f"{run}: with --host, the run folder must lie in the checkout ({cli.ROOT}), so that its place there is known"
-        )
+        why = f"must lie in the checkout ({cli.ROOT}), so that its place there is known"
+        raise cli.BadConfig(f"{run}: with --host, the run folder {why}")
     return run.relative_to(cli.ROOT)
 
 

@@ -172,10 +172,9 @@ class Plan:
             return []
         for name in wanted:
             if not importlib.util.find_spec(name):
-                raise cli.Missing(
-                    f"logger.{name}_enabled is true, and {name} is not installed; run: "
-                    f".venv/bin/uv pip install {name}, or set logger.{name}_enabled=false"
-                )
+                what = f"logger.{name}_enabled is true, and {name} is not installed"
+                mend = f".venv/bin/uv pip install {name}, or set logger.{name}_enabled=false"
+                raise cli.Missing(f"{what}; run: {mend}")
         logs = Path(logger.get("log_dir") or self.folder / "logs")
         logs.mkdir(parents=True, exist_ok=True)
         said = {
@@ -213,15 +212,13 @@ class Plan:
             places += order[: self.per_epoch * self.batch]
         return places[: self.total * self.batch]
 
-    # Checkpoints
-
     def newest(self) -> Checkpoint | None:
         """The checkpoint to go on from. Raises cli.BadConfig for one of another run."""
         found = checkpoints.finished(self.checkpoints)
         if found and found[-1].info.get("run") != self.same:
-            raise cli.BadConfig(
-                f"{found[-1].path} was trained by another recipe or on other data; name another run, or remove {self.checkpoints}"
-            )
+            how = "was trained by another recipe or on other data"
+            mend = f"name another run, or remove {self.checkpoints}"
+            raise cli.BadConfig(f"{found[-1].path} {how}; {mend}")
         return found[-1] if found else None
 
     def prune(self) -> None:
