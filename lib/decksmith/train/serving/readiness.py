@@ -28,11 +28,9 @@ PROBE_TOKENS = 48
 def get(url: str, path: str, body: dict[str, object] | None = None, timeout: float = 5.0) -> Any:
     """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands between
     us and a compute node. An empty answer is an empty object. Raises OSError, ValueError."""
-    request = urllib.request.Request(
-        url.removesuffix("/v1") + path,
-        json.dumps(body).encode() if body is not None else None,
-        {"Content-Type": "application/json"},
-    )
+    data = json.dumps(body).encode() if body is not None else None
+    kind = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url.removesuffix("/v1") + path, data, kind)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=timeout) as reply:
         text = reply.read()

@@ -28,11 +28,8 @@ FIXED = (
     "--enable-lora",
     *("--max-loras", "1"),
 )
-SHORT = {
-    "-tp": "--tensor-parallel-size",
-    "-pp": "--pipeline-parallel-size",
-    "-dp": "--data-parallel-size",
-}
+SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size"}
+SHORT["-dp"] = "--data-parallel-size"
 GIB = 2**30
 Words = Sequence[str]
 # About how many GiB a GPU of this name has, for a plan; where a server starts, nvidia-smi says it.

@@ -346,7 +346,6 @@ def _merge(run: Path, name: str) -> None:
 
 
 def _put(made: Path, folder: Path) -> None:
-    """Give a finished folder its name, in place of an older one."""
     old = folder.with_name(f"{folder.name}.old.{os.getpid()}.tmp")
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, old)

@@ -151,7 +151,6 @@ class _Watch:
             found = self._discover()
 
     def _say_wait(self, found: list[Checkpoint]) -> None:
-        """What is waited for, once."""
         what = f"the checkpoint after step {found[-1].step}" if found else "the first checkpoint"
         if what != self.waited_for:
             self.waited_for = what

@@ -164,8 +164,7 @@ def _panels(lines: list[CurvePoint]) -> tuple[dict[str, list[Point]], int]:
     panels = {name: found[name] for name in sorted(found)[: PANELS - 1]}
     if held:
         panels[LOSS] = held
-    hidden = max(0, len(found) - (PANELS - 1))
-    return panels or {"nothing is on the curve yet": []}, hidden
+    return panels or {"nothing is on the curve yet": []}, max(0, len(found) - (PANELS - 1))
 
 
 def _note(lines: list[CurvePoint], more: int) -> str:

@@ -89,7 +89,6 @@ class Rollouts:
         return [cast(DeckRecord, record) for _, record in stream.records(run / "decks.jsonl")]
 
     def _pipeline(self, run: Path, **asking: object) -> None:
-        """Write RUN/decks.jsonl of RUN/prompts.jsonl."""
         where, bin_folder = shlex.quote(str(run)), shlex.quote(str(cli.ROOT / "bin"))
         given = {**asdict(self), "run": where, **asking}
         stages = " | ".join(f"{bin_folder}/{stage.format(**given)}" for stage in STAGES)

@@ -122,11 +122,8 @@ class Job:
         config = yaml.load(path)
         algorithm = recipes.algorithm(config)
         values = dict(recipes.leaves(config))
-        seeds = {
-            key: value
-            for key, value in values.items()
-            if key.endswith(".seed") and isinstance(value, int)
-        }
+        given = {key: value for key, value in values.items() if key.endswith(".seed")}
+        seeds = {key: value for key, value in given.items() if isinstance(value, int)}
         files: dict[Path, Path] = {}
         config = self._moved(config, files)
         text = io.StringIO()

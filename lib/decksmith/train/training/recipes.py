@@ -23,11 +23,8 @@ RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
 
 # The section of a recipe that says how many steps there are, and the key that says how many rows a step has.
-ALGORITHMS = {
-    "sft": "policy.train_global_batch_size",
-    "dpo": "policy.train_global_batch_size",
-    "grpo": "grpo.num_prompts_per_step",
-}
+ALGORITHMS = dict.fromkeys(("sft", "dpo"), "policy.train_global_batch_size")
+ALGORITHMS["grpo"] = "grpo.num_prompts_per_step"
 # The lists that a row must have for each.
 READ = {"sft": ["messages"], "dpo": ["context", "completions"], "grpo": ["messages"]}
 

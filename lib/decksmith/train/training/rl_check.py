@@ -15,6 +15,7 @@ from decksmith.core import cli, records, stream
 from decksmith.core.records import Optionals, Record
 from decksmith.models import shapes
 from decksmith.train.corpus import overlap
+from decksmith.train.corpus.overlap import Encode
 from decksmith.train.training import estimates, preflight, recipes
 from decksmith.train.training.check_report import Report
 from decksmith.train.training.preflight import Checked
@@ -22,7 +23,8 @@ from decksmith.train.training.preflight import Checked
 LIMITS = recipes.RECIPES / "rl-check.toml"
 # Of a GPU's share for generation, what its weights may take: the rest holds the requests.
 MEMORY = 0.9
-Prompts = dict[str, list[Record]]  # those of each side
+Rows = list[Record]
+Prompts = dict[str, Rows]  # those of each side
 # What NeMo Gym inside NeMo-RL needs, by key.
 GYM = {
     "env.should_use_nemo_gym": True,
@@ -36,12 +38,7 @@ GYM = {
 
 
 def check(
-    path: Path,
-    folder: Path | None,
-    held: list[Record],
-    encode: overlap.Encode | None,
-    planted: Path,
-    pace: float,
+    path: Path, folder: Path | None, held: Rows, encode: Encode | None, planted: Path, pace: float
 ) -> Report:
     """Check a RUN/recipe.yaml of GRPO and its prompts; returns records.RlCheck. folder: a Hugging
     Face folder (config.json, tokenizer), None where there is none. held: requests of evaluations.
@@ -94,7 +91,6 @@ def _data(made: Checked) -> Prompts:
 
 
 def _fault(row: Record) -> str | None:
-    """What is wrong with a row of NeMo Gym."""
     asked, label = recipes.get(row, "responses_create_params.input"), row.get("label")
     if not isinstance(asked, list) or not asked:
         return "no messages in responses_create_params.input"
@@ -129,9 +125,7 @@ def _found(made: Checked, rule: str, message: str, prompt: Record) -> None:
     made.findings.add(rule, message, path, number, prompt["id"])
 
 
-def _disjoint(
-    made: Checked, prompts: Prompts, held: list[Record], encode: overlap.Encode | None
-) -> None:
+def _disjoint(made: Checked, prompts: Prompts, held: Rows, encode: Encode | None) -> None:
     """Note prompts of the training set that an evaluation, or the validation set, asks too, and those that come twice."""
     train, against = prompts["train"], [*held, *prompts["validation"]]
     rows, others = cast(list[overlap.Chat], train), cast(list[overlap.Chat], against)
@@ -204,7 +198,6 @@ def _planted(made: Checked, path: Path, known: set[str], limit: dict[str, float]
 def _faults_of_planted(
     found: Optionals, rewards: dict[str, list[float]], limit: dict[str, float]
 ) -> Iterator[tuple[str, str]]:
-    """(rule, message) of what is wrong with a planted sample."""
     few = sum(len(some) >= limit["samples"] for some in rewards.values())
     if few < limit["prompts"]:
         said = f"{few} prompts have {limit['samples']} rewards or more"

@@ -258,7 +258,6 @@ def _end(ids: list[int], template: Template) -> Iterator[Fault]:
 
 
 def _runs(made: recipes.Trained, template: Template) -> Runs:
-    """The tokens as text, `[(trained, text)]`."""
     pairs = zip(made["mask"], made["ids"], strict=True)
     runs = itertools.groupby(pairs, key=lambda pair: bool(pair[0]))
     return [(trained, template.decode([token for _, token in run])) for trained, run in runs]
