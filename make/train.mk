@@ -73,15 +73,6 @@ define LEARN_nemo-rl
 bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json $(OR_LACKING)
 bin/job-submit slurm/rl.sbatch --run $(SFT) $(SUBMITTED)
 endef
-# What the adapter touches is counted where the trainer's own code is; without its image it is
-# assumed.
-define COUNT_nemo-rl
-rm -f $(SFT)/model.json
-if [ -f containers/train.sif ]; then
-  bin/within train python3 -m decksmith.train.training.count_modules $(SFT) > $(SFT)/model.json || rm $(SFT)/model.json
-fi
-endef
-COUNT_trl = rm -f $(SFT)/model.json
 TRAINERS = $(sort $(patsubst TRAIN_%,%,$(filter TRAIN_%,$(.VARIABLES))))
 NO_TRAINER = echo "There is no trainer $(TRAINER). Type TRAINER=NAME with one of: $(TRAINERS)" >&2; exit 2
 TRAINER_CHECK = $(if $(TRAIN_$(TRAINER)),:,$(NO_TRAINER))

@@ -48,7 +48,7 @@ setup() {
   assert_output --partial "recipes: lora, nemotron-nano-dpo, nemotron-nano-grpo, nemotron-nano-lora, smol-dpo, smol-grpo, smol-lora"
   run sft-config --data chat --run run lr
   assert_failure 78
-  assert_output "sft-config: 'lr' is no override; write key=value, as policy.optimizer.kwargs.lr=1e-4"
+  assert_output "sft-config: 'lr' is no override; write key=value, sft.max_num_epochs=3"
 }
 
 @test "a folder that NeMo-RL would misread is refused" {

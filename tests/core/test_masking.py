@@ -106,9 +106,9 @@ def test_no_secret_goes_into_a_job_by_argument(tmp_path, key):
 
 
 def test_the_sockets_of_ssh_lie_in_a_folder_of_ones_own():
-    from decksmith.train.training.slurm_hosts import SshHost
+    from decksmith.train.training.slurm_hosts import SlurmHost
 
-    place = SshHost("login")
+    place = SlurmHost("login")
     option = next(word for word in place.ssh if word.startswith("ControlPath="))
     folder = Path(option.removeprefix("ControlPath=")).parent
     assert folder.stat().st_mode & 0o077 == 0 and len(str(folder)) + 41 < 100

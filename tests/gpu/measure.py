@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from decksmith.core import cli, stream
-from decksmith.train.training import base_models, recipes, train_plan
+from decksmith.train.training import base_models, recipes
+from decksmith.train.training.train import Plan
 
 # The shapes of SmolLM2-135M, Llama-3.2-1B and Llama-3.1-8B.
 SIZES = {
@@ -185,7 +186,7 @@ def size(place: Path, model: Path, device: str, long: int) -> Size:
         [cli.ROOT / "bin/sft-check", "--run", run], capture_output=True, text=True
     )
     estimate = json.loads(checked.stdout)
-    plan = train_plan.Plan(run)
+    plan = Plan(run)
     read = [len(plan.rows[at]["input_ids"]) for at in plan.order()]
     taken = [line["seconds"] for line in steps(run)]
     return Size(

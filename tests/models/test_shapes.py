@@ -1,7 +1,4 @@
-import json
-
 import pytest
-from decksmith.core import cli
 from decksmith.models import shapes
 
 LLAMA = {
@@ -64,10 +61,3 @@ def test_only_layers_of_attention_keep_every_token():
     assert shapes.cache({"text_config": linear}) == (1024 * 2, 6 * 4 * 4 * 16 * 8)
     kinds = ["sliding_attention", "full_attention"]
     assert shapes.cache({**grouped, "num_hidden_layers": 2, "layer_types": kinds}) == (2048, 0)
-
-
-def test_a_count_that_is_none_is_refused(tmp_path):
-    path = tmp_path / "model.json"
-    path.write_text(json.dumps({"model": "x", "linears": []}))
-    with pytest.raises(cli.BadConfig, match=r"model.json: no count of a model"):
-        shapes.Shape.counted(path)

@@ -2,8 +2,8 @@ import json
 
 import pytest
 from decksmith.core import cli
-from decksmith.train.serving import memory, vllm
-from decksmith.train.serving.adapter import Adapter
+from decksmith.train.serving import vllm
+from decksmith.train.serving.vllm import Adapter
 from decksmith.train.training import base_models
 
 NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
@@ -28,11 +28,11 @@ def line(adapter, *more, model=NEMOTRON):
 
 
 def test_nemotron_fits_one_gpu_of_80_gib_when_buffers_are_for_its_adapter_alone(adapter, capsys):
-    found = memory.check(line(adapter), adapter, 80)
+    found = vllm.check_memory(line(adapter), adapter, 80)
     assert found.gpus == 1 and found.weights == pytest.approx(58.8, abs=0.1)
-    assert found.adapter == 2 * 256 * 4096 / memory.GIB
+    assert found.adapter == 2 * 256 * 4096 / vllm.GIB
     # Six layers of attention keep 6 KiB a token; 23 Mamba layers 2 MiB a sequence each.
-    assert found.sequence == pytest.approx((65536 * 6144 + 23 * 2**21) / memory.GIB)
+    assert found.sequence == pytest.approx((65536 * 6144 + 23 * 2**21) / vllm.GIB)
     assert 1 < found.at_once < 64
     said = capsys.readouterr().err
     assert "each of 1 GPU of 80 GiB: 58.8 GiB of weights" in said
@@ -40,33 +40,33 @@ def test_nemotron_fits_one_gpu_of_80_gib_when_buffers_are_for_its_adapter_alone(
 
 
 def test_two_gpus_share_what_can_be_shared(adapter):
-    one = memory.plan(line(adapter), adapter, 80)
-    two = memory.plan(line(adapter, "-tp", "2"), adapter, 80)
+    one = vllm.memory(line(adapter), adapter, 80)
+    two = vllm.memory(line(adapter, "-tp", "2"), adapter, 80)
     assert (two.gpus, two.weights, two.sequence) == (2, one.weights / 2, one.sequence / 2)
     assert two.adapter == pytest.approx(one.adapter * 3 / 4)
     # Two heads of keys and values are not split over four.
-    four = memory.plan(line(adapter, "--tensor-parallel-size=4"), adapter, 80)
+    four = vllm.memory(line(adapter, "--tensor-parallel-size=4"), adapter, 80)
     assert four.weights == one.weights / 4 and four.sequence > one.sequence / 4
-    piped = memory.plan(line(adapter, "-tp", "2", "--pipeline-parallel-size", "2"), adapter, 80)
+    piped = vllm.memory(line(adapter, "-tp", "2", "--pipeline-parallel-size", "2"), adapter, 80)
     assert (piped.gpus, piped.sequence) == (4, two.sequence / 2)
-    assert memory.plan(line(adapter, "-dp", "4"), adapter, 80).gpus == 4
+    assert vllm.memory(line(adapter, "-dp", "4"), adapter, 80).gpus == 4
 
 
 def test_a_job_of_two_nodes_parts_the_layers_between_them(adapter, monkeypatch):
-    one = memory.plan(line(adapter), adapter, 80)
+    one = vllm.memory(line(adapter), adapter, 80)
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    both = memory.plan(line(adapter), adapter, 80)
+    both = vllm.memory(line(adapter), adapter, 80)
     assert (both.gpus, both.weights, both.sequence) == (2, one.weights / 2, one.sequence / 2)
 
 
 def test_what_does_not_fit_is_refused_with_the_fewest_gpus_that_do(adapter):
     with pytest.raises(cli.BadConfig) as refused:
-        memory.check(line(adapter), adapter, 48)
+        vllm.check_memory(line(adapter), adapter, 48)
     said = str(refused.value)
     assert f"{NEMOTRON} does not fit a GPU of 48 GiB: 58.8 GiB of weights" in said
     assert 'SERVE="--tensor-parallel-size 2"' in said and "context" not in said
     with pytest.raises(cli.BadConfig, match="It wants larger GPUs, or more than one node"):
-        memory.check(line(adapter), adapter, 8)
+        vllm.check_memory(line(adapter), adapter, 8)
 
 
 def test_a_context_that_is_too_long_has_another_remedy(adapter):
@@ -74,9 +74,9 @@ def test_a_context_that_is_too_long_has_another_remedy(adapter):
     with pytest.raises(
         cli.BadConfig, match=r'shorter context: SERVE="--max-model-len \d+"'
     ) as told:
-        memory.check(long, adapter, 80)
+        vllm.check_memory(long, adapter, 80)
     shorter = str(told.value).rpartition(" ")[2].strip('"')
-    assert memory.check(line(adapter, "--max-model-len", shorter), adapter, 80).at_once == 1
+    assert vllm.check_memory(line(adapter, "--max-model-len", shorter), adapter, 80).at_once == 1
 
 
 def test_a_folder_weighs_what_its_files_do(adapter, tmp_path, capsys):
@@ -87,21 +87,21 @@ def test_a_folder_weighs_what_its_files_do(adapter, tmp_path, capsys):
         '"num_attention_heads": 4, "hidden_size": 256}'
     )
     arguments = line(adapter, model=str(folder))
-    assert memory.check(arguments, adapter, 80).weights is None
+    assert vllm.check_memory(arguments, adapter, 80).weights is None
     assert "memory is not computed" in capsys.readouterr().err
     (folder / "model-1.safetensors").write_bytes(bytes(4096))
-    found = memory.check(arguments, adapter, 80)
-    assert (found.weights, found.length) == (4096 / memory.GIB, 4096)
-    assert found.sequence == 4096 * 2 * 2 * 4 * 64 * 2 / memory.GIB
+    found = vllm.check_memory(arguments, adapter, 80)
+    assert (found.weights, found.length) == (4096 / vllm.GIB, 4096)
+    assert found.sequence == 4096 * 2 * 2 * 4 * 64 * 2 / vllm.GIB
 
 
 def test_a_gpu_is_named_or_told_and_without_one_nothing_is_computed(adapter, monkeypatch, capsys):
-    assert (memory.named("H200"), memory.named("46.5")) == (140, 46.5)
-    assert memory.named(None) == 79 and "are assumed (h100)" in capsys.readouterr().err
+    assert (vllm.gpu_named("H200"), vllm.gpu_named("46.5")) == (140, 46.5)
+    assert vllm.gpu_named(None) == 79 and "are assumed (h100)" in capsys.readouterr().err
     with pytest.raises(cli.BadConfig, match="--gpu tpu: name one of a100"):
-        memory.named("tpu")
+        vllm.gpu_named("tpu")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert memory.here() is None and memory.check(line(adapter), adapter) is None
+    assert vllm.gpu_here() is None and vllm.check_memory(line(adapter), adapter) is None
 
 
 def test_the_smallest_gpu_of_a_machine_counts(tmp_path, monkeypatch):
@@ -109,9 +109,9 @@ def test_the_smallest_gpu_of_a_machine_counts(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho 81559\necho 46068\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert memory.here() == 46068 / 1024
+    assert vllm.gpu_here() == 46068 / 1024
 
 
 def test_a_number_of_gpus_that_is_none_is_refused(adapter):
     with pytest.raises(cli.BadConfig, match="--tensor-parallel-size two: a whole number from 1"):
-        memory.plan(line(adapter, "-tp", "two"), adapter, 80)
+        vllm.memory(line(adapter, "-tp", "two"), adapter, 80)

@@ -10,7 +10,7 @@ from decksmith.core import cli
 from decksmith.measure.results import merge, verify
 from decksmith.models import servers
 from decksmith.train.serving import vllm
-from decksmith.train.serving.adapter import Adapter
+from decksmith.train.serving.vllm import Adapter
 from decksmith.train.training import base_models
 
 
@@ -171,12 +171,12 @@ def test_an_adapter_of_another_base_is_refused_where_the_base_is_here(found, tmp
     half = "base_model.model.model.q_proj.lora_"
     file = found.path / "adapter_model.safetensors"
     save(file, **{f"{half}A.weight": [2, 4], f"{half}B.weight": [6, 2]})
-    found.check_base(base)
+    Adapter.load(found.path).check_base(base)
     save(file, **{f"{half}A.weight": [2, 8], f"{half}B.weight": [6, 2]})
     with pytest.raises(
         cli.BadData, match=r"model.q_proj was trained for a matrix of 8, .* has 4: .*\(maker/base\)"
     ):
-        found.check_base(base)
+        Adapter.load(found.path).check_base(base)
 
 
 def test_the_adapter_s_hash_covers_its_scale(found, tmp_path):

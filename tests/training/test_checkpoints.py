@@ -12,7 +12,7 @@ import time
 
 import pytest
 from decksmith.core import cli
-from decksmith.train.training import checkpoints, curve, hacking
+from decksmith.train.training import checkpoints, curve
 
 SCORE = """echo '{"raw_metrics":{"gsm8k":{"pass@1":{"num_entries":8,"symbolic_correct":0.'$CKPT_STEP',"std_err":0.1},"delegate":{"ok":1}}}}'"""
 
@@ -105,17 +105,6 @@ def test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_
     assert sorted(path.name for path in (run / "curve").iterdir() if path.is_dir()) == []
 
 
-def test_a_rule_says_what_went_apart_and_may_end_the_watch(run, drawn, capsys):
-    script = """echo '{"reward": {"r": {"mean": 0.'$CKPT_STEP'}}, "offline": {"o": {"mean": '$((90 - CKPT_STEP))'}}}'"""
-    for step in (10, 30):
-        checkpoint(run, step)
-    assert watched(run, script, rule=hacking.Rule())[0] == 0
-    said = "step 30: watch: the reward rose from 0.10 to 0.30, and offline fell from 80.00 to 60.00"
-    assert said in capsys.readouterr().err
-    with pytest.raises(cli.BadData, match="the watch says stop; end the training of"):
-        watched(run, script, rule=hacking.Rule(action="stop"))
-
-
 def test_the_command_gets_a_run_folder_of_this_checkpoint_alone_without_optimizer(run):
     (run / "data").mkdir()
     checkpoint(run, 10)
@@ -183,21 +172,21 @@ def test_a_failure_is_tried_again_after_the_others_and_then_a_gap_that_can_be_tr
     ("script", "gap", "message", "attempts"),
     [
         ("exit 65", "refused", "ended with status 65", 1),
-        ("echo no JSON", "failed", "printed no metrics (a JSON object)", 2),
-        ("echo '{\"a\": NaN}'", "failed", "printed no metrics (a JSON object)", 2),
+        ("echo no JSON", "failed", "printed no metrics (a JSON object)", 3),
+        ("echo '{\"a\": NaN}'", "failed", "printed no metrics (a JSON object)", 3),
         (
             'echo \'{"raw_metrics": {"gsm8k": {"delegate": {"ok": 0}}}}\'; exit 1',
             "failed",
             "ended with status 1",
-            2,
+            3,
         ),
-        ("kill -9 $$", "failed", "was killed", 2),
-        (f"{SCORE}; echo more", "failed", "printed no metrics (a JSON object)", 2),
+        ("kill -9 $$", "failed", "was killed", 3),
+        (f"{SCORE}; echo more", "failed", "printed no metrics (a JSON object)", 3),
     ],
 )
 def test_gaps_have_names(run, script, gap, message, attempts):
     checkpoint(run, 10)
-    status, told = watched(run, script, tries=2)
+    status, told = watched(run, script)
     assert (status, told[0]["gap"], told[0]["message"], told[0]["attempts"]) == (
         75,
         gap,

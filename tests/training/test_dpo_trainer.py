@@ -8,7 +8,7 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.train.training import adapters, recipes, train, train_plan
+from decksmith.train.training import adapters, recipes, train
 from small_runs import (
     conversation,
     finished,
@@ -153,7 +153,7 @@ def test_a_row_that_is_no_pair_is_named(recipe):
     path = run / "data/train.jsonl"
     path.write_text('{"id":"r1","context":[],"completions":[{"rank":0}]}\n' + path.read_text())
     with pytest.raises(cli.BadData, match=r"train.jsonl:1: r1: no pair; chat-prefer writes"):
-        train_plan.Plan(run)
+        train.Plan(run)
     path.write_text('{"id":"r1","messages":[]}\n')
     with pytest.raises(cli.BadData, match=r'train.jsonl:1: r1: no "context" in this row'):
         recipes.freeze("smol-dpo", run / "data", run / "other")

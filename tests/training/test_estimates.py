@@ -100,10 +100,14 @@ def test_time_follows_the_pace_and_a_step_waits_for_its_longest_row():
         "cluster": {"num_nodes": 2, "gpus_per_node": 8},
         "policy": {"train_global_batch_size": 16},
     }
-    assert estimates.hours(recipe, {"step": 10, "tokens_of_a_row": 2048}, 1000, 1500) == (0.25, 4.0)
-    assert estimates.hours(recipe, {"step": 10, "tokens_of_a_row": 2048}, 1000, 4096) == (0.5, 8.0)
-    assert estimates.hours(recipe, {"token": 0.01}, 500, 900) == (2.0, 0)
-    assert estimates.hours(recipe, None, 500, 900) is None
+
+    def hours(pace, *tokens):
+        return tuple(estimates.hours(recipe, pace, *tokens).values())
+
+    assert hours({"step": 10, "tokens_of_a_row": 2048}, 1000, 1500) == (0.25, 4.0)
+    assert hours({"step": 10, "tokens_of_a_row": 2048}, 1000, 4096) == (0.5, 8.0)
+    assert hours({"token": 0.01}, 500, 900) == (2.0, 0)
+    assert hours({}, 500, 900) == (None, None)
 
 
 def test_checkpoints_take_what_is_kept_and_two_on_the_way():

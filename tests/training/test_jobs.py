@@ -19,8 +19,9 @@ def made(tmp_path, monkeypatch):
         run = root / "results/sft/one"
         run.mkdir(parents=True, exist_ok=True)
         (run / "recipe.yaml").write_text(recipe.format(root=root, run=run))
-        monkeypatch.setattr(slurm_hosts.SshHost, "root", Path(far) if far else None)
-        return jobs.Job(root / "slurm/sft.sbatch", run, host="login" if far else None)
+        if far:
+            monkeypatch.setattr(slurm_hosts.SlurmHost, "root", Path(far))
+        return jobs.Job(root / "slurm/sft.sbatch", run, host="login" if far else "")
 
     return make
 

@@ -87,7 +87,7 @@ def test_a_run_without_a_fault_is_told_in_figures(run, planted):
         "best_of": 0.8,
     }
     assert report["pace"] == {"decks_a_minute": 60, "reward_seconds": 128.0}
-    said = dict(rl_check.table(report))
+    said = dict(check_report.table(report))
     assert said["rewards"] == "128.0 s a step at 60 decks a minute"
     assert said["steps"] == "2 of 128 rollouts"
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.train.training import estimates, recipes, train, train_plan
+from decksmith.train.training import estimates, recipes, train
 from small_runs import (
     CONTEXT,
     conversation,
@@ -391,17 +391,17 @@ def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path):
         import transformers
         from decksmith.train.training import trl_trainer
 
-        plan = train_plan.Plan(run)
-        callback = trl_trainer.RecipeCallback(plan, train_plan.StopSignal(), 0)
+        plan = train.Plan(run)
+        callback = trl_trainer.RecipeCallback(plan, train.StopSignal(), 0)
         tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(plan.base)
         talks, seen = gold(100_000), 0
         for at, batch in zip(callback.order, tuner.get_train_dataloader(), strict=True):
             ids, mask = nemo_rl(talks[at], tokenizer)
             assert batch["input_ids"].tolist() == [ids]
-            assert (batch["labels"] != train_plan.UNTRAINED).tolist() == [mask]
+            assert (batch["labels"] != train.UNTRAINED).tolist() == [mask]
             trained_ids = [token for token, trained in zip(ids, mask, strict=True) if trained]
-            assert batch["labels"][batch["labels"] != train_plan.UNTRAINED].tolist() == trained_ids
+            assert batch["labels"][batch["labels"] != train.UNTRAINED].tolist() == trained_ids
             seen += 1
         assert seen == len(set(callback.order)) == 64
 
@@ -415,9 +415,9 @@ def test_the_loss_of_a_cpu_is_that_of_trl_on_every_other_machine(recipe):
         import trl
         from decksmith.train.training import trl_trainer
 
-        plan = train_plan.Plan(run)
+        plan = train.Plan(run)
         tuner = trl_trainer.tuner_of(
-            plan, trl_trainer.RecipeCallback(plan, train_plan.StopSignal(), 0), is_new=True
+            plan, trl_trainer.RecipeCallback(plan, train.StopSignal(), 0), is_new=True
         )
         for batch in tuner.get_train_dataloader():
             tuner.model.train()
@@ -463,8 +463,8 @@ def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, mo
             output_router_logits=True,
         )
         Qwen3MoeForCausalLM(config).save_pretrained(mixture)
-        plan = train_plan.Plan(run)
-        callback = trl_trainer.RecipeCallback(plan, train_plan.StopSignal(), 0)
+        plan = train.Plan(run)
+        callback = trl_trainer.RecipeCallback(plan, train.StopSignal(), 0)
         tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
         tuner.model.eval()
         for batch in tuner.get_eval_dataloader():
@@ -541,7 +541,7 @@ def test_a_recipe_that_cannot_be_trained_here_is_refused_at_its_key(recipe, over
 
 
 def test_a_logger_that_is_not_installed_is_named_with_what_mends_it(recipe):
-    name = next(name for name in train_plan.LOGGERS if not importlib.util.find_spec(name))
+    name = next(name for name in train.LOGGERS if not importlib.util.find_spec(name))
     run = recipe("run", f"logger.{name}_enabled=true")
     assert trained(run) == 69
     assert (

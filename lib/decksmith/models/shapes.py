@@ -1,14 +1,9 @@
-"""What a model is made of: linear layers, parameters, and the memory of what it has read. From config.json alone, or
-counted by `training.count_modules` in the trainer's own image."""
+"""What a model is made of: linear layers, parameters, and the memory of what it has read. From config.json alone."""
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from decksmith.core import cli
 
 # Families that are alike in the names and shapes of their linear layers.
 LLAMA = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
@@ -19,28 +14,15 @@ Layer = tuple[str, int, int]  # of a linear layer: name, inputs, outputs
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's dimensions. `modules`: the names of all its modules, linear or not; `largest`: the parameters of its
-    largest layer; `source`: where these numbers come from."""
+    """A model's dimensions. `largest`: the parameters of its largest layer; `source`: where these numbers come from."""
 
     linears: list[Layer]
-    modules: list[str]
     parameters: int
     largest: int
     hidden: int
     depth: int
     vocabulary: int
     source: str
-
-    @classmethod
-    def counted(cls, path: Path) -> "Shape":
-        """Of the JSON file that `python3 -m decksmith.train.training.count_modules` writes. Raises cli.BadConfig."""
-        try:
-            found = json.loads(path.read_text())
-            found["linears"] = [(str(name), int(a), int(b)) for name, a, b in found["linears"]]
-            found.pop("model")
-            return cls(**found)
-        except (ValueError, KeyError, TypeError) as error:
-            raise cli.BadConfig(f"{path}: no count of a model ({error}); remove it") from None
 
     @classmethod
     def assumed(cls, config: Config, source: str) -> "Shape | None":
@@ -60,7 +42,6 @@ class Shape:
         embeddings = 0 if config.get("tie_word_embeddings") else hidden * vocabulary
         return cls(
             linears=layers,
-            modules=[name for name, _, _ in layers],
             parameters=sum(sizes.values()) + embeddings,
             largest=max(sizes.values()),
             hidden=hidden,

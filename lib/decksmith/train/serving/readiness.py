@@ -5,7 +5,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -26,38 +26,28 @@ PROBE_TOKENS = 48
 
 
 def get(url: str, path: str, body: dict[str, object] | None = None, timeout: float = 5.0) -> Any:
-    """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands
-    between us and a compute node. An empty answer is an empty object. Raises OSError,
-    ValueError."""
-    request = urllib.request.Request(
-        url.removesuffix("/v1") + path,
-        json.dumps(body).encode() if body is not None else None,
-        {"Content-Type": "application/json"},
-    )
+    """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands between
+    us and a compute node. An empty answer is an empty object. Raises OSError, ValueError."""
+    data = json.dumps(body).encode() if body is not None else None
+    kind = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url.removesuffix("/v1") + path, data, kind)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=timeout) as reply:
         text = reply.read()
     return json.loads(text) if text.strip() else {}
 
 
-def wait(
-    url: str,
-    names: Iterable[str],
-    deadline: float,
-    dead: Callable[[], str | None] = lambda: None,
-) -> None:
-    """Until the server at `url` is healthy and lists `names`. `dead()` says what ended it, or None.
-
+def wait(url: str, deadline: float, dead: Callable[[], str | None] = lambda: None) -> None:
+    """Until the server at `url` is healthy and lists NAMES. `dead()` says what ended it, or None.
     Raises cli.Missing as soon as it is dead, cli.TryAgain at `deadline` (time.monotonic) with what
-    was seen last.
-    """
+    was seen last."""
     while True:
         if last := dead():
             raise cli.Missing(last)
         try:
             get(url, "/health", timeout=2)
             listed = [entry["id"] for entry in get(url, "/v1/models")["data"]]
-            lacking = [name for name in names if name not in listed]
+            lacking = [name for name in NAMES if name not in listed]
             if not lacking:
                 return
             seen = f"it lists {', '.join(listed)}, not {', '.join(lacking)}"
@@ -70,15 +60,9 @@ def wait(
 
 def ask(url: str, model: str, text: str, tokens: int) -> tuple[str, str]:
     """(content, reasoning) of a greedy reply. Raises cli.TryAgain with the server's words."""
-    body = {
-        "model": model,
-        "temperature": 0,
-        "max_tokens": tokens,
-        "messages": [
-            {"role": "system", "content": templates.system_prompt()},
-            {"role": "user", "content": text},
-        ],
-    }
+    system = {"role": "system", "content": templates.system_prompt()}
+    messages = [system, {"role": "user", "content": text}]
+    body = {"model": model, "temperature": 0, "max_tokens": tokens, "messages": messages}
     try:
         message = get(url, "/v1/chat/completions", body, timeout=600)["choices"][0]["message"]
     except urllib.error.HTTPError as error:
@@ -100,16 +84,11 @@ class Probe(TypedDict):
 
 
 def probe(url: str) -> Probe:
-    """Whether adapter and base answer a probe differently.
-
-    An adapter that matches no module is accepted by vLLM, and the base answers under its name
-    (vLLM #55193).
-    """
+    """Whether adapter and base answer a probe differently. An adapter that matches no module is
+    accepted by vLLM, and the base answers under its name (vLLM #55193)."""
     for text in PROBES:
-        base = ask(url, "base", text, PROBE_TOKENS)
-        tuned = ask(url, "tuned", text, PROBE_TOKENS)
         # A base that does not repeat itself proves nothing by one answer.
-        again = ask(url, "base", text, PROBE_TOKENS)
+        base, tuned, again = (ask(url, name, text, PROBE_TOKENS) for name in (*NAMES, "base"))
         said: Probe = {
             "prompt_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "base": stream.fingerprint(base),
@@ -125,11 +104,8 @@ def await_ready(
     *, job: str | None = None, pid: int | None = None, timeout: float = 1800
 ) -> ServedEndpoint:
     """The endpoint of a server that is ready: the first that a file of `servers.folder()` (of
-    this `job`) announces.
-
-    Raises cli.Missing when process or job is gone, with the end of the job's log; cli.TryAgain
-    after `timeout` seconds.
-    """
+    this `job`) announces. Raises cli.Missing when process or job is gone, with the end of the job's
+    log; cli.TryAgain after `timeout` seconds."""
     deadline, seen = time.monotonic() + timeout, "no endpoint file"
     while True:
         for endpoint in servers.running():
@@ -138,7 +114,7 @@ def await_ready(
             if job and job not in (its, its.split("_")[0]):
                 continue
             try:
-                wait(endpoint["url"], NAMES, time.monotonic())
+                wait(endpoint["url"], time.monotonic())
                 for name in NAMES:
                     ask(endpoint["url"], name, PROBES[0], 1)
                 return endpoint

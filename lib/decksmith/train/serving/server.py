@@ -15,17 +15,15 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from decksmith.core import cli, stream
 from decksmith.models import embedded, servers
 from decksmith.train.hub import models
-from decksmith.train.serving import memory, readiness, vllm
-from decksmith.train.serving.adapter import Adapter, sha256
+from decksmith.train.serving import readiness, vllm
+from decksmith.train.serving.vllm import Adapter, Words, sha256
 
 # vLLM for a machine without a GPU: `make .venv-vllm/.done`. Eager, since kernels want a compiler and
 # minutes. No prompt in pieces: under a request with a seed that ends the CPU build (0.32.0: "CPU
@@ -48,8 +46,7 @@ class _Asked(BaseException):
     """Somebody asked this process to stop."""
 
 
-@dataclass
-class _Command:
+class _Command(NamedTuple):
     """How a server is started. `base`: what the base is called; `adapter`: the sha256 of what it
     loads."""
 
@@ -60,13 +57,7 @@ class _Command:
 
 
 def serve(
-    path: Path,
-    *,
-    engine: Engine = "vllm",
-    base: str | None = None,
-    name: str | None = None,
-    timeout: float = 1800,
-    more: Sequence[str] = (),
+    path: Path, *, engine: Engine, base: str | None, name: str | None, timeout: float, more: Words
 ) -> int:
     """Serve base and adapter until a signal asks to stop (status 0). Raises cli.Missing, with the
     server's last words, when it dies, cli.TryAgain when it is not ready in `timeout` seconds,
@@ -86,14 +77,13 @@ def serve(
             signal.signal(number, _stop)
         program = command.arguments[0].rpartition("/")[2]
         cli.say(f"starting {program} on port {port}; it says more in {log}")
-        child = _start(command, log)
-        facts = _proved(f"http://127.0.0.1:{port}/v1", engine, child, log, adapter, timeout)
+        url, deadline = f"http://127.0.0.1:{port}/v1", time.monotonic() + timeout
+        server = child = _start(command, log)
+        readiness.wait(url, deadline, lambda: _dead(server, log))
+        facts = _proved(url, engine, adapter, log)
+        served = {"sha256": command.adapter, "rewards": adapter.rewards}
         facts |= {"url": f"http://{host}:{port}/v1", "base": command.base, "job": job, "host": host}
-        facts["adapter"] = {
-            "path": str(adapter.path),
-            "sha256": command.adapter,
-            "rewards": adapter.rewards,
-        }
+        facts["adapter"] = {"path": str(adapter.path), **served}
         stream.write(file, json.dumps(facts, indent=2) + "\n")
         door = os.environ.get("SLURM_SUBMIT_HOST") if inside else socket.gethostname()
         cli.say(
@@ -113,86 +103,56 @@ def serve(
             _end(child)
 
 
-def check(
-    path: Path,
-    *,
-    engine: Engine = "vllm",
-    base: str | None = None,
-    gpu: str | None = None,
-    more: Sequence[str] = (),
-) -> int:
+def gpus(path: Path, *, engine: Engine, base: str | None, gpu: str | None, more: Words) -> int:
     """How many GPUs a server takes (the embedded engine: one is asked for and none used), after its command line was
-    linted and its memory was found to fit. gpu: as memory.named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
+    linted and its memory was found to fit. gpu: as vllm.gpu_named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
     adapter = Adapter.load(path)
     if engine == "local":
         return 1
     arguments = vllm.command(adapter, _base(adapter, base), "127.0.0.1", 1, more)
-    found = memory.check(arguments, adapter, memory.named(gpu))
+    found = vllm.check_memory(arguments, adapter, vllm.gpu_named(gpu))
     return found.gpus if found else 1
 
 
 def _base(adapter: Adapter, base: str | None) -> str:
-    """What is served beside an adapter. Raises cli.BadData where nobody says it."""
     found = base or adapter.base
     if not found:
-        raise cli.BadData(
-            f"{adapter.path}/adapter_config.json does not name its base; name it with --base"
-        )
+        raise cli.BadData(f"{adapter.path}/adapter_config.json names no base; name it with --base")
     return found
 
 
-def _proved(
-    url: str,
-    engine: Engine,
-    child: subprocess.Popen[bytes],
-    log: Path,
-    adapter: Adapter,
-    timeout: float,
-) -> dict[str, object]:
-    """What the endpoint file says of a server once it is ready, and its two names were heard to
-    differ. Raises as `serve` does."""
-    deadline = time.monotonic() + timeout
-    readiness.wait(url, readiness.NAMES, deadline, lambda: _dead(child, log))
+def _proved(url: str, engine: Engine, adapter: Adapter, log: Path) -> dict[str, object]:
+    """What the endpoint file says of a server that is ready, once its two names were heard to
+    differ. Raises cli.BadData where they do not."""
     said = readiness.probe(url)
     if not said["differ"]:
-        raise cli.BadData(
-            f"{adapter.path}: base and tuned answer alike; the adapter changes nothing (its module names match none of the "
-            f"base's, or it was never trained). Not served. Its log: {log}"
-        )
+        why = "its module names match none of the base's, or it was never trained"
+        what = f"base and tuned answer alike; the adapter changes nothing ({why})"
+        raise cli.BadData(f"{adapter.path}: {what}. Not served. Its log: {log}")
     version = "embedded"
     if engine == "vllm":
         version = f"vllm {readiness.get(url, '/version').get('version')}"
-    return {
-        "models": list(readiness.NAMES),
-        "engine": version,
-        "pid": os.getpid(),
-        "probe": said,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-# The process
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = {"models": list(readiness.NAMES), "engine": version, "pid": os.getpid()}
+    return {**facts, "probe": said, "started": started}
 
 
 def _command(
-    engine: Engine, adapter: Adapter, base: str | None, host: str, port: int, more: Sequence[str]
+    engine: Engine, adapter: Adapter, base: str | None, host: str, port: int, more: Words
 ) -> _Command:
     if engine == "local":
         return _local(adapter, host, port, more)
     base = _base(adapter, base)
     adapter.check_base(base)
     binary, settings = shutil.which("vllm"), {}
-    on_cpu = not binary and CPU_VLLM.is_file()
-    if on_cpu:
+    if not binary and CPU_VLLM.is_file():
         binary, more, settings = str(CPU_VLLM), (*CPU_ARGUMENTS, *more), CPU_ENVIRONMENT
     arguments = vllm.command(adapter, base, host, port, more)
-    if not on_cpu:
-        memory.check(arguments, adapter)
+    if binary != str(CPU_VLLM):
+        vllm.check_memory(arguments, adapter)
     if not binary:
-        raise cli.Missing(
-            "vllm is not here; build its image: make image-serve (without a GPU: make .venv-vllm/.done; "
-            "or --engine local, for an adapter of the embedded model)"
-        )
+        other = "without a GPU: make .venv-vllm/.done, or --engine local for the embedded model"
+        raise cli.Missing(f"vllm is not here; build its image: make image-serve ({other})")
     # Kernels are compiled into a node's own disk.
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
@@ -211,12 +171,10 @@ def _offline(base: str) -> dict[str, str]:
         return {}  # vLLM fetches them
 
 
-def _local(adapter: Adapter, host: str, port: int, more: Sequence[str]) -> _Command:
-    """The embedded engine."""
+def _local(adapter: Adapter, host: str, port: int, more: Words) -> _Command:
     if not adapter.gguf:
-        raise cli.Missing(
-            f"{adapter.path} has no adapter.gguf, which the embedded engine wants; model-export writes it"
-        )
+        why = "which the embedded engine wants; model-export writes it"
+        raise cli.Missing(f"{adapter.path} has no adapter.gguf, {why}")
     chosen = embedded.settings({"base": None, "tuned": adapter.gguf})
     arguments = embedded.command(chosen, "--host", host, "--port", port, "--stay", *more)
     return _Command(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, sha256(adapter.gguf))
@@ -260,9 +218,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             return
         except subprocess.TimeoutExpired:
             continue
-
-
-# Where we are
 
 
 def _signals() -> list[signal.Signals]:

@@ -14,35 +14,23 @@ import sys
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
+
+import numpy
+from numpy import ndarray
 
 from decksmith.core import cli, stream
 from decksmith.train.hub import repository, weights
 from decksmith.train.hub.weights import Tensor
 from decksmith.train.training import base_models, recipes
 from decksmith.train.training.checkpoints import Checkpoint, finished, ranked
-
-if TYPE_CHECKING:
-    from numpy import ndarray
+from decksmith.train.training.recipes import Recipe
 
 PART = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight\Z")  # of an adapter's tensors
-LIMITS = [
-    "A rehearsal: a model of 135 million parameters learns the file format; what it writes about a subject is mostly wrong."
-]
+SMALL = "A rehearsal: a model of 135 million parameters learns the file format; what it writes about a subject is mostly wrong."
 # What of job.json goes with an adapter: nothing that names a place.
-JOB = (
-    "trainer",
-    "revision",
-    "image",
-    "images",
-    "digests",
-    "nodes",
-    "device",
-    "dtype",
-    "seed",
-    "seeds",
-    "versions",
-)
+JOB = "trainer revision image images nodes device dtype seed seeds versions".split()
+WEIGHTS = "adapter_model.safetensors"
 
 
 class AdapterConfig(TypedDict, total=False):
@@ -67,34 +55,31 @@ class AdapterCheck(TypedDict):
 
 
 def check(folder: Path | str, name: str | Path) -> AdapterCheck:
-    """Whether a PEFT folder is a trained LoRA adapter of the base model `name`.
-
-    Returns {"rank", "alpha", "modules", "parameters", "untrained"}. Every tensor is half of a pair of the stated rank that
-    fits a matrix of the base, all are finite, and some lora_B is not zero (it begins as zero); `untrained` are the modules
-    where it still is. Reads headers of the base only. Raises cli.BadData, cli.Missing.
-    """
-    import numpy
-
-    path = Path(folder) / "adapter_model.safetensors"
+    """Whether a PEFT folder is a trained LoRA adapter of the base model `name`, of which the
+    headers alone are read. Every tensor is half of a pair of the stated rank that fits a matrix of
+    the base, all are finite, and some lora_B is not zero (it begins as zero); `untrained` are the
+    modules where it still is. Raises cli.BadData, cli.Missing."""
+    path = Path(folder) / WEIGHTS
     if not path.is_file():
         raise cli.Missing(f"there is no {path}")
     config = _config(folder)
     header = weights.tensors(path)
-    pairs = _pairs(path, header)
+    pairs: dict[str, dict[str, str]] = {}  # {module: {"A" or "B": tensor}}
+    for tensor in header:
+        if not (part := PART.match(tensor)):
+            raise cli.BadData(f"{path}: {tensor} is no part of a LoRA adapter")
+        pairs.setdefault(part[1], {})[part[2]] = tensor
     matrices, values = _matrices(name), values_of(path, header)
     modules: Counter[str] = Counter()
     untrained = []
     for module, pair in sorted(pairs.items()):
         if (wanted := matrices.get(_key(module))) is None:
-            raise cli.BadData(
-                f"{path}: {module} is no matrix of {name}; a server would leave it out silently"
-            )
+            raise cli.BadData(f"{path}: {module} is no matrix of {name}; a server would ignore it")
         rank = (config.get("rank_pattern") or {}).get(module, config["r"])
         shapes = [header[pair[half]].shape if half in pair else None for half in "AB"]
         if shapes != [[rank, wanted[1]], [wanted[0], rank]]:
-            raise cli.BadData(
-                f"{path}: {module}: shapes {shapes} do not fit rank {rank} on {list(wanted)} of {name}"
-            )
+            fit = f"shapes {shapes} do not fit rank {rank} on {list(wanted)} of {name}"
+            raise cli.BadData(f"{path}: {module}: {fit}")
         if not all(numpy.isfinite(values[tensor]).all() for tensor in pair.values()):
             raise cli.BadData(f"{path}: {module} holds numbers that are not finite")
         modules[module.rpartition(".")[2]] += 1
@@ -111,16 +96,6 @@ def check(folder: Path | str, name: str | Path) -> AdapterCheck:
     }
 
 
-def _pairs(path: Path, header: dict[str, Tensor]) -> dict[str, dict[str, str]]:
-    """{module: {"A" or "B": tensor}}. Raises cli.BadData for a tensor that is no part of an adapter."""
-    pairs: dict[str, dict[str, str]] = {}
-    for tensor in header:
-        if not (part := PART.match(tensor)):
-            raise cli.BadData(f"{path}: {tensor} is no part of a LoRA adapter")
-        pairs.setdefault(part[1], {})[part[2]] = tensor
-    return pairs
-
-
 def _config(folder: Path | str) -> AdapterConfig:
     path = Path(folder) / "adapter_config.json"
     try:
@@ -131,9 +106,8 @@ def _config(folder: Path | str) -> AdapterConfig:
     except (ValueError, KeyError, TypeError):
         is_lora = False
     if not is_lora:
-        raise cli.BadData(
-            f"{path}: not the configuration of a LoRA adapter (peft_type, r, lora_alpha)"
-        )
+        what = "the configuration of a LoRA adapter (peft_type, r, lora_alpha)"
+        raise cli.BadData(f"{path}: not {what}")
     return config
 
 
@@ -144,10 +118,8 @@ def _matrices(name: str | Path) -> base_models.Shapes:
         for tensor, shape in base_models.shapes(name).items()
         if tensor.endswith(".weight") and len(shape) == 2
     }
-    if "lm_head" not in found:  # tied to the embedding
-        tied = [shape for key, shape in found.items() if key.endswith("embed_tokens")]
-        if tied:
-            found["lm_head"] = tied[0]
+    for key in [key for key in found if key.endswith("embed_tokens")]:
+        found.setdefault("lm_head", found[key])  # where the two are tied
     return found
 
 
@@ -158,10 +130,8 @@ def _key(module: str) -> str:
     return module[at:] if at >= 0 else module
 
 
-def values_of(path: Path, header: dict[str, Tensor]) -> "dict[str, ndarray]":
+def values_of(path: Path, header: dict[str, Tensor]) -> dict[str, ndarray]:
     """{name: float32 array} of those tensors of a safetensors file, of F32, F16 or BF16. Raises cli.BadData."""
-    import numpy
-
     data, found = numpy.memmap(path, mode="r"), {}
     for name, tensor in header.items():
         raw = data[tensor.start : tensor.end]
@@ -170,33 +140,23 @@ def values_of(path: Path, header: dict[str, Tensor]) -> "dict[str, ndarray]":
         elif tensor.dtype in ("F32", "F16"):
             one = raw.view("<f4" if tensor.dtype == "F32" else "<f2").astype("<f4")
         else:
-            raise cli.BadData(
-                f"{path}: {name} is of type {tensor.dtype}; F32, F16 and BF16 are read"
-            )
+            raise cli.BadData(f"{path}: {name} is {tensor.dtype}; F32, F16 and BF16 are read")
         found[name] = one.reshape(tensor.shape)
     return found
 
 
 def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
-    """Write the adapter as `out` for llama.cpp, in 8 bits (16 where a row is no multiple of 32 numbers); the base must
-    be of the llama family. Raises cli.BadData, cli.Missing.
-    """
+    """Write the adapter as `out` for llama.cpp, in 8 bits (16 where a row is no multiple of 32
+    numbers); the base must be of the llama family. Raises cli.BadData, cli.Missing."""
     try:
         import gguf
-    except ImportError:
-        raise cli.Missing(f"gguf is not installed; {base_models.MEND}") from None
-    import numpy
-
+    except ImportError as error:
+        raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
     model, config = base_models.config(name), _config(folder)
-    if model.get("model_type") != "llama":
-        raise cli.BadData(
-            f"{name} is of type {model.get('model_type')}; only llama adapters are turned into GGUF"
-        )
-    heads = {
-        "q_proj": model["num_attention_heads"],
-        "k_proj": model.get("num_key_value_heads") or model["num_attention_heads"],
-    }
-    path = Path(folder) / "adapter_model.safetensors"
+    if (kind := model.get("model_type")) != "llama":
+        raise cli.BadData(f"{name} is of type {kind}; only llama adapters are turned into GGUF")
+    heads = base_models.projected_heads(model)
+    path = Path(folder) / WEIGHTS
     temporary = Path(f"{out}.{os.getpid()}.tmp")
     writer = gguf.GGUFWriter(temporary, "llama")
     writer.add_type("adapter")
@@ -212,11 +172,10 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
             raise cli.BadData(f"{path}: {module} has no place in a GGUF adapter")
         if half == "B" and (count := heads.get(module.rpartition(".")[2])):
             value = base_models.permuted(value, count)
-        kind = (
-            gguf.GGMLQuantizationType.F16 if value.shape[1] % 32 else gguf.GGMLQuantizationType.Q8_0
-        )
-        packed = gguf.quantize(numpy.ascontiguousarray(value), kind)
-        writer.add_tensor(f"{place}.weight.lora_{half.lower()}", packed, raw_dtype=kind)
+        types = gguf.GGMLQuantizationType
+        form = types.F16 if value.shape[1] % 32 else types.Q8_0
+        packed = gguf.quantize(numpy.ascontiguousarray(value), form)
+        writer.add_tensor(f"{place}.weight.lora_{half.lower()}", packed, raw_dtype=form)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -225,37 +184,31 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
 
 
 def unpack(source: Path, out: Path) -> AdapterCheck:
-    """Write SOURCE/adapter.gguf, an adapter of the embedded model, as the PEFT folder `out`, with its manifest.json.
-
-    Returns what adapters.check says of it. Raises cli.Missing, cli.BadData.
-    """
+    """Write SOURCE/adapter.gguf, an adapter of the embedded model, as the PEFT folder `out`, with
+    its manifest.json. Returns `check` of it. Raises cli.Missing, cli.BadData."""
     try:
         import gguf
-        import numpy
     except ImportError as error:
         raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
     path = source / "adapter.gguf"
     if not path.is_file():
         raise cli.Missing(f"there is no {path}; make adapter writes it")
-    reader = gguf.GGUFReader(path)
-    model = base_models.config("smol")
-    heads = {"q_proj": model["num_attention_heads"], "k_proj": model["num_key_value_heads"]}
-    tensors = {}
+    reader, tensors = gguf.GGUFReader(path), {}
+    heads = base_models.projected_heads(base_models.config("smol"))
     for tensor in reader.tensors:
-        module, half = _module(path, tensor.name)
+        stem, _, half = tensor.name.partition(".weight.lora_")
+        module, half = base_models.hf_module(stem), half.upper()
         value = gguf.dequantize(tensor.data, tensor.tensor_type).astype("<f4")
         if half == "B" and (count := heads.get(module.rpartition(".")[2])):
             value = base_models.unpermuted(value, count)
         name = f"base_model.model.{module}.lora_{half}.weight"
         tensors[name] = ("F32", value.shape, numpy.ascontiguousarray(value).tobytes())
     ranks = {shape[0] for name, (_, shape, _) in tensors.items() if ".lora_A." in name}
-    if len(ranks) != 1:
-        raise cli.BadData(f"{path}: its matrices have the ranks {sorted(ranks)}; one is wanted")
     setting = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base_models.known("smol"),
-        "r": ranks.pop(),
+        "r": max(ranks),  # `check` finds those of another
         "lora_alpha": int(reader.fields["adapter.lora.alpha"].contents()),
         "lora_dropout": 0.0,
         "bias": "none",
@@ -263,19 +216,9 @@ def unpack(source: Path, out: Path) -> AdapterCheck:
     }
     out.mkdir(parents=True, exist_ok=True)
     stream.write(out / "adapter_config.json", json.dumps(setting, indent=2) + "\n")
-    stream.write(out / "adapter_model.safetensors", base_models.safetensors(tensors))
+    stream.write(out / WEIGHTS, base_models.safetensors(tensors))
     stream.write(out / "manifest.json", (source / "manifest.json").read_bytes())
     return check(out, "smol")
-
-
-def _module(path: Path, name: str) -> tuple[str, str]:
-    """`blk.0.attn_q.weight.lora_a` -> (`model.layers.0.self_attn.q_proj`, `A`). Raises cli.BadData."""
-    match name.split("."):
-        case ["blk", layer, part, "weight", ("lora_a" | "lora_b") as half] if (
-            part in base_models.LAYERS
-        ):
-            return f"model.layers.{layer}.{base_models.LAYERS[part]}", half[-1].upper()
-    raise cli.BadData(f"{path}: {name} is no part of an adapter of the embedded model")
 
 
 def _gguf_name(module: str) -> str | None:
@@ -287,23 +230,19 @@ def _gguf_name(module: str) -> str | None:
 
 
 def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> dict[str, Any]:
-    """Make RUN/adapter of a checkpoint: the PEFT folder, checked, with manifest.json, card, and adapter.gguf for a llama
-    base; returns the manifest.
-
-    step: which checkpoint; else the best by the recipe's metric, the newest where none has it. merge: RUN/merged too, the
-    base model with the adapter in it. Raises cli.Missing, cli.BadData.
-    """
+    """Make RUN/adapter of a checkpoint: the PEFT folder, checked, with manifest.json, card, and
+    adapter.gguf for a llama base; returns the manifest. step: which checkpoint; else the best by
+    the recipe's metric, the newest where none has it. merge: RUN/merged too, the base model with
+    the adapter in it. Raises cli.Missing, cli.BadData."""
     run = Path(run)
     found = finished(run / "checkpoints")
     if not found:
-        raise cli.Missing(
-            f"there is no finished checkpoint in {run}/checkpoints; sft-train or sft.sbatch makes them"
-        )
+        what = f"there is no finished checkpoint in {run}/checkpoints"
+        raise cli.Missing(f"{what}; sft-train or sft.sbatch makes them")
     if not (run / "recipe.yaml").is_file():
         raise cli.Missing(f"there is no {run}/recipe.yaml, which says what the checkpoints are of")
     config = recipes.load(run / "recipe.yaml")
     chosen, why = _chosen(found, step, config)
-    name = config["policy"]["model_name"]
     made = run / f"adapter.{os.getpid()}.tmp"
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
@@ -316,23 +255,25 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
     finally:
         shutil.rmtree(made, ignore_errors=True)
     if merge:
-        _merge(run, name)
+        _merge(run, config["policy"]["model_name"])
     return manifest
 
 
-def _fill(
-    made: Path, run: Path, config: recipes.Recipe, chosen: Checkpoint, why: str
-) -> dict[str, Any]:
+def _fill(made: Path, run: Path, config: Recipe, chosen: Checkpoint, why: str) -> dict[str, Any]:
     """Write into `made` what an exported adapter consists of, without its card; returns the manifest."""
     name, section = config["policy"]["model_name"], recipes.algorithm(config)
     source = chosen.path / "policy/weights/model"
     shape = check(source, name)
-    shutil.copyfile(source / "adapter_model.safetensors", made / "adapter_model.safetensors")
+    shutil.copyfile(source / WEIGHTS, made / WEIGHTS)
     setting = _config(source) | {"base_model_name_or_path": base_models.known(name)}
     stream.write(made / "adapter_config.json", json.dumps(setting, indent=2, sort_keys=True) + "\n")
-    _copy(base_models.folder(name, small=True), made, base_models.TOKENIZER)
-    _copy(run / "adapter", made, ("about.toml",))
+    _copy(base_models.folder(name, small=True), made, *base_models.TOKENIZER)
+    _copy(run / "adapter", made, "about.toml")
     sides = {"train": run / "data/train.jsonl", "validation": run / "data/test.jsonl"}
+    sides = {side: path for side, path in sides.items() if path.is_file()}
+    job = None
+    with contextlib.suppress(OSError, ValueError):
+        job = json.loads((run / "job.json").read_text())
     manifest: dict[str, Any] = {
         "base": base_models.known(name),
         "step": chosen.step,
@@ -347,12 +288,11 @@ def _fill(
         "data": {
             side: {"rows": recipes.count(path), "sha256": _sha256(path)}
             for side, path in sides.items()
-            if path.is_file()
         },
         "rewards": recipes.rewards_of(run, config),
-        "job": _job(run / "job.json"),
-        "adapter": {**shape, "sha256": _sha256(made / "adapter_model.safetensors")},
-        "limits": LIMITS if str(name) == "smol" else None,
+        "job": {key: job[key] for key in JOB if key in job} if job else None,
+        "adapter": {**shape, "sha256": _sha256(made / WEIGHTS)},
+        "limits": [SMALL] if str(name) == "smol" else None,
     }
     if base_models.config(name).get("model_type") == "llama":
         gguf(made, name, made / "adapter.gguf")
@@ -361,40 +301,26 @@ def _fill(
     return manifest
 
 
-def _copy(source: Path, target: Path, names: tuple[str, ...]) -> None:
-    """Copy those of the files that are there."""
+def _copy(source: Path, target: Path, *names: str) -> None:
     for name in names:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
 
 
-def _chosen(
-    found: list[Checkpoint], step: int | None, config: recipes.Recipe
-) -> tuple[Checkpoint, str]:
-    """The checkpoint that is exported, and why it is that one."""
+def _chosen(found: list[Checkpoint], step: int | None, config: Recipe) -> tuple[Checkpoint, str]:
     if step is not None:
-        for one in found:
-            if one.step == step:
-                return one, "asked for"
-        steps = ", ".join(str(one.step) for one in found)
-        raise cli.Missing(f"there is no checkpoint of step {step}; there are: {steps}")
+        by_step = {one.step: one for one in found}
+        if step not in by_step:
+            steps = ", ".join(map(str, by_step))
+            raise cli.Missing(f"there is no checkpoint of step {step}; there are: {steps}")
+        return by_step[step], "asked for"
     metric = recipes.get(config, "checkpointing.metric_name", "val:val_loss")
     if metric is None:  # NeMo-RL's way to keep the latest
         return found[-1], "the last"
-    higher = bool(recipes.get(config, "checkpointing.higher_is_better"))
-    best = ranked(found, metric, higher)
+    best = ranked(found, metric, bool(recipes.get(config, "checkpointing.higher_is_better")))
     if not best:
         return found[-1], f"the last; no checkpoint has {metric}"
     return best[0], f"best of {len(best)} by {metric}"
-
-
-def _job(path: Path) -> dict[str, object] | None:
-    """What of a run's job.json goes with an adapter; None where there is none."""
-    try:
-        job = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return {key: job[key] for key in JOB if key in job}
 
 
 def _merge(run: Path, name: str) -> None:
@@ -408,20 +334,18 @@ def _merge(run: Path, name: str) -> None:
         raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
-    whole = transformers.AutoModelForCausalLM.from_pretrained(
-        base_models.folder(name), dtype=torch.bfloat16
-    )
+    base = base_models.folder(name)
+    whole = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
     merged = peft.PeftModel.from_pretrained(whole, run / "adapter").merge_and_unload()
     made = run / f"merged.{os.getpid()}.tmp"
     merged.save_pretrained(made)
     for path in made.glob("*.safetensors"):
         path.chmod(0o644)  # safetensors writes for its owner alone
-    _copy(run / "adapter", made, base_models.TOKENIZER)
+    _copy(run / "adapter", made, *base_models.TOKENIZER)
     _put(made, run / "merged")
 
 
 def _put(made: Path, folder: Path) -> None:
-    """Give a finished folder its name, in place of an older one."""
     old = folder.with_name(f"{folder.name}.old.{os.getpid()}.tmp")
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, old)

@@ -11,23 +11,21 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy
+from numpy import ndarray
 
 from decksmith.core import cli, stream
 from decksmith.models import embedded
 from decksmith.train.hub import models, weights
 
-if TYPE_CHECKING:
-    from numpy import ndarray
-
+# The embedded model's config.json, generation_config.json and tokenizer_config.json.
+SETTINGS = cli.ROOT / "assets/engine/smol"
 EXPORT = 1  # raised when an exported folder must be made again
 MEND = "run: make .venv/.train"
-TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-)
+TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
+TOKENIZER += ["chat_template.jinja"]
 # llama's names in GGUF and in Hugging Face form, of the parts of a layer and of the whole
 LAYERS = {
     "attn_q": "self_attn.q_proj",
@@ -46,26 +44,21 @@ Shapes = dict[str, list[int]]  # {tensor: shape}
 
 
 def folder(name: str | Path, *, small: bool = False) -> Path:
-    """The folder of a base model in Hugging Face form.
-
-    `smol`, the embedded model, is exported once from its GGUF file into data/models/smol (5 s, 270 MB, equal bytes every
-    time); a folder is itself; anything else is a name on the Hub, from its cache or fetched into it (`small`: all but
-    the weights). Raises cli.Missing.
-    """
+    """The folder of a base model in Hugging Face form. `smol`, the embedded model, is exported once
+    from its GGUF file into data/models/smol (5 s, 270 MB, equal bytes every time); a folder is
+    itself; anything else is a name on the Hub, from its cache or fetched into it (`small`: all but
+    the weights). Raises cli.Missing."""
     if str(name) == "smol":
         return _smol(cli.ROOT / "data/models/smol")
     if (path := Path(name)).is_dir():
         if not (path / "config.json").is_file():
-            raise cli.Missing(
-                f"{path}: no config.json; the folder of a model in Hugging Face form has one"
-            )
+            raise cli.Missing(f"{path}: no config.json, which a Hugging Face model's folder has")
         return path
     try:
         return models.fetch(str(name), small=small)
     except cli.Stop as error:
-        raise cli.Missing(
-            f"{name}: no such folder, and the Hub does not give it ({error})"
-        ) from None
+        words = f"no such folder, and the Hub does not give it ({error})"
+        raise cli.Missing(f"{name}: {words}") from None
 
 
 def config(name: str | Path) -> dict[str, Any]:
@@ -79,54 +72,35 @@ def known(name: str | Path) -> str:
 
 
 def shapes(name: str | Path) -> Shapes:
-    """{tensor: shape} of a base model. Raises cli.Missing.
-
-    Of one on the Hub that is not in the cache the headers alone are fetched, not its gigabytes.
-    """
+    """{tensor: shape} of a base model. Raises cli.Missing. Of one on the Hub that is not in the
+    cache the headers alone are fetched, not its gigabytes."""
     if str(name) == "smol" or Path(name).is_dir():
         return _local_shapes(folder(name))
-    hub = _hub(name)
+    try:
+        import huggingface_hub as hub
+    except ImportError as error:
+        raise cli.Missing(f"{name}: no folder, and {error.name} is not installed; {MEND}") from None
     with contextlib.suppress(Exception):  # not in the cache, or in part
         return _local_shapes(Path(hub.snapshot_download(str(name), local_files_only=True)))
     try:
         files = hub.get_safetensors_metadata(str(name)).files_metadata
     except Exception as error:
-        raise cli.Missing(f"{name}: the Hub does not give its headers ({_words(error)})") from None
-    return {
-        tensor: list(info.shape) for file in files.values() for tensor, info in file.tensors.items()
-    }
-
-
-def _hub(name: str | Path) -> Any:
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise cli.Missing(
-            f"{name}: no such folder, and huggingface_hub is not installed; {MEND}"
-        ) from None
-    return huggingface_hub
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+        words = " ".join(str(error).split())[:200]
+        raise cli.Missing(f"{name}: the Hub does not give its headers ({words})") from None
+    tensors = [tensor for file in files.values() for tensor in file.tensors.items()]
+    return {name: list(info.shape) for name, info in tensors}
 
 
 def _local_shapes(path: Path) -> Shapes:
-    index = path / "model.safetensors.index.json"
-    files = ["model.safetensors"]
+    index, files = path / "model.safetensors.index.json", {"model.safetensors"}
     if index.is_file():
-        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    for name in files:
-        if not (path / name).is_file():
-            raise cli.Missing(f"there is no {path / name}; the adapter is checked against it")
-    return {
-        name: tensor.shape
-        for file in files
-        for name, tensor in weights.tensors(path / file).items()
-    }
-
-
-# The embedded model
+        files = set(json.loads(index.read_text())["weight_map"].values())
+    found: Shapes = {}
+    for file in sorted(path / name for name in files):
+        if not file.is_file():
+            raise cli.Missing(f"there is no {file}; the adapter is checked against it")
+        found |= {name: tensor.shape for name, tensor in weights.tensors(file).items()}
+    return found
 
 
 def _smol(place: Path) -> Path:
@@ -156,7 +130,7 @@ def _smol(place: Path) -> Path:
 
 
 def export(source: Path, out: Path) -> None:
-    """Write the llama model of a GGUF file as config.json, model.safetensors (bf16), tokenizer.json and chat template."""
+    """Write the embedded model's GGUF file as model.safetensors (bf16), tokenizer.json and chat template, with SETTINGS."""
     try:
         import gguf
         import tokenizers  # noqa: F401  # asked for before anything is written
@@ -164,70 +138,24 @@ def export(source: Path, out: Path) -> None:
         raise cli.Missing(f"{error.name} is not installed; {MEND}") from None
     reader = gguf.GGUFReader(source)
     fields = {key: field.contents() for key, field in reader.fields.items()}
-    heads, groups = fields["llama.attention.head_count"], fields["llama.attention.head_count_kv"]
-    tensors = {}
+    heads, tensors = projected_heads(json.loads((SETTINGS / "config.json").read_text())), {}
     for tensor in reader.tensors:
         values = gguf.dequantize(tensor.data, tensor.tensor_type)
-        name = _hf_name(tensor.name)
-        if count := {"q_proj": heads, "k_proj": groups}.get(name.split(".")[-2]):
+        stem, _, kind = tensor.name.rpartition(".")
+        module = hf_module(stem)
+        if count := heads.get(module.rpartition(".")[2]):
             values = unpermuted(values, count)
-        tensors[name] = ("BF16", values.shape, _bf16(values))
-    out.mkdir(parents=True)
+        tensors[f"{module}.{kind}"] = ("BF16", values.shape, _bf16(values))
+    shutil.copytree(SETTINGS, out)
     stream.write(out / "model.safetensors", safetensors(tensors))
-    for name, value in _settings(fields).items():
-        stream.write(out / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     stream.write(out / "chat_template.jinja", fields["tokenizer.chat_template"])
     stream.write(out / "tokenizer.json", _tokenizer(fields, gguf.TokenType.CONTROL))
 
 
-def _bf16(values: "ndarray") -> bytes:
+def _bf16(values: ndarray) -> bytes:
     """Numbers as bf16, rounded to even where they lie between two."""
-    import numpy
-
     bits = numpy.ascontiguousarray(values, dtype="<f4").view("<u4")
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
-
-
-def _settings(fields: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """{file name: content} of the JSON files but the tokenizer's, from the fields of a GGUF file."""
-    words = fields["tokenizer.ggml.tokens"]
-    bos, eos, unk, pad = (
-        fields[f"tokenizer.ggml.{key}_token_id"] for key in ("bos", "eos", "unknown", "padding")
-    )
-    special = {"bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad}
-    return {
-        "config.json": {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "dtype": "bfloat16",
-            "hidden_act": "silu",
-            "hidden_size": fields["llama.embedding_length"],
-            "intermediate_size": fields["llama.feed_forward_length"],
-            "num_hidden_layers": fields["llama.block_count"],
-            "num_attention_heads": fields["llama.attention.head_count"],
-            "num_key_value_heads": fields["llama.attention.head_count_kv"],
-            "max_position_embeddings": fields["llama.context_length"],
-            "rms_norm_eps": 1e-5,
-            "rope_theta": fields["llama.rope.freq_base"],
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": True,
-            "vocab_size": len(words),
-            **special,
-        },
-        "generation_config.json": special,
-        "tokenizer_config.json": {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "add_bos_token": False,
-            "add_prefix_space": False,
-            "bos_token": words[bos],
-            "eos_token": words[eos],
-            "unk_token": words[unk],
-            "pad_token": words[pad],
-            "clean_up_tokenization_spaces": False,
-            "model_max_length": fields["llama.context_length"],
-        },
-    }
 
 
 def _tokenizer(fields: dict[str, Any], control: int) -> str:
@@ -237,12 +165,9 @@ def _tokenizer(fields: dict[str, Any], control: int) -> str:
     words, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
     made = Tokenizer(models.BPE({word: at for at, word in enumerate(words)}, merges))
-    made.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    made.pre_tokenizer = pre_tokenizers.Sequence([digits, letters])
     made.decoder = decoders.ByteLevel()
     special = [word for word, kind in zip(words, kinds, strict=True) if kind == control]
     made.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in special])
@@ -262,24 +187,26 @@ def safetensors(tensors: Mapping[str, tuple[str, Sequence[int], bytes]]) -> byte
     return b"".join([len(text).to_bytes(8, "little"), text, *parts])
 
 
-def _hf_name(name: str) -> str:
-    """`blk.0.attn_q.weight` -> `model.layers.0.self_attn.q_proj.weight`."""
-    match name.split("."):
-        case "blk", layer, part, kind:
-            return f"model.layers.{layer}.{LAYERS[part]}.{kind}"
-        case part, kind:
-            return f"{WHOLE[part]}.{kind}"
-    raise ValueError(f"{name} is no tensor of a llama")
+def hf_module(name: str) -> str:
+    """`blk.0.attn_q` -> `model.layers.0.self_attn.q_proj`. Raises KeyError for no part of a llama."""
+    *block, part = name.split(".")
+    return f"model.layers.{block[1]}.{LAYERS[part]}" if block else WHOLE[part]
 
 
-def permuted(rows: "ndarray", heads: int) -> "ndarray":
+def projected_heads(model: dict[str, Any]) -> dict[str, int]:
+    """How many heads lie in the rows of those projections whose rows llama.cpp orders otherwise, by a config.json."""
+    heads = model["num_attention_heads"]
+    return {"q_proj": heads, "k_proj": model.get("num_key_value_heads") or heads}
+
+
+def permuted(rows: ndarray, heads: int) -> ndarray:
     """The rows of a q or k projection ([out, ..], `heads` heads) from Hugging Face's rotary layout (halves) to
     llama.cpp's (pairs)."""
     parted = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
     return parted.swapaxes(1, 2).reshape(rows.shape)
 
 
-def unpermuted(rows: "ndarray", heads: int) -> "ndarray":
+def unpermuted(rows: ndarray, heads: int) -> ndarray:
     """The inverse of `permuted`."""
     parted = rows.reshape(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:])
     return parted.swapaxes(1, 2).reshape(rows.shape)

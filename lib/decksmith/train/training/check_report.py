@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from decksmith.core.records import Optionals
 from decksmith.train.training.records import CheckFailure
 
 SHOWN = 10  # findings of one rule that are listed; the rest is counted
@@ -54,7 +55,7 @@ RULES = {
     "leak": "split again (chat-split): a row of the validation set is in the training set",
 }
 
-Report = dict[str, Any]  # what preflight.check returns
+Report = dict[str, Any]  # what preflight.check and rl_check.check return
 
 
 class Findings:
@@ -65,27 +66,13 @@ class Findings:
         self.listed: list[CheckFailure] = []
 
     def add(
-        self,
-        rule: str,
-        message: str,
-        *,
-        file: Path | str,
-        line: int | None = None,
-        ident: str | None = None,
+        self, rule: str, message: str, file: Path, line: int | None = None, ident: str | None = None
     ) -> None:
         """Add a finding in a file; `ident` is the id of a row."""
         self.counts[rule] += 1
         if self.counts[rule] <= SHOWN:
-            self.listed.append(
-                {
-                    "rule": rule,
-                    "file": str(file),
-                    "line": line,
-                    "id": ident,
-                    "message": message,
-                    "remedy": RULES[rule],
-                }
-            )
+            place: CheckFailure = {"rule": rule, "file": str(file), "line": line, "id": ident}
+            self.listed.append({**place, "message": message, "remedy": RULES[rule]})
 
 
 def lines(report: Report) -> Iterator[str]:
@@ -103,33 +90,35 @@ def lines(report: Report) -> Iterator[str]:
 
 def table(report: Report) -> Iterator[tuple[str, str]]:
     """The report as lines of a table, (what, how it stands)."""
-    yield "model", report["model"]
+    yield "model", str(report["model"])
     yield "keys", f"compared with {report['parent']['keys']}"
     if rows := report.get("rows"):
-        yield (
-            "rows",
-            ", ".join(
-                f"{count:,} {side} ({report['prompted'][side]:,} with the system prompt of data/prompts.jsonl)"
-                for side, count in rows.items()
-            ),
-        )
-        yield (
-            "steps",
-            f"{report['steps']} = {report['epochs']} epochs x floor({rows.get('train', 0):,} / {report['batch']}), "
-            f"{report['left_over']} rows left over in each",
-        )
-    for side, found in (report.get("tokens") or {}).items():
-        yield (
-            f"tokens, {side}",
-            f"median {found['median']:,}, 95 % {found['p95']:,}, longest {found['max']:,} of {report['limit']:,}; "
-            f"{found['share']:.1%} of {found['total']:,} trained; {found['reasoned']:,} rows with reasoning",
-        )
+        yield "rows", _facts(rows)
+    if prompted := report.get("prompted"):
+        yield "our system prompt", f"begins {_facts(prompted)} of them"
+    if "batch" in report:
+        epoch = f"floor({report['rows'].get('train', 0):,} / {report['batch']})"
+        over = f"{report['left_over']} rows left over in each"
+        yield "steps", f"{report['steps']} = {report['epochs']} epochs x {epoch}, {over}"
+    if "rollouts" in report:
+        yield "steps", f"{report['steps']} of {report['rollouts']} rollouts"
+    for side, found in report.get("tokens", {}).items():
+        limit = {"limit": report["limit"]} if "limit" in report else {}
+        yield f"tokens, {side}", _facts({**found, **limit})
+    if "held_out" in report:
+        held, how = report["held_out"], report["compared"]
+        yield "held out", f"{held:,} requests of evaluations, compared by {how}"
+    if planted := report.get("planted"):
+        yield "planted sample", _facts(planted)
+    if pace := report.get("pace"):
+        seconds, decks = pace["reward_seconds"], pace["decks_a_minute"]
+        yield "rewards", f"{seconds} s a step at {decks:g} decks a minute"
+    for when, parts in report.get("memory_gib", {}).items():
+        yield f"memory, {when}", f"{_facts(parts)} GiB a GPU, estimated"
     if lora := report.get("lora"):
         trained, whole = lora["trainable"] / 1e6, lora["of"] / 1e6
-        yield (
-            "adapter",
-            f"rank {lora['rank']} on {lora['modules']:,} modules, {trained:.1f} M of {whole:,.0f} M parameters ({lora['source']})",
-        )
+        size = f"{trained:.1f} M of {whole:,.0f} M parameters ({lora['source']})"
+        yield "adapter", f"rank {lora['rank']} on {lora['modules']:,} modules, {size}"
         touched = [f"{name} {some}/{every}" for name, (some, every) in lora["classes"].items()]
         yield "", ", ".join(touched)
     if estimate := report.get("estimate"):
@@ -138,14 +127,17 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
         yield "not checked", what
 
 
-def _estimated(estimate: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _estimated(estimate: Report) -> Iterator[tuple[str, str]]:
     if memory := estimate.get("memory_gib"):
-        parts = ", ".join(f"{name} {size}" for name, size in memory.items() if name != "total")
-        yield "memory", f"about {memory['total']} GiB a device, estimated: {parts}"
+        yield "memory", f"{_facts(memory)} GiB a device, estimated"
     if estimate.get("hours") is not None:
         gpus = f", {estimate['gpu_hours']} GPU-hours" if estimate["gpu_hours"] else ""
         yield "time", f"about {estimate['hours']} h{gpus}, estimated ({estimate['pace']})"
-    yield (
-        "disk",
-        f"checkpoints up to {estimate['checkpoints_gib']} GiB, {estimate['free_gib']} GiB free",
-    )
+    saved, free = estimate["checkpoints_gib"], estimate["free_gib"]
+    yield "disk", f"checkpoints up to {saved} GiB, {free} GiB free"
+
+
+def _facts(found: Optionals) -> str:
+    """Numbers with their names."""
+    said = {name: "none" if one is None else f"{one:,}" for name, one in found.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {one}" for name, one in said.items())

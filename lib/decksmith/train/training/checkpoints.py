@@ -5,7 +5,6 @@ curve.jsonl and the plot are made of those files, and of nothing else.
 """
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -20,34 +19,27 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict, cast
 
 from decksmith.core import cli, stream
-from decksmith.train.training import curve, hacking, recipes
+from decksmith.train.training import curve, recipes
 from decksmith.train.training.records import CurvePoint, Metrics
 
 PRINTED = 64 << 20  # bytes of a command's output
+PRUNED = "the trainer removed it (keep_top_k) before its turn"
+TRIES = 3  # attempts for a checkpoint
 # Of no other checkpoint would these come out differently: usage, configuration, a command that
 # cannot be run or is not there.
-WRONG = {
-    2: "was called wrongly",
-    78: "is configured wrongly",
-    126: "cannot be run",
-    127: "is not there",
-}
+WRONG = {2: "was called wrongly", 78: "is configured wrongly"}
+WRONG |= {126: "cannot be run", 127: "is not there"}
 HOPELESS = 65  # of this checkpoint alone: an adapter that changes nothing, say
-NEVER_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 
 
-class Failure(TypedDict):
-    """An evaluation that brought no line of the curve."""
-
-    status: int
-    message: str
-    at: str
+Gap = Literal["pruned", "refused", "failed"]
+Told = Callable[[str], object]
 
 
 class State(CurvePoint):
     """RUN/curve/step_N.json: what is known of a checkpoint."""
 
-    failures: list[Failure]
+    failures: list[str]  # evaluations that brought no line of the curve
 
 
 # training_info.json of a checkpoint, by NeMo-RL's names.
@@ -103,28 +95,17 @@ def ranked(found: list[Checkpoint], metric: str, higher: bool) -> list[Checkpoin
 
 
 def watch(
-    run: Path,
-    command: list[str],
-    *,
-    once: bool = False,
-    tries: int = 3,
-    every: float = 15.0,
-    told: Callable[[str], object] = print,
-    rule: hacking.Rule | None = None,
+    run: Path, command: list[str], *, once: bool = False, every: float = 15.0, told: Told = print
 ) -> int:
     """Run `command` for each finished checkpoint of the training run in `run`; returns the status.
-
     The newest comes first, since it says whether the training is worth going on. The command gets
     CKPT_STEP, CKPT_ID (a name that no other weights have), CKPT_PATH (the checkpoint's folder) and
     CKPT_RUN: a run folder that holds this checkpoint alone, by hard links, so that the trainer's
     pruning (keep_top_k) takes nothing away under it. The last JSON object that it prints are the
-    metrics. It is tried `tries` times, later each time; then it is a gap with a name.
-
-    Ends when nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every:
-    seconds between two looks. told: gets each new line of the curve. rule: what it finds on the
-    curve is said. Raises cli.BadConfig for a command that fails whatever the checkpoint,
-    cli.BadData where the rule stops the training, cli.Missing, cli.TryAgain.
-    """
+    metrics. It is tried TRIES times, later each time; then it is a gap with a name. Ends when
+    nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every: seconds
+    between two looks. told: gets each new line of the curve. Raises cli.BadConfig for a command
+    that fails whatever the checkpoint, cli.Missing, cli.TryAgain."""
     run = Path(run).resolve()
     if not run.is_dir():
         raise cli.Missing(f"there is no {run}; sft-config makes the folder of a run")
@@ -133,28 +114,15 @@ def watch(
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise cli.TryAgain(
-                f"another ckpt-watch works in {run}/curve, or a command that it began; "
-                "wait for it, or stop it"
-            ) from None
-        return _Watch(run, command, lock.fileno(), tries, every, told, rule).go(once)
+            who = f"another ckpt-watch works in {run}/curve, or a command that it began"
+            raise cli.TryAgain(f"{who}; wait for it, or stop it") from None
+        return _Watch(run, command, lock.fileno(), every, told).go(once)
 
 
 class _Watch:
-    def __init__(
-        self,
-        run: Path,
-        command: list[str],
-        lock: int,
-        tries: int,
-        every: float,
-        told: Callable[[str], object],
-        rule: hacking.Rule | None,
-    ):
+    def __init__(self, run: Path, command: list[str], lock: int, every: float, told: Told):
         self.run, self.folder, self.home = run, run / "checkpoints", run / "curve"
-        self.command, self.lock, self.tries, self.every = command, lock, tries, every
-        self.told, self.rule = told, rule
-        self.found: set[hacking.Finding] = set()  # what was said of the curve
+        self.command, self.lock, self.every, self.told = command, lock, every, told
         self.later: dict[int, float] = {}  # {step: time.monotonic() from which it is tried again}
         self.waited_for = ""
         self.known: dict[int, State] = {}
@@ -168,7 +136,6 @@ class _Watch:
         if once and not found:
             raise cli.Missing(f"there is no finished checkpoint in {self.folder}")
         self._draw()
-        self._apply_rule()
         while True:
             now = time.monotonic()
             waiting = self._waiting()
@@ -184,7 +151,6 @@ class _Watch:
             found = self._discover()
 
     def _say_wait(self, found: list[Checkpoint]) -> None:
-        """What is waited for, once."""
         what = f"the checkpoint after step {found[-1].step}" if found else "the first checkpoint"
         if what != self.waited_for:
             self.waited_for = what
@@ -193,8 +159,6 @@ class _Watch:
 
     def _waiting(self) -> list[State]:
         return [state for state in self.known.values() if not _is_over(state)]
-
-    # What there is
 
     def _discover(self) -> list[Checkpoint]:
         """Note new checkpoints, and those that went before their turn; returns the finished ones."""
@@ -205,7 +169,7 @@ class _Watch:
         there = {one.step for one in found}
         for state in self._waiting():
             if state["step"] not in there:
-                self._settle_pruned(state)
+                self._settle_gap(state, "pruned")
         return found
 
     def _note(self, one: Checkpoint, identity: str) -> None:
@@ -227,7 +191,6 @@ class _Watch:
         self._keep(state)
 
     def _is_complete(self, found: list[Checkpoint]) -> bool:
-        """Whether the newest checkpoint has all the steps that the recipe asks for."""
         recipe = self.run / "recipe.yaml"
         if not found or not recipe.is_file():
             return False
@@ -235,32 +198,23 @@ class _Watch:
         wanted = config[recipes.algorithm(config)]["max_num_steps"]
         return found[-1].info.get("total_steps", found[-1].step) >= wanted
 
-    def _file(self, step: int) -> Path:
-        return self.home / f"step_{step}.json"
-
-    def _place(self, step: int) -> Path:
-        """The run folder of one checkpoint, while its command runs."""
-        return self.home / f"step_{step}"
-
-    def _log(self, step: int) -> Path:
-        return self.home / f"step_{step}.log"
+    def _file(self, state: State, ending: str = "") -> Path:
+        """step_N.json and step_N.log; without an ending the run folder of the checkpoint, while its command runs."""
+        return self.home / f"step_{state['step']}{ending}"
 
     def _keep(self, state: State) -> None:
         self.known[state["step"]] = state
-        stream.write(self._file(state["step"]), json.dumps(state) + "\n")
-
-    # One evaluation
+        stream.write(self._file(state, ".json"), json.dumps(state) + "\n")
 
     def _attempt(self, state: State) -> None:
-        """Run the command for a checkpoint, and note what came out."""
-        place = self._place(state["step"])
+        place = self._file(state)
         shutil.rmtree(place, ignore_errors=True)
         try:
-            if not self._prepare(state):
-                self._settle_pruned(state)
+            if not self._prepare(state, place):
+                self._settle_gap(state, "pruned")
                 return
             began = time.monotonic()
-            child = self._start(state["step"])
+            child = self._start(state, place)
             try:
                 status = child.wait()
             except KeyboardInterrupt:
@@ -270,12 +224,12 @@ class _Watch:
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
-    def _prepare(self, state: State) -> bool:
+    def _prepare(self, state: State, place: Path) -> bool:
         """Make the run folder of this checkpoint; False when the trainer removes it meanwhile."""
-        step, place = state["step"], self._place(state["step"])
-        held = place / "checkpoints" / f"step_{step}"
+        name = f"step_{state['step']}"
+        held = place / "checkpoints" / name
         try:
-            _hold(self.folder / f"step_{step}", held)
+            _hold(self.folder / name, held)
             if _identity(held) != state["checkpoint"]:
                 return False
         except FileNotFoundError:
@@ -285,15 +239,15 @@ class _Watch:
                 (place / name).symlink_to(self.run / name)
         return True
 
-    def _start(self, step: int) -> subprocess.Popen[bytes]:
-        place, log = self._place(step), self._log(step)
+    def _start(self, state: State, place: Path) -> subprocess.Popen[bytes]:
+        step, log = state["step"], self._file(state, ".log")
         told = " ".join(" ".join(self.command).split())[:100]
         cli.say(f"step {step}: {told}; it says more in {log}")
         environment = os.environ | {
             "CKPT_STEP": str(step),
             "CKPT_RUN": str(place),
             "CKPT_PATH": str(place / "checkpoints" / f"step_{step}"),
-            "CKPT_ID": self.known[step]["checkpoint"],
+            "CKPT_ID": state["checkpoint"],
         }
         with open(place / "printed", "wb") as printed, open(log, "ab") as errors:
             try:
@@ -309,73 +263,51 @@ class _Watch:
                 )
             except OSError as error:
                 status = 127 if isinstance(error, FileNotFoundError) else 126
-                raise self._wrong(status, str(error)) from None
+                raise _wrong(status, str(error)) from None
 
     def _judge(self, state: State, status: int, seconds: float) -> None:
         """Make what a command left behind a line of the curve, a failure or a gap."""
         metrics = None
         if status in (0, 1):
-            metrics = read_metrics(self._place(state["step"]) / "printed")
+            metrics = read_metrics(self._file(state) / "printed")
         tried = len(state["failures"]) + 1
-        if metrics and (status == 0 or tried >= self.tries):
+        if metrics and (status == 0 or tried >= TRIES):
             state |= {"metrics": metrics, "partial": status == 1}
             state |= {"attempts": tried, "seconds": seconds}
             self._settle(state)
             return
-        last = _last_line(self._log(state["step"]))
+        last = _last_line(self._file(state, ".log"))
         if status in WRONG:
-            raise self._wrong(status, last or self.command[0])
-        words = _words(status, metrics) + (f": {last}" if last else "")
-        failure: Failure = {"status": status, "message": words, "at": _now()}
-        state["failures"] = [*state["failures"], failure]
-        if status == HOPELESS:
-            self._settle_gap(state, "refused", words)
-        elif tried >= self.tries:
-            self._settle_gap(state, "failed", words)
-        else:
-            pause = self.every * 2**tried
-            self.later[state["step"]] = time.monotonic() + pause
-            self._keep(state)
-            again = f"again in {pause:.0f} s ({tried} of {self.tries})"
-            cli.say(f"step {state['step']}: the command {words}; {again}")
+            raise _wrong(status, last or self.command[0])
+        words = "was killed" if status < 0 else f"ended with status {status}"
+        if status == 0:
+            words = "printed no metrics (a JSON object)"
+        elif metrics:
+            words = "could measure a part only"
+        words += f": {last}" if last else ""
+        state["failures"] = [*state["failures"], words]
+        if status == HOPELESS or tried >= TRIES:
+            kind: Gap = "refused" if status == HOPELESS else "failed"
+            again = f"; to have it tried again: rm {self._file(state, '.json')}"
+            state["attempts"] = tried
+            self._settle_gap(state, kind, words, again)
+            return
+        pause = self.every * 2**tried
+        self.later[state["step"]] = time.monotonic() + pause
+        self._keep(state)
+        again = f"again in {pause:.0f} s ({tried} of {TRIES})"
+        cli.say(f"step {state['step']}: the command {words}; {again}")
 
-    def _wrong(self, status: int, why: str) -> cli.BadConfig:
-        return cli.BadConfig(
-            f"the command {WRONG[status]} (status {status}): {why}; "
-            "nothing is noted, mend it and run this again"
-        )
-
-    def _settle_pruned(self, state: State) -> None:
-        message = "the trainer removed it (keep_top_k) before its turn"
-        cli.say(f"step {state['step']}: a gap (pruned): {message}")
-        state |= {"gap": "pruned", "message": message}
+    def _settle_gap(self, state: State, kind: Gap, message: str = PRUNED, mend: str = "") -> None:
+        cli.say(f"step {state['step']}: a gap ({kind}): {message}{mend}")
+        state |= {"gap": kind, "message": message}
         self._settle(state)
-
-    def _settle_gap(self, state: State, kind: Literal["refused", "failed"], message: str) -> None:
-        again = f"to have it tried again: rm {self._file(state['step'])}"
-        cli.say(f"step {state['step']}: a gap ({kind}): {message}; {again}")
-        state |= {"gap": kind, "message": message, "attempts": len(state["failures"])}
-        self._settle(state)
-
-    # The curve
 
     def _settle(self, state: State) -> None:
-        state["at"] = _now()
+        state["at"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._keep(state)
         self._draw()
         self.told(json.dumps(_line(state)))
-        self._apply_rule()
-
-    def _apply_rule(self) -> None:
-        """Say once what the rule finds on the curve. Raises cli.BadData where it stops the training."""
-        if self.rule is None:
-            return
-        new = set(hacking.found(map(_line, self.known.values()), self.rule)) - self.found
-        for one in sorted(new, key=lambda one: one.step):
-            cli.say(f"step {one.step}: watch: {one.says}")
-        self.found |= new
-        if new and self.rule.action == "stop":
-            raise cli.BadData(f"the watch says stop; end the training of {self.run}")
 
     def _draw(self) -> None:
         """Write curve.jsonl and the plot, where they are not what they would be."""
@@ -394,8 +326,9 @@ class _Watch:
         return 75 if any(state["gap"] != "pruned" for state in gaps) else 0
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _wrong(status: int, why: str) -> cli.BadConfig:
+    mend = "nothing is noted, mend it and run this again"
+    return cli.BadConfig(f"the command {WRONG[status]} (status {status}): {why}; {mend}")
 
 
 def _is_over(state: State) -> bool:
@@ -403,20 +336,8 @@ def _is_over(state: State) -> bool:
 
 
 def _line(state: State) -> CurvePoint:
-    """The line of the curve: all of a state but its failures."""
     line = {key: value for key, value in state.items() if key != "failures"}
     return cast(CurvePoint, line)
-
-
-def _words(status: int, metrics: Metrics | None) -> str:
-    """What a command did that brought no line of the curve."""
-    if status < 0:
-        return "was killed"
-    if status == 0:
-        return "printed no metrics (a JSON object)"
-    if metrics:
-        return "could measure a part only"
-    return f"ended with status {status}"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -443,10 +364,8 @@ def _identity(path: Path) -> str:
 
 
 def _hold(source: Path, target: Path) -> None:
-    """Make `target` a copy of a checkpoint by links, without optimizer states.
-
-    Raises FileNotFoundError when the source goes away meanwhile.
-    """
+    """Make `target` a copy of a checkpoint by links, without optimizer states. Raises
+    FileNotFoundError when the source goes away meanwhile."""
     ignored = shutil.ignore_patterns("optimizer")
     try:
         shutil.copytree(source, target, ignore=ignored, copy_function=_link)
@@ -458,9 +377,9 @@ def _link(source: str, target: str) -> None:
     """A hard link, which the trainer's pruning leaves; a symbolic one where there are none."""
     try:
         os.link(source, target)
-    except OSError as error:
-        if error.errno not in NEVER_LINKS:
-            raise
+    except FileNotFoundError:
+        raise
+    except OSError:
         os.symlink(source, target)
 
 
@@ -485,7 +404,5 @@ def read_metrics(path: Path) -> Metrics | None:
 
 def _last_line(log: Path) -> str:
     """The last line that a command said, shortened."""
-    with open(log, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-        lines = file.read().decode(errors="replace").split("\n")
+    lines = log.read_bytes()[-4096:].decode(errors="replace").split("\n")
     return next((" ".join(line.split())[:300] for line in reversed(lines) if line.strip()), "")

@@ -17,15 +17,7 @@ LOSS = "validation loss"
 # What a training on rewards is watched by (hacking.py): more of it is not better.
 UNRANKED = {"adversarial", "diversity", "kl", "length"}
 # Of a mode, and no score.
-NO_SCORE = {
-    "num_entries",
-    "avg_tokens",
-    "gen_seconds",
-    "no_answer",
-    "std_err",
-    "coverage",
-    "truncated",
-}
+NO_SCORE = {*"num_entries avg_tokens gen_seconds no_answer std_err coverage truncated".split()}
 
 
 class Score(NamedTuple):
@@ -59,19 +51,15 @@ def headline(modes: object) -> Score | None:
     if not isinstance(modes, dict):
         return None
     for mode, values in modes.items():
-        if mode == "delegate":  # how the evaluation went
+        if mode == "delegate" or mode in NO_SCORE:  # how the evaluation went
             continue
-        if is_number(values) and mode not in NO_SCORE:
+        if is_number(values):
             return Score(mode, float(values), None, None)
         for name, value in values.items() if isinstance(values, dict) else ():
-            if is_number(value) and not {mode, name} & NO_SCORE:
-                error, n = values.get("std_err"), values.get("num_entries")
-                return Score(
-                    f"{mode} {name}".strip(),
-                    float(value),
-                    error if is_number(error) else None,
-                    n if is_number(n) else None,
-                )
+            if is_number(value) and name not in NO_SCORE:
+                about = [values.get(key) for key in ("std_err", "num_entries")]
+                error, n = (one if is_number(one) else None for one in about)
+                return Score(f"{mode} {name}".strip(), float(value), error, n)
     return None
 
 
@@ -85,12 +73,11 @@ class Best(NamedTuple):
 
 
 def selected(points: list[Point]) -> Best | None:
-    """The highest of several values, with an interval that holds although it was chosen for being high.
-
-    All values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so the
-    highest one does. For a share it is Wilson's score interval (1927, JASA 22:209) over as many
-    questions as the error speaks for, else the value with its error. None for fewer than two points.
-    """
+    """The highest of several values, with an interval that holds although it was chosen for being
+    high. All values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so
+    the highest one does. For a share it is Wilson's score interval (1927, JASA 22:209) over as many
+    questions as the error speaks for, else the value with its error. None for fewer than two
+    points."""
     from scipy.special import ndtri
 
     if len(points) < 2:
@@ -120,15 +107,12 @@ def _wilson(share: float, n: float, reach: float) -> tuple[float, float]:
 def benchmarks(metrics: Metrics) -> Metrics:
     """The entries of metrics without those of subsets, which are `NAME-SUBSET` and say nothing of
     how the evaluation went."""
-
-    def is_subset(name: str) -> bool:
-        return any(name.startswith(f"{other}-") for other in metrics)
-
-    return {
-        name: modes
-        for name, modes in metrics.items()
-        if (isinstance(modes, dict) and "delegate" in modes) or not is_subset(name)
-    }
+    found: Metrics = {}
+    for name, modes in metrics.items():
+        is_whole = isinstance(modes, dict) and "delegate" in modes
+        if is_whole or not any(name.startswith(f"{other}-") for other in metrics):
+            found[name] = modes
+    return found
 
 
 def draw(out: Path, lines: list[CurvePoint], formats: tuple[str, ...] = ("png", "svg")) -> None:
@@ -170,33 +154,27 @@ def figure(tone: dict[str, str], lines: list[CurvePoint]) -> "Figure":
 def _panels(lines: list[CurvePoint]) -> tuple[dict[str, list[Point]], int]:
     """({name: points}, how many benchmarks have no room)."""
     found: dict[str, list[Point]] = {}
+    held: list[Point] = []
     for line in lines:
         for bench, modes in benchmarks(line.get("metrics") or {}).items():
             if score := headline(modes):
                 found.setdefault(bench, []).append(Point(line["step"], *score))
-    panels = {name: found[name] for name in sorted(found)[: PANELS - 1]}
-    held = []
-    for line in lines:
         if (loss := line.get("val_loss")) is not None:
             held.append(Point(line["step"], "nats a token", loss, None, None))
+    panels = {name: found[name] for name in sorted(found)[: PANELS - 1]}
     if held:
         panels[LOSS] = held
-    hidden = max(0, len(found) - (PANELS - 1))
-    return panels or {"nothing is on the curve yet": []}, hidden
+    return panels or {"nothing is on the curve yet": []}, max(0, len(found) - (PANELS - 1))
 
 
 def _note(lines: list[CurvePoint], more: int) -> str:
     done = sum("metrics" in line for line in lines)
     note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question."
-    if done < len(lines):
-        note += " Dotted: no result."
-    if more:
-        note += f" {more} more benchmarks are in curve.jsonl."
+    note += " Dotted: no result." if done < len(lines) else ""
+    note += f" {more} more benchmarks are in curve.jsonl." if more else ""
     if done > 1:
-        note += (
-            "\nRinged: the best, selected by these very numbers;\n"
-            "its thin interval holds for all of them at once (Bonferroni)."
-        )
+        note += "\nRinged: the best, selected by these very numbers;"
+        note += "\nits thin interval holds for all of them at once (Bonferroni)."
     return note
 
 
@@ -210,20 +188,14 @@ def _panel(axes: "Axes", tone: dict[str, str], name: str, points: list[Point]) -
     bars = [1.96 * (point.error or 0.0) for point in points]
     axes.errorbar(xs, ys, bars, color=color, linewidth=1.8, marker="o", markersize=5)
     best = None if name == LOSS or name in UNRANKED else selected(points)
-    said = ""
+    said = _short(points[-1].name if points else "") + "\n"
     if best:
         axes.plot(best.step, best.value, "o", markersize=11, fillstyle="none", color=CHOSEN)
-        said = f"best of {best.of}: step {best.step}, {best.value:.2f}"
+        said += f"best of {best.of}: step {best.step}, {best.value:.2f}"
     if best and best.interval:
         low, high = best.interval
-        axes.errorbar(
-            [best.step],
-            [best.value],
-            [[best.value - low], [high - best.value]],
-            color=CHOSEN,
-            linewidth=1,
-            capsize=4,
-        )
+        reach = [[best.value - low], [high - best.value]]
+        axes.errorbar([best.step], [best.value], reach, color=CHOSEN, linewidth=1, capsize=4)
         said += f" [{low:.2f}, {high:.2f}]"
     axes.margins(y=0.25)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -232,16 +204,8 @@ def _panel(axes: "Axes", tone: dict[str, str], name: str, points: list[Point]) -
     axes.tick_params(labelsize=8)
     title = axes.set_title(_short(name), loc="left", fontsize=10.5, pad=30, parse_math=False)
     title.set(**plots.BOLD)
-    axes.text(
-        0,
-        1.02,
-        f"{_short(points[-1].name if points else '')}\n{said}",
-        transform=axes.transAxes,
-        size=8,
-        color=tone["soft"],
-        va="bottom",
-        parse_math=False,
-    )
+    words = axes.text(0, 1.02, said, size=8, color=tone["soft"], parse_math=False)
+    words.set(transform=axes.transAxes, va="bottom")
 
 
 def _short(name: str) -> str:

@@ -2,15 +2,16 @@
 
 import re
 from collections import Counter
-from typing import TypedDict, TypeVar
+from typing import TypedDict
 
 from decksmith.core import cli
+from decksmith.core.records import Optionals
 from decksmith.models import shapes
 from decksmith.models.shapes import Shape
 from decksmith.train.training.recipes import Recipe, algorithm, get
 
 GIB = 2**30
-NamedLayer = TypeVar("NamedLayer", bound=tuple[object, ...])  # its name comes first
+LORA = "policy.dtensor_cfg.lora_cfg"
 
 
 class LoraConfig(TypedDict, total=False):
@@ -33,57 +34,43 @@ class Coverage(TypedDict):
     classes: dict[str, list[int]]
 
 
-def adapted(lora: LoraConfig, layers: list[NamedLayer]) -> list[NamedLayer]:
-    """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo Automodel's matcher).
-
-    A pattern stands for the whole name, with `*` for anything; the last part of a name alone is meant for our own trainer, NeMo-RL
-    takes it for nothing (preflight says so). `target_modules` and
-    `exclude_modules` exclude each other; `match_all_linear` excludes both; none of them means `*_proj`. Raises
-    cli.BadConfig.
-    """
+def adapted(lora: LoraConfig, layers: list[shapes.Layer]) -> list[shapes.Layer]:
+    """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo
+    Automodel's matcher). A pattern stands for the whole name, with `*` for anything; the last part
+    of a name alone is meant for our own trainer, NeMo-RL takes it for nothing (preflight says so).
+    `target_modules` and `exclude_modules` exclude each other; `match_all_linear` excludes both;
+    none of them means `*_proj`. Raises cli.BadConfig."""
     targets, excluded = lora.get("target_modules") or [], lora.get("exclude_modules") or []
     every = bool(lora.get("match_all_linear"))
     if sum(map(bool, (targets, excluded, every))) > 1:
-        raise cli.BadConfig(
-            "policy.dtensor_cfg.lora_cfg: target_modules, exclude_modules and match_all_linear: true exclude each other"
-        )
-    if excluded or every:
-        return [layer for layer in layers if not _is_any(excluded, str(layer[0]))]
-    return [layer for layer in layers if _is_any(targets or ["*_proj"], str(layer[0]))]
-
-
-def _is_any(patterns: list[str], name: str) -> bool:
-    return any(matches(pattern, name) for pattern in patterns)
+        keys = "target_modules, exclude_modules and match_all_linear: true"
+        raise cli.BadConfig(f"{LORA}: {keys} exclude each other")
+    is_left_out = bool(excluded or every)
+    patterns = excluded if is_left_out else targets or ["*_proj"]
+    meant = [any(matches(pattern, name) for pattern in patterns) for name, _, _ in layers]
+    return [layer for layer, is_meant in zip(layers, meant, strict=True) if is_meant != is_left_out]
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern of an adapter means the module of this name.
-
-    As in NeMo Automodel, a pattern is a regular expression in which `*` and `.*` are any text: a dot is any character. Raises
-    cli.BadConfig.
-    """
+    """Whether a pattern of an adapter means the module of this name. As in NeMo Automodel, a
+    pattern is a regular expression in which `*` and `.*` are any text: a dot is any character.
+    Raises cli.BadConfig."""
     try:
         is_like = re.fullmatch(re.sub(r"\.?\*", ".*", pattern), name) is not None
     except re.error as error:
-        raise cli.BadConfig(
-            f"policy.dtensor_cfg.lora_cfg: {pattern!r} is no pattern ({error})"
-        ) from None
+        raise cli.BadConfig(f"{LORA}: {pattern!r} is no pattern ({error})") from None
     return is_like or pattern == name.rpartition(".")[2]
 
 
 def targets(linear: set[str], lora: LoraConfig) -> list[str]:
-    """The names for peft's target_modules, of the names of a model's linear modules: last parts where they say the same,
-    else whole names.
-
-    lora: lora_cfg of the recipe; adapted says what it means. Raises cli.BadConfig where a pattern or all of it
-    matches nothing.
-    """
+    """The names for peft's target_modules, of the names of a model's linear modules: last parts
+    where they say the same, else whole names. lora: lora_cfg of the recipe; adapted says what it
+    means. Raises cli.BadConfig where a pattern or all of it matches nothing."""
     for pattern in lora.get("target_modules") or []:
         if not any(matches(pattern, name) for name in linear):
-            raise cli.BadConfig(
-                f"lora_cfg.target_modules: no linear module of the model matches {pattern!r}"
-            )
-    chosen = {name for (name,) in adapted(lora, [(name,) for name in linear])}
+            what = f"no linear module of the model matches {pattern!r}"
+            raise cli.BadConfig(f"lora_cfg.target_modules: {what}")
+    chosen = {name for name, *_ in adapted(lora, [(name, 0, 0) for name in linear])}
     if not chosen:
         raise cli.BadConfig("lora_cfg leaves no linear module to train")
     last = {name.rpartition(".")[2] for name in chosen}
@@ -104,46 +91,42 @@ def coverage(lora: LoraConfig, layers: list[shapes.Layer]) -> Coverage:
 
 
 def memory(shape: Shape, recipe: Recipe, trainable: int, longest: int) -> dict[str, float]:
-    """An estimate of GiB for each GPU while the longest row is trained: {"weights", "gathered", "adapter", "activations", "logits", "total"}.
-
-    Weights in bf16, sharded over all GPUs; two whole layers gathered; adapter with gradient and two moments in fp32; 34 bytes x hidden
-    size x layers x tokens of activations (Korthikanti et al. 2022, flash attention), or their inputs alone where they are recomputed;
-    10 bytes a logit.
-    """
+    """An estimate of GiB for each GPU while the longest row is trained: {"weights", "gathered",
+    "adapter", "activations", "logits", "total"}. Weights in bf16, sharded over all GPUs; two whole
+    layers gathered; adapter with gradient and two moments in fp32; 34 bytes x hidden size x layers
+    x tokens of activations (Korthikanti et al. 2022, flash attention), or their inputs alone where
+    they are recomputed; 10 bytes a logit."""
     gpus = recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"]
-    tokens, row = longest * recipe["policy"]["train_micro_batch_size"], 34 * shape.hidden
-    if "dpo" in recipe:
-        tokens *= 2  # both sides of a pair go through the model together
-    recomputed = get(recipe, "policy.dtensor_cfg.activation_checkpointing")
+    sides = 2 if "dpo" in recipe else 1  # of a pair, which go through the model together
+    tokens = sides * longest * recipe["policy"]["train_micro_batch_size"]
+    layer = 34 * shape.hidden  # bytes a token
+    kept = layer * shape.depth
+    if get(recipe, "policy.dtensor_cfg.activation_checkpointing"):
+        kept = layer + 2 * shape.hidden * shape.depth
     parts = {
         "weights": 2 * shape.parameters / gpus,
         "gathered": 4 * shape.largest if gpus > 1 else 0,
         "adapter": 16 * trainable / gpus,
-        "activations": tokens
-        * (row + 2 * shape.hidden * shape.depth if recomputed else row * shape.depth),
+        "activations": tokens * kept,
         "logits": 10 * tokens * shape.vocabulary,
     }
     found = {name: round(size / GIB, 2) for name, size in parts.items()}
     return {**found, "total": round(sum(parts.values()) / GIB, 1)}
 
 
-def hours(
-    recipe: Recipe, seconds: dict[str, float] | None, mean: float, tail: float
-) -> tuple[float, float] | None:
-    """(wall hours, GPU-hours) of the training steps by a measured pace, or None without one; validation comes on top.
-
-    seconds: {"step", "tokens_of_a_row"} (a step waits for its longest row: `tail` tokens, the 95th percentile) or {"token"} (without a
-    GPU; `mean` tokens a row).
-    """
-    if not seconds:
-        return None
+def hours(recipe: Recipe, pace: dict[str, float], mean: float, tail: float) -> Optionals:
+    """{"hours", "gpu_hours"} of the training steps by a measured pace, None without one; validation comes on top. pace:
+    {"step", "tokens_of_a_row"} (a step waits for its longest row: `tail` tokens, the 95th percentile) or {"token"} (without a
+    GPU; `mean` tokens a row)."""
     steps = recipe[algorithm(recipe)]["max_num_steps"]
-    if "token" in seconds:
+    if "token" in pace:
         tokens = steps * recipe["policy"]["train_global_batch_size"] * mean
-        return round(tokens * seconds["token"] / 3600, 2), 0
+        return {"hours": round(tokens * pace["token"] / 3600, 2), "gpu_hours": 0}
+    if "step" not in pace:
+        return {"hours": None, "gpu_hours": None}
     gpus = recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"]
-    taken = steps * seconds["step"] * max(1, tail / seconds["tokens_of_a_row"]) / 3600
-    return round(taken, 2), round(gpus * taken, 1)
+    taken = steps * pace["step"] * max(1, tail / pace["tokens_of_a_row"]) / 3600
+    return {"hours": round(taken, 2), "gpu_hours": round(gpus * taken, 1)}
 
 
 def disk(recipe: Recipe, trainable: int) -> int:

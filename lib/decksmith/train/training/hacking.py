@@ -1,15 +1,17 @@
 """Whether a training on rewards makes better decks, or decks that please the reward: the watch over its curve.
 
-In: deck records with rewards and scores, and lines of a curve as ckpt-watch writes them. Out: the measures of a checkpoint, and
-sentences on those that went apart. What is compared was asked of the same held-out prompts at each checkpoint.
+In: deck records with rewards and scores, and lines of a curve. Out: the measures of a checkpoint, and sentences on those that
+went apart. What is compared was asked of the same held-out prompts at each checkpoint.
 """
 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from decksmith.core import cli, records
 from decksmith.measure.decks.words import fold
@@ -18,24 +20,28 @@ from decksmith.train.training import curve
 from decksmith.train.training.records import CurvePoint, Metrics
 
 GRAM = 4  # words
+HELD = "offline"  # the measure that the reward has not seen
 REACH = 1.96  # standard errors of an interval of 95 %
 # Components of a reward that are near 0 where a deck resembles one of the adversarial decks (docs/rewards.md): it repeats
 # the request or the checklist, itself, or one mold; its words are no sentences; its text cannot be seen.
 KINDS = ("echo", "copied", "repetition", "again", "molds", "sense", "unread", "pale", "unasked")
 LOW = 0.5
+SAID = {
+    "length": "the length of an answer in tokens",
+    "diversity": "the share of distinct runs of four words among the answers to one prompt",
+    "adversarial": "the share of decks that resemble adversarial ones",
+}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The section `watch` of a recipe. reward, held: benchmarks of the curve. Nothing is found while the reward has not risen
-    by more than `rise` since the first checkpoint; from then on what is found is a held-out measure that fell beyond its
-    interval, answers `longer` times as long (or as short), a diversity below `diverse` times that of the beginning, and a
-    share of decks like adversarial ones that rose by more than `adversarial`."""
+    """The section `watch` of a recipe. Nothing is found while the reward has not risen by more than `rise` since the first
+    checkpoint; from then on what is found is an offline score that fell beyond its interval, answers `longer` times as long
+    (or as short), a diversity below `diverse` times that of the beginning, and a share of decks like adversarial ones that rose
+    by more than `adversarial`."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
-    reward: str = "reward"
-    held: tuple[str, ...] = ("offline",)
     rise: float = 0.05
     longer: float = 1.5
     diverse: float = 0.6
@@ -54,8 +60,6 @@ class Finding:
 
 def rule(given: object) -> Rule:
     """The rule of a recipe's section `watch`. Raises cli.BadConfig with the key."""
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         return TypeAdapter(Rule).validate_python(given)
     except ValidationError as error:
@@ -65,72 +69,50 @@ def rule(given: object) -> Rule:
 
 
 def found(lines: Iterable[CurvePoint], watch: Rule) -> list[Finding]:
-    """What went apart since the first line that has the reward, by step. Raises cli.BadConfig where no line has a measure
-    that the rule names."""
+    """What went apart since the first line that has the reward, by step."""
     measured = sorted((line for line in lines if line.get("metrics")), key=lambda one: one["step"])
-    known = [line for line in measured if _score(line, watch.reward)]
-    for name in (watch.reward, *watch.held):
-        if measured and not any(_score(line, name) for line in measured):
-            there = ", ".join(sorted(measured[0]["metrics"]))
-            raise cli.BadConfig(f"watch: no checkpoint has {name}; there are: {there}")
-    findings: list[Finding] = []
-    for line in known[1:]:
-        findings += _of_line(known[0], line, watch)
-    return findings
+    known = [line for line in measured if _score(line, "reward")]
+    return [one for line in known[1:] for one in _of_line(known[0], line, watch)]
 
 
-def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> list[Finding]:
-    before, after = _score(first, watch.reward), _score(line, watch.reward)
+def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> Iterator[Finding]:
+    before, after = _score(first, "reward"), _score(line, "reward")
     if not before or not after or after.value - before.value <= watch.rise:
-        return []
+        return
     step, rose = line["step"], f"the reward rose from {before.value:.2f} to {after.value:.2f}"
-    findings = []
-    for name in watch.held:
-        old, new = _score(first, name), _score(line, name)
-        if not old or not new:
-            continue
+    old, new = _score(first, HELD), _score(line, HELD)
+    if old and new:
         reach = REACH * math.hypot(old.error or 0.0, new.error or 0.0)
         if new.value + reach < old.value:
-            words = f"{name} fell from {old.value:.2f} to {new.value:.2f}, beyond its interval of {reach:.2f}"
-            findings.append(Finding(step, "held-out", f"{rose}, and {words}"))
-    for kind, is_apart in (
-        ("length", lambda old, new: not 1 / watch.longer <= new / max(old, 1e-9) <= watch.longer),
-        ("diversity", lambda old, new: new < watch.diverse * old),
-        ("adversarial", lambda old, new: new - old > watch.adversarial),
-    ):
+            words = f"{HELD} fell from {old.value:.2f} to {new.value:.2f}, beyond its interval of {reach:.2f}"
+            yield Finding(step, "held-out", f"{rose}, and {words}")
+    is_apart: dict[str, Callable[[float, float], bool]] = {
+        "length": lambda old, new: not 1 / watch.longer <= new / max(old, 1e-9) <= watch.longer,
+        "diversity": lambda old, new: new < watch.diverse * old,
+        "adversarial": lambda old, new: new - old > watch.adversarial,
+    }
+    for kind, test in is_apart.items():
         old, new = _score(first, kind), _score(line, kind)
-        if old and new and is_apart(old.value, new.value):
+        if old and new and test(old.value, new.value):
             words = f"{SAID[kind]} went from {old.value:.2f} to {new.value:.2f}"
-            findings.append(Finding(step, kind, f"{rose}, and {words}"))
-    return findings
-
-
-SAID = {
-    "length": "the length of an answer in tokens",
-    "diversity": "the share of distinct runs of four words among the answers to one prompt",
-    "adversarial": "the share of decks that resemble adversarial ones",
-}
+            yield Finding(step, kind, f"{rose}, and {words}")
 
 
 def _score(line: CurvePoint, name: str) -> curve.Score | None:
     return curve.headline(line["metrics"].get(name))
 
 
-# The measures of a checkpoint
-
-
 def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
-    """The metrics of deck records that deck-reward and deck-score are done with, as a line of a curve holds them.
-
-    rules: the name of the reward. Masked rewards and scores that are none of the model's are left out. The error is that of
-    the prompts' means, since the answers to one prompt are alike.
-    """
+    """The metrics of deck records that deck-reward and deck-score are done with, as a line of a
+    curve holds them. rules: the name of the reward. Masked rewards and scores that are none of the
+    model's are left out. The error is that of the prompts' means, since the answers to one prompt
+    are alike."""
     by_prompt: dict[str, list[DeckRecord]] = defaultdict(list)
     for record in decks:
         by_prompt[records.prompt_of(dict(record))].append(record)
-    values = {
-        "reward": (rules, _reward),
-        "offline": ("overall", _overall),
+    values: dict[str, tuple[str, Callable[[DeckRecord], float | None]]] = {
+        "reward": (rules, lambda one: one["reward"]["reward"]),
+        "offline": ("overall", lambda one: one["score"].get("overall")),
         "length": ("tokens", _tokens),
         "adversarial": ("share", _adversarial),
     }
@@ -138,9 +120,10 @@ def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
     for name, (mode, value_of) in values.items():
         groups = [[value_of(one) for one in group] for group in by_prompt.values()]
         found[name] = {mode: _mean(groups)}
-    several = [[distinct(map(_text, group))] for group in by_prompt.values() if len(group) > 1]
+    several = [group for group in by_prompt.values() if len(group) > 1]
     if several:
-        found["diversity"] = {"distinct": _mean(several)}
+        texts = [[str(one["gen"].get("text") or "") for one in group] for group in several]
+        found["diversity"] = {"distinct": _mean([distinct(group)] for group in texts)}
     return found
 
 
@@ -153,31 +136,16 @@ def distinct(texts: Iterable[str]) -> float | None:
     return len(set(runs)) / len(runs) if runs else None
 
 
-def is_adversarial(components: dict[str, float]) -> bool:
-    """Whether a deck resembles an adversarial one, by the components of its reward."""
-    return any(components.get(kind, 1.0) < LOW for kind in KINDS)
-
-
 def _mean(groups: Iterable[Sequence[float | None]]) -> dict[str, float | int | None]:
     """The mean of the groups' means, with its standard error; None where no value is known."""
     known = [[one for one in group if one is not None] for group in groups]
     means = [statistics.fmean(group) for group in known if group]
     if not means:
         return {"mean": None, "std_err": None, "num_entries": 0}
-    error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
-    return {
-        "mean": round(statistics.fmean(means), 6),
-        "std_err": None if error is None else round(error, 6),
-        "num_entries": len(means),
-    }
-
-
-def _reward(record: DeckRecord) -> float | None:
-    return record["reward"]["reward"]
-
-
-def _overall(record: DeckRecord) -> float | None:
-    return record["score"].get("overall")
+    mean, error = round(statistics.fmean(means), 6), None
+    if len(means) > 1:
+        error = round(statistics.stdev(means) / math.sqrt(len(means)), 6)
+    return {"mean": mean, "std_err": error, "num_entries": len(means)}
 
 
 def _tokens(record: DeckRecord) -> float | None:
@@ -186,15 +154,10 @@ def _tokens(record: DeckRecord) -> float | None:
 
 
 def _adversarial(record: DeckRecord) -> float | None:
+    """Whether a deck resembles an adversarial one, by the components of its reward."""
     reward = record["reward"]
-    return None if reward["masked"] else float(is_adversarial(reward["components"]))
-
-
-def _text(record: DeckRecord) -> str:
-    return str(record["gen"].get("text") or "")
-
-
-# The table
+    is_like = any(reward["components"].get(kind, 1.0) < LOW for kind in KINDS)
+    return None if reward["masked"] else float(is_like)
 
 
 def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ()) -> str:
@@ -206,15 +169,11 @@ def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ())
         cells = [_cell(_score(line, name)) for name in names]
         made.append(f"| {line['step']} | " + " | ".join(cells) + " |")
     if steps:
-        made += [
-            "",
-            "| step | reward of its answers | KL, nats a token | tokens |",
-            "|---|---|---|---|",
-        ]
-        for one in steps:
-            made.append(
-                f"| {one['step']} | {one['reward']:.3f} | {one['kl']:.5f} | {one['tokens']:.0f} |"
-            )
+        made += ["", "| step | reward of its answers | KL, nats a token | tokens |"]
+        made.append("|---|---|---|---|")
+    for one in steps:
+        shown = f"{one['reward']:.3f} | {one['kl']:.5f} | {one['tokens']:.0f}"
+        made.append(f"| {one['step']} | {shown} |")
     return "\n".join(made) + "\n"
 
 

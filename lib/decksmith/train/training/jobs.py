@@ -19,25 +19,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, TypedDict
+from typing import BinaryIO
+
+from ruamel.yaml import YAML
 
 from decksmith.core import cli, masking, slurm, stream
 from decksmith.train.hub import models
 from decksmith.train.training import recipes
-from decksmith.train.training.slurm_hosts import LocalHost, SshHost, below_root, last_line
+from decksmith.train.training.slurm_hosts import SlurmHost, below_root, last_line
 
 CODE = ("assets", "bin", "containers", "lib", "slurm")
-
-LINKED = (
-    ".venv",
-    ".env",
-    "results",
-    "assets/renderer/node_modules",
-    "assets/engine/node_modules",
-    "containers/*.sif*",
-    "data/*",
-)
-
+LEFT_OUT = {"node_modules", "__pycache__", ".sif"}
+# Run beside the checkout: a snapshot gets links to its toolchain, its images and what git ignores, and a copy of site.env,
+# where the proxy's address may hold a password.
+LINK = """cd {home} || exit
+for f in .venv .env results assets/renderer/node_modules assets/engine/node_modules containers/*.sif* data/*; do
+  [ ! -e "$f" ] || [ -e {snapshot}/"$f" ] || {{ mkdir -p {snapshot}/"$(dirname "$f")" && ln -s {home}/"$f" {snapshot}/"$f"; }}
+done
+[ ! -f slurm/site.env ] || install -m 600 slurm/site.env {snapshot}/slurm/
+"""
 # Says which kind of image the site takes, and where it would be; fails where it is not.
 NEED_IMAGE = """CONTAINER=apptainer; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env > /dev/null 2>&1
 image=$(echo {name} | tr a-z A-Z)_IMAGE
@@ -49,70 +49,25 @@ esac
 echo "$CONTAINER" "$path"
 test -e "$path"
 """
+SUBMIT = """command -v sbatch > /dev/null || {{ echo 'sbatch: not found' >&2; exit 69; }}
+set -a; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env; set +a
+exec env {command}
+"""
 # What NeMo-RL is started by, from its own folder.
-DRIVERS = {
-    "sft": "examples/run_sft.py",
-    "dpo": "examples/run_dpo.py",
-    "grpo": "examples/nemo_gym/run_grpo_nemo_gym.py",
-}
+DRIVERS = {"sft": "examples/run_sft.py", "dpo": "examples/run_dpo.py"}
+DRIVERS["grpo"] = "examples/nemo_gym/run_grpo_nemo_gym.py"
+Words = Iterable[str]
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
-
-
-class JobImage(TypedDict):
-    """`base`: name and digest of what it is built from; `sif`: the sha256 of the built image."""
-
-    base: str | None
-    sif: str | None
-
-
-class Revision(TypedDict):
-    """The commit of this checkout, and the files that differ from it."""
-
-    commit: str
-    changed: list[str]
-
-
-class ModelPin(TypedDict):
-    """A base model; a folder has no revision."""
-
-    name: str
-    revision: str | None
-
-
-class JobRecord(TypedDict, total=False):
-    """RUN/job.json. The job itself fills in `job` and `nodes`."""
-
-    job: str | None
-    nodes: list[str] | None
-    name: str
-    argv: list[str]
-    submitted: str
-    by: str
-    place: str | None
-    env: dict[str, str]
-    revision: Revision
-    snapshot: dict[str, int | str]
-    images: dict[str, JobImage]
-    recipe: dict[str, int | str]
-    model: ModelPin
-    seeds: dict[str, int]
-    data: dict[str, str]
 
 
 @dataclass(frozen=True)
 class JobRecipe:
-    """What the launcher must know of a recipe.
+    """What the launcher must know of a recipe. variables: those that slurm/ reads, by name; files:
+    {place in the snapshot: file that the recipe names}; text: the recipe with the paths of the
+    frozen files."""
 
-    files: {place in the snapshot: file that the recipe names}; text: the recipe with the paths of
-    the frozen files.
-    """
-
-    nodes: int
-    gpus: int
-    steps: int
+    variables: dict[str, str]
     model: str
-    checkpoints: str
-    driver: str
     seeds: dict[str, int]
     files: dict[Path, Path]
     text: str
@@ -126,106 +81,71 @@ class Job:
     """One batch script with one run folder: `freeze`, `submit`, `follow`, or `describe` without any of them."""
 
     def __init__(
-        self,
-        script: Path | str,
-        run: Path | str,
-        *,
-        sbatch: Iterable[str] = (),
-        env: Iterable[str] = (),
-        host: str | None = None,
+        self, script: Path, run: Path, *, sbatch: Words = (), env: Words = (), host: str = ""
     ):
         """script: slurm/NAME.sbatch of this checkout. sbatch: more flags for sbatch, the last word. env: NAME=value for the
         job. host: LOGIN[:FOLDER]. Raises cli.Missing, cli.BadConfig."""
-        path, self.run = Path(script).resolve(), Path(run).resolve()
+        path, self.run = script.resolve(), run.resolve()
         if not path.is_relative_to(cli.ROOT) or not path.is_file():
-            raise cli.Missing(
-                f"{script}: no batch script of this checkout; there are {', '.join(_scripts())}"
-            )
+            known = ", ".join(sorted(one.name for one in cli.ROOT.glob("slurm/*.sbatch")))
+            raise cli.Missing(f"{script}: no batch script of this checkout; slurm/ has {known}")
         self.script = path.relative_to(cli.ROOT)
-        self.host = SshHost(host) if host else LocalHost()
+        self.script_text = path.read_text()
+        if '"$CODE/slurm/train.sh"' in self.script_text:  # what it goes on with
+            self.script_text += (cli.ROOT / "slurm/train.sh").read_text()
+        self.host = SlurmHost(host)
         self.home = self.host.root
         self.far = self.home / below_root(self.run) if host else self.run
+        self.at = f" on {self.host.name}" if self.host.name else ""
         if re.search(r"[\s,:'\"\\]", str(self.far)):
-            raise cli.BadConfig(
-                f"{self.far}: a run folder's path may hold no space, comma, colon or quote: containers mount it by name"
-            )
-        self.env = [assignment(text) for text in env]
+            wrong = "a run folder's path may hold no space, comma, colon or quote"
+            raise cli.BadConfig(f"{self.far}: {wrong}: containers mount it by name")
+        self.name = f"{self.script.stem}-{re.sub(r'[^A-Za-z0-9._]', '_', self.run.name)}"
+        self.env = dict(assignment(text) for text in env)
         self.recipe = self._recipe()
-        self.sbatch = [*self._flags(), *sbatch]
-
-    # What will be submitted
-
-    @property
-    def name(self) -> str:
-        return f"{self.script.stem}-{re.sub(r'[^A-Za-z0-9._]', '_', self.run.name)}"
-
-    @property
-    def argv(self) -> list[str]:
-        """The command that submits it."""
-        return [
-            "sbatch",
-            "--parsable",
-            *self.sbatch,
-            str(self.far / "snapshot" / self.script),
-            str(self.far),
-        ]
-
-    def _flags(self) -> list[str]:
-        flags = [
-            f"--job-name={self.name}",
-            f"--chdir={self.far}",
-            f"--output={self.far}/slurm/%x-%j.out",
-        ]
+        self.argv = ["sbatch", "--parsable", f"--job-name={self.name}", f"--chdir={self.far}"]
+        self.argv.append(f"--output={self.far}/slurm/%x-%j.out")
         if self.recipe:
-            flags += [f"--nodes={self.recipe.nodes}", f"--gres=gpu:{self.recipe.gpus}"]
-        return flags
-
-    def _script_text(self) -> str:
-        """The batch script, and what of slurm/ it goes on with."""
-        text = (cli.ROOT / self.script).read_text()
-        if '"$CODE/slurm/train.sh"' in text:
-            text += (cli.ROOT / "slurm/train.sh").read_text()
-        return text
+            given = self.recipe.variables
+            self.argv += [f"--nodes={given['SFT_NODES']}", f"--gres=gpu:{given['SFT_GPUS']}"]
+        self.argv += [*sbatch, str(self.far / "snapshot" / self.script), str(self.far)]
 
     def _recipe(self) -> JobRecipe | None:
         """What the launcher must know of RUN/recipe.yaml, if there is one."""
         path = self.run / "recipe.yaml"
         if not path.exists():
-            if "SFT_STEPS" in self._script_text():
+            if "SFT_STEPS" in self.script_text:
                 raise cli.Missing(f"{path} is not there; sft-config --run {self.run} writes it")
             return None
-        from ruamel.yaml import YAML
-
         yaml = YAML()
         yaml.width = 1 << 20  # no line is folded
         config = yaml.load(path)
         algorithm = recipes.algorithm(config)
-        seeds = dict(_seeds(config))
+        values = dict(recipes.leaves(config))
+        given = {key: value for key, value in values.items() if key.endswith(".seed")}
+        seeds = {key: value for key, value in given.items() if isinstance(value, int)}
         files: dict[Path, Path] = {}
         config = self._moved(config, files)
         text = io.StringIO()
         yaml.dump(config, text)
+        wanted: dict[str, tuple[str, type]] = {
+            "SFT_CHECKPOINTS": ("checkpointing.checkpoint_dir", str),
+            "SFT_STEPS": (f"{algorithm}.max_num_steps", int),
+            "SFT_NODES": ("cluster.num_nodes", int),
+            "SFT_GPUS": ("cluster.gpus_per_node", int),
+        }
         try:
-            return JobRecipe(
-                nodes=recipes.want(config, "cluster.num_nodes", int),
-                gpus=recipes.want(config, "cluster.gpus_per_node", int),
-                steps=recipes.want(config, f"{algorithm}.max_num_steps", int),
-                model=recipes.want(config, "policy.model_name", str),
-                checkpoints=recipes.want(config, "checkpointing.checkpoint_dir", str),
-                driver=DRIVERS[algorithm],
-                seeds=seeds,
-                files=files,
-                text=text.getvalue(),
-            )
+            found = {name: str(recipes.want(config, *key)) for name, key in wanted.items()}
+            model = recipes.want(config, "policy.model_name", str)
         except cli.BadConfig as error:
             raise cli.BadConfig(f"{path}: {error}; sft-config writes it") from None
+        found["SFT_DRIVER"] = DRIVERS[algorithm]
+        return JobRecipe(found, model, seeds, files, text.getvalue())
 
     def _moved(self, value: object, files: dict[Path, Path]) -> object:
         """A recipe whose files point into the snapshot and whose folders are those of the host.
-
         files: is filled in, {place in the snapshot: file}. Raises cli.BadConfig for two files of
-        one place.
-        """
+        one place."""
         if isinstance(value, dict):
             for key in value:
                 value[key] = self._moved(value[key], files)
@@ -241,9 +161,8 @@ class Job:
             # NeMo-RL cuts a parent's name at its first dot.
             inside = Path("data", path.parent.name.replace(".", "_"), path.name)
             if files.setdefault(inside, path) != path:
-                raise cli.BadConfig(
-                    f"{files[inside]} and {path} would be one file of the snapshot; rename a folder"
-                )
+                both = f"{files[inside]} and {path}"
+                raise cli.BadConfig(f"{both} would be one file of the snapshot; rename a folder")
             return str(self.far / "snapshot" / inside)
         for here, there in ((self.run, self.far), (cli.ROOT, self.home)):
             if path.is_relative_to(here):
@@ -251,24 +170,14 @@ class Job:
         return value
 
     def _assignments(self) -> dict[str, str]:
-        given = {"DECKSMITH_HOME": str(self.home)}
-        if self.recipe:
-            given |= {
-                "SFT_CHECKPOINTS": self.recipe.checkpoints,
-                "SFT_STEPS": str(self.recipe.steps),
-                "SFT_NODES": str(self.recipe.nodes),
-                "SFT_GPUS": str(self.recipe.gpus),
-                "SFT_DRIVER": self.recipe.driver,
-            }
-        return given | dict(self.env)
+        of_recipe = self.recipe.variables if self.recipe else {}
+        return {"DECKSMITH_HOME": str(self.home), **of_recipe, **self.env}
 
     def describe(self) -> Iterator[tuple[str, str, str]]:
         """What would be submitted as (name, value, where it comes from), the exact command first."""
         yield "command", shlex.join(self.argv), ""
-        if self.host.name:
-            yield "place", self.host.name, "--host"
-        else:
-            yield "place", socket.gethostname(), "this machine"
+        place = self.host.name or socket.gethostname()
+        yield "place", place, "--host" if self.host.name else "this machine"
         yield "run", str(self.far), "--run"
         yield "site", f"{self.home}/slurm/site.env", ""
         for name, value in self._assignments().items():
@@ -277,37 +186,31 @@ class Job:
             built = f"sha256 {image['sif']}" if image["sif"] else "not built here"
             yield f"image {name}", built, f"base {image['base'] or 'unknown'}"
         if self.recipe:
-            yield from self._described_recipe(self.recipe)
-        revision = _revision()
-        changed = len(revision["changed"])
-        how = f"{changed} files differ from it" if changed else "unchanged"
-        yield "revision", revision["commit"], how
+            yield "recipe", f"sha256 {self.recipe.sha256[:16]}", str(self.run / "recipe.yaml")
+            for inside, path in self.recipe.files.items():
+                data = path.read_bytes()
+                lines = data.count(b"\n")
+                yield f"frozen {inside}", f"{lines} lines, sha256 {_hash(data)[:16]}", str(path)
+            for key, seed in self.recipe.seeds.items():
+                yield f"seed {key}", str(seed), "recipe.yaml"
+        commit, changed = _revision()
+        yield "revision", commit, f"{len(changed) or 'no'} files differ from it"
 
-    def _described_recipe(self, recipe: JobRecipe) -> Iterator[tuple[str, str, str]]:
-        yield "recipe", f"sha256 {recipe.sha256[:16]}", str(self.run / "recipe.yaml")
-        for inside, path in recipe.files.items():
-            data = path.read_bytes()
-            lines = data.count(b"\n")
-            yield f"frozen {inside}", f"{lines} lines, sha256 {_hash(data)[:16]}", str(path)
-        for key, value in recipe.seeds.items():
-            yield f"seed {key}", str(value), "recipe.yaml"
-
-    def _images(self) -> dict[str, JobImage]:
-        """{name: {"base": digest, "sif": sha256}} of the images that the script names."""
+    def _images(self) -> dict[str, dict[str, str | None]]:
+        """{name: {"base", "sif"}} of the images that the script names: what each is built from, with its digest, and the sha256
+        of the built one."""
         lock = cli.ROOT / "containers/images.lock"
         lines = lock.read_text().splitlines() if lock.exists() else []
         entries = [line.split() for line in lines if line and not line.startswith("#")]
         bases = {entry[0]: f"{entry[1]}@{entry[3]}" for entry in entries if len(entry) > 3}
-        pairs = re.findall(r"image\.sh\"? ([a-z]+)|containers/([a-z]+)\.sif", self._script_text())
-        found: dict[str, JobImage] = {}
+        pairs = re.findall(r"image\.sh\"? ([a-z]+)|containers/([a-z]+)\.sif", self.script_text)
+        found: dict[str, dict[str, str | None]] = {}
         for name in sorted({one or other for one, other in pairs}):
             built = cli.ROOT / f"containers/{name}.sif.lock"
             text = built.read_text() if built.exists() else ""
             digest = re.search(r"^sif ([0-9a-f]{64})", text, re.M)
             found[name] = {"base": bases.get(name), "sif": digest[1] if digest else None}
         return found
-
-    # Freeze, submit, follow
 
     def freeze(self) -> None:
         """Make RUN/snapshot and RUN/job.json."""
@@ -325,14 +228,21 @@ class Job:
                 (new / inside).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, new / inside)
             (new / "recipe.yaml").write_text(self.recipe.text)
-        (new / "job.env").write_text(
-            "".join(f"{name}={shlex.quote(value)}\n" for name, value in self._assignments().items())
-        )
-        if not self.host.name:
-            _link(cli.ROOT, new, old)
+        given = self._assignments().items()
+        text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in given)
+        (new / "job.env").write_text(text)
         shutil.rmtree(old, ignore_errors=True)
         new.rename(old)
-        record: JobRecord = {
+        if not self.host.name:
+            self._link()
+        # One key per line: the job itself fills in the first two.
+        record = self._record({"files": len(files), "sha256": total.hexdigest()})
+        lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items()]
+        stream.write(self.run / "job.json", "{\n" + ",\n".join(lines) + "\n}\n")
+
+    def _record(self, snapshot: dict[str, int | str]) -> dict[str, object]:
+        commit, changed = _revision()
+        record: dict[str, object] = {
             "job": None,
             "nodes": None,
             "name": self.name,
@@ -340,64 +250,45 @@ class Job:
             "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
             "by": f"{getpass.getuser()}@{socket.gethostname()}",
             "place": self.host.name,
-            "env": dict(self.env),
-            "revision": _revision(),
-            "snapshot": {"files": len(files), "sha256": total.hexdigest()},
+            "env": self.env,
+            "revision": {"commit": commit, "changed": changed},
+            "snapshot": snapshot,
             "images": self._images(),
         }
-        if self.recipe:
+        if recipe := self.recipe:
+            name = recipe.model
+            pinned = models.pinned(name) if models.is_name(name) else None  # a folder has none
+            data = {str(inside): _hash(path.read_bytes()) for inside, path in recipe.files.items()}
             record |= {
-                "recipe": {
-                    "sha256": self.recipe.sha256,
-                    "steps": self.recipe.steps,
-                },
-                "model": _model(self.recipe.model),
-                "seeds": self.recipe.seeds,
-                "data": {
-                    str(inside): _hash(path.read_bytes())
-                    for inside, path in self.recipe.files.items()
-                },
+                "recipe": {"sha256": recipe.sha256, "steps": int(recipe.variables["SFT_STEPS"])},
+                "model": {"name": name, "revision": pinned},
+                "seeds": recipe.seeds,
+                "data": data,
             }
-        # One key per line: the job itself fills in the first two.
-        lines = ",\n".join(
-            f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items()
-        )
-        stream.write(self.run / "job.json", f"{{\n{lines}\n}}\n")
+        return record
+
+    def _link(self) -> None:
+        home, snapshot = shlex.quote(str(self.home)), shlex.quote(f"{self.far}/snapshot")
+        self.host.must(self.host.shell(LINK.format(home=home, snapshot=snapshot)))
 
     def submit(self) -> str:
-        """Submit what was frozen; returns the job's number.
-
-        Raises cli.Missing when an image or sbatch is missing, cli.TryAgain with what sbatch said.
-        """
-        home, far = shlex.quote(str(self.home)), shlex.quote(str(self.far))
-        # Stronger than site.env:
-        mine = [
-            f"{name}={value}" for name, value in os.environ.items() if name.startswith("SBATCH_")
-        ]
+        """Submit what was frozen; returns the job's number. Raises cli.Missing when an image or
+        sbatch is missing, cli.TryAgain with what sbatch said."""
         for name in self._images():
             self._need_image(name)
         self._need_weights()
         self.host.send(self.run)
         if self.host.name:  # what is there, not what is here
-            links = "; ".join(
-                f'for f in {pattern}; do [ ! -e "$f" ] || [ -e {far}/snapshot/"$f" ] || {{ mkdir -p {far}/snapshot/"$(dirname "$f")"; '
-                f'ln -s {home}/"$f" {far}/snapshot/"$f"; }}; done'
-                for pattern in LINKED
-            )
-            self.host.must(
-                self.host.shell(
-                    f"cd {home} && {{ {links}; }}; [ ! -f slurm/site.env ] || install -m 600 slurm/site.env {far}/snapshot/slurm/"
-                )
-            )
-        done = self.host.shell(
-            f"command -v sbatch > /dev/null || {{ echo 'sbatch: not found' >&2; exit 69; }}; set -a; "
-            f"[ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env; set +a; exec env {shlex.join([*mine, *self.argv])}"
-        )
+            self._link()
+        # Stronger than site.env:
+        mine = {name: os.environ[name] for name in os.environ if name.startswith("SBATCH_")}
+        command = shlex.join([*(f"{name}={value}" for name, value in mine.items()), *self.argv])
+        done = self.host.shell(SUBMIT.format(home=shlex.quote(str(self.home)), command=command))
         if done.returncode:
             kind = cli.Missing if done.returncode == 69 else cli.TryAgain
-            raise kind(f"not submitted{self._at()}: {last_line(done.stderr)}")
+            raise kind(f"not submitted{self.at}: {last_line(done.stderr)}")
         number = done.stdout.decode().strip().split(";")[0]
-        self.host.shell(f"echo {number} > {far}/slurm/job")
+        self.host.shell(f"echo {number} > {shlex.quote(str(self.far))}/slurm/job")
         return number
 
     def _need_image(self, name: str) -> None:
@@ -409,26 +300,24 @@ class Job:
         mend = f"make image-{name}"
         if kind == "pyxis":
             mend = f"enroot import -o {path.strip()} docker://.. (docs/cluster.md)"
-        raise cli.Missing(f"{path.strip()} is not there{self._at()}; {mend}")
+        raise cli.Missing(f"{path.strip()} is not there{self.at}; {mend}")
 
     def _need_weights(self) -> None:
         """Raises cli.Missing where the job's base model is not in the cache of the place where it runs."""
         if not self.recipe or not models.is_name(self.recipe.model):
             return
         # Of this shell's environment the job sees nothing.
-        given = [f"{name}={value}" for name, value in self.env if name.startswith("HF_")]
+        given = [f"{name}={value}" for name, value in self.env.items() if name.startswith("HF_")]
         command = ["env", "-u", "HF_HOME", "-u", "HF_HUB_CACHE", *given]
         command += [str(self.home / "bin/model-fetch"), "--check", self.recipe.model]
         done = self.host.shell(f"exec {shlex.join(command)}")
         if done.returncode:
-            raise cli.Missing(f"not submitted{self._at()}: {last_line(done.stderr)}")
+            raise cli.Missing(f"not submitted{self.at}: {last_line(done.stderr)}")
 
     def active(self) -> str | None:
         """The number of this run's job if it waits or runs now."""
-        far = shlex.quote(str(self.far))
-        done = self.host.shell(
-            f'cat {far}/slurm/job && scontrol show job -o "$(cat {far}/slurm/job)"'
-        )
+        file = f"{shlex.quote(str(self.far))}/slurm/job"
+        done = self.host.shell(f'cat {file} && scontrol show job -o "$(cat {file})"')
         if done.returncode:
             return None
         number, _, text = done.stdout.decode().partition("\n")
@@ -437,10 +326,8 @@ class Job:
         return number if ours and not all(map(slurm.is_over, tasks)) else None
 
     def follow(self, number: str, out: BinaryIO) -> int:
-        """Copy the job's log to `out` until it has ended, across requeues and lost connections; returns its exit status.
-
-        Raises cli.TryAgain when Slurm has forgotten the job.
-        """
+        """Copy the job's log to `out` until it has ended, across requeues and lost connections;
+        returns its exit status. Raises cli.TryAgain when Slurm has forgotten the job."""
         seen: dict[str, int] = {}  # {log: bytes that were copied}
         told: dict[str, str] = {}  # {task: what was said of it}
         tasks: list[dict[str, str]] = []
@@ -455,28 +342,21 @@ class Job:
             elif b"Invalid job id" not in done.stderr:
                 quiet += 1
                 if quiet == 3:
-                    cli.say(f"no answer{self._at()}: {last_line(done.stderr)}; still trying")
+                    cli.say(f"no answer{self.at}: {last_line(done.stderr)}; still trying")
             elif not _have_ended(tasks):
-                raise cli.TryAgain(
-                    f"Slurm has forgotten job {number}; its log is {self.far}/slurm/{self.name}-{number}.out"
-                )
+                log = f"{self.far}/slurm/{self.name}-{number}.out"
+                raise cli.TryAgain(f"Slurm has forgotten job {number}; its log is {log}")
             for path in dict.fromkeys(task["StdOut"] for task in tasks if task.get("StdOut")):
-                more = self._more_of(path, seen.get(path, 0))
-                seen[path] = seen.get(path, 0) + len(more)
+                start = seen.get(path, 0)  # 4 MB at most are copied at once
+                tail = f"tail -c +{start + 1} {shlex.quote(path)} 2>/dev/null | head -c 4000000"
+                more = self.host.shell(tail).stdout
+                seen[path] = start + len(more)
                 out.write(more)
                 out.flush()
             if _have_ended(tasks):
                 self.host.fetch(self.run)
                 return max(map(slurm.exit_status, tasks))
             time.sleep(POLL_S)
-
-    def _more_of(self, path: str, start: int) -> bytes:
-        """What a log has from an offset on, 4 MB at most."""
-        name = shlex.quote(path)
-        return self.host.shell(f"tail -c +{start + 1} {name} 2>/dev/null | head -c 4000000").stdout
-
-    def _at(self) -> str:
-        return f" on {self.host.name}" if self.host.name else ""
 
 
 def _have_ended(tasks: list[dict[str, str]]) -> bool:
@@ -494,20 +374,6 @@ def _tell(task: dict[str, str], told: dict[str, str]) -> None:
         told[task["JobId"]] = state
 
 
-def _link(root: Path, new: Path, old: Path) -> None:
-    """Relative links from a snapshot (built as `new`, to be moved to `old`) to the checkout's toolchain, images and ignored
-    files."""
-    for pattern in LINKED:
-        for source in root.glob(pattern):
-            place = source.relative_to(root)
-            if not (new / place).exists():
-                (new / place).parent.mkdir(parents=True, exist_ok=True)
-                (new / place).symlink_to(os.path.relpath(source, (old / place).parent))
-    if (root / "slurm/site.env").exists():
-        shutil.copy2(root / "slurm/site.env", new / "slurm/site.env")
-        (new / "slurm/site.env").chmod(0o600)  # the proxy's address may hold a password
-
-
 def _tracked() -> list[str]:
     """The files of the checkout as they are now: what git tracks, and what is new in the folders of code; all of these
     without git."""
@@ -517,35 +383,15 @@ def _tracked() -> list[str]:
         names = {*tracked.split("\0"), *new.split("\0")} - {""}
     else:
         paths = [path for folder in CODE for path in (cli.ROOT / folder).rglob("*")]
-        names = {str(path.relative_to(cli.ROOT)) for path in paths if not _is_left_out(path)}
+        paths = [path for path in paths if not LEFT_OUT & {*path.parts, *path.suffixes}]
+        names = {str(path.relative_to(cli.ROOT)) for path in paths}
     return sorted(name for name in names if (cli.ROOT / name).is_file())
 
 
-def _is_left_out(path: Path) -> bool:
-    return bool({"node_modules", "__pycache__"} & {*path.parts}) or ".sif" in path.suffixes
-
-
-def _revision() -> Revision:
+def _revision() -> tuple[str, list[str]]:
     """The commit of this checkout, and the files that differ from it."""
     changed = cli.git("status", "--porcelain", "--untracked-files=no") or ""
-    return {
-        "commit": cli.git("rev-parse", "HEAD") or "unknown",
-        "changed": [line[3:] for line in changed.splitlines()],
-    }
-
-
-def _model(name: str) -> ModelPin:
-    """{"name", "revision"} of a base model; a folder has no revision."""
-    return {"name": name, "revision": models.pinned(name) if models.is_name(name) else None}
-
-
-def _seeds(value: dict[str, object], where: str = "") -> Iterator[tuple[str, int]]:
-    """(dotted key, value) of every seed of a recipe."""
-    for key, item in value.items():
-        if isinstance(item, dict):
-            yield from _seeds(item, f"{where}{key}.")
-        elif key == "seed" and isinstance(item, int):
-            yield f"{where}{key}", item
+    return cli.git("rev-parse", "HEAD") or "unknown", [line[3:] for line in changed.splitlines()]
 
 
 def assignment(text: str) -> tuple[str, str]:
@@ -554,15 +400,10 @@ def assignment(text: str) -> tuple[str, str]:
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\n" in value:
         raise cli.BadConfig(f"--env {masking.mask(repr(text))}: write NAME=value, on one line")
     if masking.secret_name(name) or masking.mask(value) != value:
-        raise cli.BadConfig(
-            f"--env {name}: a secret does not travel by argument or in a snapshot; write it into .env of the checkout "
-            "where the job runs (mode 600), which jobs read"
-        )
+        why = "a secret does not travel by argument or in a snapshot"
+        mend = "write it into .env of the checkout where the job runs (mode 600), which jobs read"
+        raise cli.BadConfig(f"--env {name}: {why}; {mend}")
     return name, value
-
-
-def _scripts() -> list[str]:
-    return sorted(str(path.relative_to(cli.ROOT)) for path in (cli.ROOT / "slurm").glob("*.sbatch"))
 
 
 def _hash(data: bytes) -> str:

@@ -6,27 +6,27 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
+
+import yaml
 
 from decksmith.core import cli
 from decksmith.models import families, shapes
 from decksmith.train.training import estimates, recipes, row_checks
 from decksmith.train.training.check_report import Findings, Report
-from decksmith.train.training.row_checks import leaves
+from decksmith.train.training.estimates import LORA
+from decksmith.train.training.recipes import leaves
 
 # Of each algorithm: the keys that NeMo-RL takes, and the class of its data.
 KEYS = {name: recipes.RECIPES / f"nemo-rl-keys-{name}.txt" for name in recipes.ALGORITHMS}
 DATASETS = {"sft": "openai_format", "dpo": "PreferenceDataset", "grpo": "NemoGymDataset"}
 OURS = {"start.adapter"}  # of sft-train, where a recipe has no parent
-WHOLE = (  # keys whose values are whole numbers from 1, and those of STEPS in the algorithm's own section
-    "policy.train_global_batch_size",
-    "policy.train_micro_batch_size",
-    "policy.max_total_sequence_length",
-    "checkpointing.save_period",
-    "cluster.num_nodes",
-    "cluster.gpus_per_node",
-)
+# Keys whose values are whole numbers from 1, and those of STEPS in the algorithm's own section.
+WHOLE = ["policy.train_global_batch_size", "policy.train_micro_batch_size"]
+WHOLE += ["policy.max_total_sequence_length", "checkpointing.save_period"]
+WHOLE += ["cluster.num_nodes", "cluster.gpus_per_node"]
 STEPS = ("max_num_epochs", "max_num_steps", "val_period")
 
 
@@ -38,15 +38,40 @@ class Places(dict[str, int | None]):
 
 
 class Checked:
-    """A recipe while it is checked: its values, their places, and what is wrong with them."""
+    """A recipe while it is checked: its values, their places, and what is wrong with them. `raw`: as its file has it, without
+    what it inherits."""
 
     def __init__(self, path: Path):
         self.path, self.config = path, recipes.load(path)
         self.algorithm = recipes.algorithm(self.config)
-        self.places, self.raw = places(path), _raw(path)
+        self.raw: dict[str, Any] = yaml.safe_load(path.read_text()) or {}
+        self.places = places(path)
         self.findings = Findings()
         self.unchecked: list[str] = []
-        self.report: Report = {"recipe": str(path)}
+        self.template: recipes.Template | None = None
+        self.report: Report = {"recipe": str(path), "model": self.get("policy.model_name")}
+
+    def begin(self, folder: Path | str | None) -> bool:
+        """Check the keys, and load the tokenizer in `folder` where there is one; False where the recipe lacks what everything
+        else is computed from."""
+        absent, against = self.config.get("absent"), check_keys(self)
+        self.report["parent"] = {"absent": absent, "keys": against}
+        if has_gaps(self):
+            return False
+        self.steps, self.epochs = (
+            self.get(self.own("max_num_steps")),
+            self.get(self.own("max_num_epochs")),
+        )
+        self.batch: int = self.get(recipes.ALGORITHMS[self.algorithm])
+        if folder is None:
+            what = "lengths, mask, template, what is trained against what is served"
+            self.unchecked.append(f"everything that needs the tokenizer: {what}")
+        else:
+            self.template = recipes.template(self.config, folder)
+        if absent:
+            parent = f"{absent[0]} itself, which is not on this machine"
+            self.unchecked.append(f"keys against {parent}; the list {against} stood in for it")
+        return True
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a dotted key."""
@@ -58,7 +83,7 @@ class Checked:
 
     def wrong(self, rule: str, key: str, message: str) -> None:
         """Note what is wrong with a key."""
-        self.findings.add(rule, message, file=self.path, line=self.places[key])
+        self.findings.add(rule, message, self.path, self.places[key])
 
     def result(self) -> Report:
         return {
@@ -73,35 +98,15 @@ class Checked:
 def check(
     path: Path | str, folder: Path | str | None = None, preview: int = 0
 ) -> tuple[Report, list[row_checks.Preview]]:
-    """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json, tokenizer), or None where there is
-    none.
-
-    Returns ({"ok", "recipe", "model", "parent", "rows", "steps", .., "tokens", "lora", "estimate", "failures", "counts",
-    "unchecked"}, previews `[{"id", "runs": [(trained, text)]}]`); without a tokenizer its checks are named in "unchecked".
-    Raises cli.Missing, cli.BadConfig.
-    """
+    """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json,
+    tokenizer), or None where there is none. Returns (records.SftCheck, previews of the first rows);
+    without a tokenizer its checks are named in "unchecked". Raises cli.Missing, cli.BadConfig."""
     made = Checked(Path(path))
-    absent = made.config.get("absent")
-    against = check_keys(made)
-    made.report |= {
-        "model": made.get("policy.model_name"),
-        "parent": {"absent": absent, "keys": against},
-    }
-    if has_gaps(made):  # the rest would only repeat it
+    if not made.begin(folder):
         return made.result(), []
-    template = None
-    if folder is None:
-        made.unchecked.append(
-            "everything that needs the tokenizer: lengths, mask, template, what is trained against what is served"
-        )
-    else:
-        template = recipes.template(made.config, folder)
-    if absent:
-        made.unchecked.append(
-            f"keys against {absent[0]} itself, which is not on this machine; the list {KEYS[made.algorithm].name} stood in for it"
-        )
-    shown = _data(made, template, preview)
-    _settings(made)
+    shown = _data(made, preview)
+    check_batches(made, "policy.train", f"{made.algorithm}.val")
+    check_settings(made)
     check_sizes(made, folder)
     return made.result(), shown
 
@@ -112,23 +117,21 @@ def has_gaps(made: Checked) -> bool:
     for key in gaps:
         made.wrong("unfilled", key, f"{key} is still ???")
     for key in (*WHOLE, *map(made.own, STEPS), recipes.ALGORITHMS[made.algorithm]):
-        least = 0 if key == made.own("val_period") else 1
-        value = made.get(key)
-        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        if key not in gaps and not is_whole:
-            message = f"{key} is {value!r} and must be a whole number from {least}"
-            made.wrong("unfilled", key, message)
+        if key in gaps or (key == made.own("val_period") and made.get(key) == 0):
+            continue
+        try:
+            recipes.want(made.config, key, int)
+        except cli.BadConfig as error:
+            made.wrong("unfilled", key, str(error))
             gaps.append(key)
     return bool(gaps)
 
 
 def places(path: Path) -> Places:
     """The places of a recipe's keys."""
-    import yaml
-
     found = Places()
 
-    def walk(node: Any, prefix: str) -> None:
+    def walk(node: yaml.Node | None, prefix: str) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 found[f"{prefix}{key.value}"] = key.start_mark.line + 1
@@ -136,13 +139,6 @@ def places(path: Path) -> Places:
 
     walk(yaml.compose(path.read_text(), Loader=yaml.SafeLoader), "")
     return found
-
-
-def _raw(path: Path) -> dict[str, Any]:
-    """A recipe as its file has it, without what it inherits."""
-    import yaml
-
-    return yaml.safe_load(path.read_text()) or {}
 
 
 def known_keys(algorithm: str) -> tuple[set[str], set[str]]:
@@ -184,51 +180,32 @@ def check_keys(made: Checked) -> str:
         if not is_known(key):
             near = difflib.get_close_matches(key, names, 1, 0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
-            made.wrong(
-                "unknown-key",
-                key,
-                f"{key} is no key of NeMo-RL {version}'s {made.algorithm.upper()}{hint}",
-            )
+            message = f"{key} is no key of NeMo-RL {version}'s {made.algorithm.upper()}{hint}"
+            made.wrong("unknown-key", key, message)
     return KEYS[made.algorithm].name if made.config.get("absent") or not parents else "the parent"
 
 
-def _data(
-    made: Checked, template: recipes.Template | None, preview: int
-) -> list[row_checks.Preview]:
+def _data(made: Checked, preview: int) -> list[row_checks.Preview]:
     """Check every row of both sides; returns the previews and fills in the report."""
-    found: dict[str, int] = {}
     seen: dict[bytes, str] = {}
     shown: list[row_checks.Preview] = []
-    made.report["tokens"] = {}
+    rows: dict[str, int] = {}
+    made.report |= {"tokens": {}, "prompted": {}, "rows": rows}
     for name in ("train", "validation"):
         key = f"data.{name}.data_path"
         file = Path(made.get(key) or "")
         if not file.is_file():
             made.wrong("absent", key, f"there is no {file if file.name else f'{name} set'}")
             continue
-        side = row_checks.Side(name, made.config, template, seen)
+        side = row_checks.Side(name, made.config, made.template, seen)
         shown += row_checks.check(side, file, made.findings, preview if name == "train" else 0)
-        found[name] = side.rows
-        made.report.setdefault("prompted", {})[name] = side.prompted
+        rows[name], made.report["prompted"][name] = side.rows, side.prompted
         if tokens := side.tokens():
             made.report["tokens"][name] = tokens
-    made.report |= {
-        "rows": found,
-        "batch": made.get(recipes.ALGORITHMS[made.algorithm]),
-        "epochs": made.get(made.own("max_num_epochs")),
-        "steps": made.get(made.own("max_num_steps")),
-        "limit": made.get("policy.max_total_sequence_length"),
-    }
-    made.report["left_over"] = found.get("train", 0) % made.report["batch"]
+    made.report |= {"batch": made.batch, "epochs": made.epochs, "steps": made.steps}
+    made.report["limit"] = made.get("policy.max_total_sequence_length")
+    made.report["left_over"] = rows.get("train", 0) % made.batch
     return shown
-
-
-# The recipe against itself and against the number of rows
-
-
-def _settings(made: Checked) -> None:
-    _batches(made)
-    check_settings(made)
 
 
 def check_settings(made: Checked) -> None:
@@ -250,21 +227,19 @@ def check_settings(made: Checked) -> None:
         made.wrong("logger", "logger.wandb_enabled", message)
 
 
-def _batches(made: Checked) -> None:
+def check_batches(made: Checked, *kinds: str) -> None:
+    """Whether the batches of these kinds (`policy.train`, `sft.val`) are made of whole micro batches on every GPU."""
     gpus = made.get("cluster.num_nodes") * made.get("cluster.gpus_per_node")
     parts = made.get("policy.dtensor_cfg.tensor_parallel_size") or 1
     parts *= made.get("policy.dtensor_cfg.context_parallel_size") or 1
     parallel = gpus // parts
-    for section, of in (("policy", "train"), (made.algorithm, "val")):
-        key = f"{section}.{of}_global_batch_size"
-        batch, micro = made.get(key), made.get(f"{section}.{of}_micro_batch_size") or 1
+    for kind in kinds:
+        key = f"{kind}_global_batch_size"
+        batch, micro = made.get(key), made.get(f"{kind}_micro_batch_size") or 1
         each = parallel * micro
         if not batch or not each or batch % each:
-            made.wrong(
-                "batch",
-                key,
-                f"{key} is {batch}, {parallel} GPUs with a micro batch of {micro} take a multiple of {each}",
-            )
+            how = f"{parallel} GPUs with a micro batch of {micro} take a multiple of {each}"
+            made.wrong("batch", key, f"{key} is {batch}, {how}")
 
 
 def _template(made: Checked) -> None:
@@ -298,28 +273,22 @@ def _dataset(made: Checked, side: str) -> None:
 
 def _steps(made: Checked) -> None:
     """Steps, epochs and rows belong together."""
-    steps, epochs = made.get(made.own("max_num_steps")), made.get(made.own("max_num_epochs"))
-    found, batch = made.report["rows"], made.get(recipes.ALGORITHMS[made.algorithm])
+    key, found = made.own("max_num_steps"), made.report["rows"]
+    steps, epochs, batch = made.steps, made.epochs, made.batch
     if "train" in found:
         epoch = found["train"] // batch
         if not (epochs - 1) * epoch < steps <= epochs * epoch:
-            made.wrong(
-                "steps",
-                made.own("max_num_steps"),
-                f"{made.own('max_num_steps')} is {steps}; {epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps "
-                f"are {epochs * epoch}",
-            )
-    held = made.get(made.own("val_global_batch_size"))
-    if "validation" in found and found["validation"] < (held or 1):
-        made.wrong(
-            "batch",
-            made.own("val_global_batch_size"),
-            f"{found['validation']} validation rows are less than one batch of {held}: the loss would be that of no row; "
-            + more_held_out(found.get("train", 0), found["validation"], batch, held),
-        )
+            counted = f"{epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps"
+            made.wrong("steps", key, f"{key} is {steps}; {counted} are {epochs * epoch}")
+    key = made.own("val_global_batch_size")
+    rows, held = found.get("validation"), made.get(key) or 1
+    if rows is not None and rows < held:
+        few = f"{rows} validation rows are less than one batch of {held}: the loss would be that of no row"
+        mend = _more_held_out(found.get("train", 0), rows, batch, held)
+        made.wrong("batch", key, f"{few}; {mend}")
 
 
-def more_held_out(train: int, validation: int, batch: int, held: int) -> str:
+def _more_held_out(train: int, validation: int, batch: int, held: int) -> str:
     """What mends a validation set of less than one batch of `held` rows."""
     total = train + validation
     if total < batch + held:
@@ -332,7 +301,6 @@ def more_held_out(train: int, validation: int, batch: int, held: int) -> str:
 
 def _periods(made: Checked) -> None:
     """What is saved has been validated."""
-    steps = made.get(made.own("max_num_steps"))
     val, save = made.get(made.own("val_period")), made.get("checkpointing.save_period")
     ends_validated = made.get(made.own("val_at_end")) is True
     metric = made.get("checkpointing.metric_name") or ""
@@ -342,172 +310,102 @@ def _periods(made: Checked) -> None:
     if val and save % val:
         message = f"a save every {save} steps and a validation every {val}: a save without its loss"
         made.wrong("periods", "checkpointing.save_period", message)
-    if val > steps or save > steps:
-        message = f"{steps} steps are less than a period ({val} and {save})"
+    if val > made.steps or save > made.steps:
+        message = f"{made.steps} steps are less than a period ({val} and {save})"
         made.wrong("periods", made.own("val_period"), message)
-    if val and steps % val and not ends_validated:
-        message = f"step {steps}, the last, is saved and not validated"
+    if val and made.steps % val and not ends_validated:
+        message = f"step {made.steps}, the last, is saved and not validated"
         made.wrong("periods", made.own("val_at_end"), message)
 
 
 def _schedule(made: Checked) -> None:
     """Warm-up and decay fit the steps."""
-    parts, steps = made.get("policy.scheduler"), made.get(made.own("max_num_steps"))
-    if not isinstance(parts, list):
-        return
     warm = recipes.warmup(made.config)
-    decay = recipes.get(parts[-2], "kwargs.T_max") if warm else None
-    if warm and decay and warm + decay != steps:
-        message = f"warm-up {warm} and decay {decay} are {warm + decay} steps, the run has {steps}"
-        made.wrong("schedule", "policy.scheduler", message)
-
-
-# What the adapter touches, and estimates of memory, time and disk
+    decay = recipes.get(made.get("policy.scheduler")[-2], "kwargs.T_max") if warm else None
+    if warm and decay and warm + decay != made.steps:
+        fitted = f"warm-up {warm} and decay {decay} are {warm + decay} steps"
+        made.wrong("schedule", "policy.scheduler", f"{fitted}, the run has {made.steps}")
 
 
 def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None:
     """What the adapter touches, what fits; returns the model's shape where it is known."""
-    lora = cast(estimates.LoraConfig, made.get("policy.dtensor_cfg.lora_cfg") or {})
-
-    def wrong(message: str) -> None:
-        made.wrong("lora", "policy.dtensor_cfg.lora_cfg", message)
-
+    lora = cast(estimates.LoraConfig, made.get(LORA) or {})
     if lora.get("enabled") is not True or not isinstance(lora.get("dim"), int):
-        wrong("lora_cfg.enabled is not true, or there is no dim: all of the model would be trained")
+        how = "lora_cfg.enabled is not true, or there is no dim"
+        made.wrong("lora", LORA, f"{how}: all of the model would be trained")
         return None
-    ranks = vllm_ranks()
+    options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())["options"]
+    ranks = options["--max-lora-rank"]["choices"]
     if lora["dim"] not in ranks:
         served = ", ".join(map(str, ranks))
-        wrong(f"dim {lora['dim']} is a rank that vLLM does not serve ({served})")
-    own = _configuration(folder)
+        message = f"dim {lora['dim']} is a rank that vLLM does not serve ({served})"
+        made.wrong("lora", LORA, message)
+    own = (families.configuration(str(folder)) or None) if folder else None
     family = families.of(made.report["model"], own)
-    _context(made, own)
-    shape = _shape(made, family, own)
+    limit, key = families.limit(own), "policy.max_total_sequence_length"
+    if limit is not None and made.get(key) > limit:
+        message = f"{key} is {made.get(key)}, the model was made for {limit} tokens"
+        made.wrong("context", key, message)
+    if own is not None:
+        shape = shapes.Shape.assumed(own, "by its config.json")
+    else:
+        shape = shapes.Shape.assumed(family.dimensions, str(family.dimensions_source))
     if shape is None:
-        made.unchecked.append(
-            "what the adapter touches, memory and disk: no config.json of a known family, and no count of its modules"
-        )
+        what = "what the adapter touches, memory and disk"
+        made.unchecked.append(f"{what}: no config.json of a family whose layers are known here")
         return None
     try:
         found = estimates.coverage(lora, shape.linears)
     except cli.BadConfig as error:
-        wrong(str(error).partition(": ")[2])
+        made.wrong("lora", LORA, str(error).partition(": ")[2])
         return None
-    faults = _adapter_faults(lora, shape, found)
-    if made.raw.get("defaults"):
-        faults += _short_names(lora, shape)
-    for message in faults:
-        wrong(message)
-    made.report["lora"] = {
-        "rank": lora["dim"],
-        "alpha": lora.get("alpha"),
-        **found,
-        "of": shape.parameters,
-        "source": shape.source,
-    }
+    for message in _adapter_faults(lora, shape, found, bool(made.raw.get("defaults"))):
+        made.wrong("lora", LORA, message)
+    if any(shapes.is_routed(name) for name, _, _ in shape.linears):
+        how = "the routed experts are taken for linear layers, the larger case"
+        made.unchecked.append(f"the modules of the class that is trained: {how}")
+    made.report["lora"] = {"rank": lora["dim"], "alpha": lora.get("alpha"), **found}
+    made.report["lora"] |= {"of": shape.parameters, "source": shape.source}
     _disk(made, found["trainable"])
     train = made.report["tokens"].get("train")
     if train and made.algorithm != "grpo":
-        pace = (
-            family.pace
-            if family.pace.get("of", made.report["model"]) == made.report["model"]
-            else {}
-        )
-        taken = estimates.hours(made.config, pace, train["mean"], train["p95"])
-        hours, gpu_hours = taken or (None, None)
+        is_paced = family.pace.get("of", made.report["model"]) == made.report["model"]
+        pace = family.pace if is_paced else {}
         made.report["estimate"] |= {
             "memory_gib": estimates.memory(shape, made.config, found["trainable"], train["max"]),
-            "hours": hours,
-            "gpu_hours": gpu_hours,
+            **estimates.hours(made.config, pace, train["mean"], train["p95"]),
             "pace": pace.get("source"),
         }
     return shape
 
 
-def vllm_ranks() -> list[int]:
-    """The ranks of adapters that the pinned vLLM serves."""
-    options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())["options"]
-    ranks: list[int] = options["--max-lora-rank"]["choices"]
-    return ranks
-
-
-def _configuration(folder: Path | str | None) -> shapes.Config | None:
-    """The config.json of a model's folder, if it has one that says anything."""
-    path = Path(folder or "", "config.json")
-    return (json.loads(path.read_text()) or None) if folder and path.is_file() else None
-
-
-def _shape(
-    made: Checked, family: families.Family, own: shapes.Config | None
-) -> shapes.Shape | None:
-    """The model's shape: as it was counted in the train image, else by its dimensions. Notes what is assumed then."""
-    counted = made.path.parent / "model.json"
-    if counted.is_file() and json.loads(counted.read_text())["model"] == made.report["model"]:
-        return shapes.Shape.counted(counted)
-    if own is not None:
-        shape = shapes.Shape.assumed(own, "by its config.json")
-    else:
-        shape = shapes.Shape.assumed(family.dimensions, str(family.dimensions_source))
-    if shape and any(shapes.is_routed(name) for name, _, _ in shape.linears):
-        made.unchecked.append(
-            "the modules of the class that is trained: no count from the train image, so the routed experts are taken for linear "
-            "layers, the larger case (make image-train)"
-        )
-    return shape
-
-
-def _context(made: Checked, own: shapes.Config | None) -> None:
-    """Rows may not be longer than what the model was made for."""
-    key = "policy.max_total_sequence_length"
-    limit = families.limit(own)
-    if limit is not None and made.get(key) > limit:
-        made.wrong(
-            "context", key, f"{key} is {made.get(key)}, the model was made for {limit} tokens"
-        )
-
-
 def _adapter_faults(
-    lora: estimates.LoraConfig, shape: shapes.Shape, found: estimates.Coverage
-) -> list[str]:
+    lora: estimates.LoraConfig, shape: shapes.Shape, found: estimates.Coverage, by_nemo_rl: bool
+) -> Iterable[str]:
     """What is wrong with what an adapter touches, as sentences."""
-    faults = []
-    for pattern in [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]:
-        if not any(estimates.matches(pattern, name) for name in shape.modules):
-            faults.append(f"{pattern!r} matches no module of this model")
+    every = {name for name, _, _ in shape.linears}
+    patterns = [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]
+    for pattern in patterns:
+        if not any(estimates.matches(pattern, name) for name in every):
+            yield f"{pattern!r} matches no module of this model"
     if not found["trainable"]:
-        faults.append("the adapter touches no module")
+        yield "the adapter touches no module"
     adapted = estimates.adapted(lora, shape.linears)
     experts = [layer for layer in adapted if shapes.is_routed(layer[0])]
     if experts:
         size = shapes.size(lora["dim"], experts) / 1e6
-        faults.append(
+        yield (
             f"{len(experts):,} linear layers of routed experts are adapted, {size:,.0f} M parameters: no server takes that; "
             "exclude *mixer.experts* (Nemotron-3; by another name *mlp.experts*)"
         )
-    names = {shapes.kind(name) for name, _, _ in adapted}
-    if "mixer.out_proj" in names:
-        faults.append(
-            "out_proj of Mamba is adapted: the fused kernel reads its weight directly, the adapter gets no gradient"
-        )
-    if "lm_head" in names and any(name.endswith(".mixer") for name in _parents(shape.modules)):
-        faults.append(
-            "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*"
-        )
-    return faults
-
-
-def _short_names(lora: estimates.LoraConfig, shape: shapes.Shape) -> list[str]:
-    """Patterns that NeMo-RL takes for nothing, as sentences: it compares the whole name of a module (Automodel 24b47e85)."""
-    given = [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]
-    short = [pattern for pattern in given if "*" not in pattern and pattern not in shape.modules]
-    return [
-        f"{pattern!r} means nothing to NeMo-RL, which compares whole names; write '*{pattern}'"
-        for pattern in short
-    ]
-
-
-def _parents(names: list[str]) -> set[str]:
-    return {name.rpartition(".")[0] for name in names}
+    kinds = {shapes.kind(name) for name, _, _ in adapted}
+    if "mixer.out_proj" in kinds:
+        yield "out_proj of Mamba is adapted: the fused kernel reads its weight directly, the adapter gets no gradient"
+    if "lm_head" in kinds and any(".mixer." in name for name in every):
+        yield "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*"
+    for pattern in patterns:
+        if by_nemo_rl and "*" not in pattern and pattern not in every:  # Automodel 24b47e85
+            yield f"{pattern!r} means nothing to NeMo-RL, which compares whole names; write '*{pattern}'"
 
 
 def _disk(made: Checked, trainable: int) -> None:
@@ -517,13 +415,9 @@ def _disk(made: Checked, trainable: int) -> None:
     wanted = Path(made.get(key) or ".").absolute()
     place = next(parent for parent in (wanted, *wanted.parents) if parent.exists())
     free = shutil.disk_usage(place).free
+    saved_gib, free_gib = needed / estimates.GIB, free / estimates.GIB
     if needed > free:
-        made.wrong(
-            "disk",
-            key,
-            f"checkpoints take up to {needed / estimates.GIB:.1f} GiB, {place} has {free / estimates.GIB:.1f}",
-        )
-    made.report["estimate"] = {
-        "checkpoints_gib": round(needed / estimates.GIB, 2),
-        "free_gib": round(free / estimates.GIB, 1),
-    }
+        message = f"checkpoints take up to {saved_gib:.1f} GiB, {place} has {free_gib:.1f}"
+        made.wrong("disk", key, message)
+    estimate = {"checkpoints_gib": round(saved_gib, 2), "free_gib": round(free_gib, 1)}
+    made.report["estimate"] = estimate

@@ -6,32 +6,27 @@ get_formatted_message_log, read at commit 7ea279abf), so that what sft-check mea
 
 import json
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
+
+import jinja2
+from jinja2.ext import Extension
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from decksmith.core import cli, stream
 from decksmith.models import families
-
-if TYPE_CHECKING:
-    import jinja2
-    from omegaconf import DictConfig
 
 RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
 
 # The section of a recipe that says how many steps there are, and the key that says how many rows a step has.
-ALGORITHMS = {
-    "sft": "policy.train_global_batch_size",
-    "dpo": "policy.train_global_batch_size",
-    "grpo": "grpo.num_prompts_per_step",
-}
-# The list that a row must have for each.
-READ: dict[str, tuple[str, ...]] = {
-    "sft": ("messages",),
-    "dpo": ("context", "completions"),
-    "grpo": ("messages",),
-}
+ALGORITHMS = dict.fromkeys(("sft", "dpo"), "policy.train_global_batch_size")
+ALGORITHMS["grpo"] = "grpo.num_prompts_per_step"
+# The lists that a row must have for each.
+READ = {"sft": ["messages"], "dpo": ["context", "completions"], "grpo": ["messages"]}
 
 REWARDS = "rewards.json"  # beside the rows of a run
 
@@ -54,28 +49,22 @@ class Trained(TypedDict):
 
 
 def load(path: Path | str) -> Recipe:
-    """A recipe as a plain dict: parents merged where they exist on this machine, interpolations resolved.
-
-    `defaults` names parents (a path or a list; relative to the file that names it, or absolute), later ones win; a section with
-    `_override_: true` replaces its parent's. A parent that is not here (it may live in an image) is left out, and stands in the
-    result under "absent". `???` stays where nothing filled it. Raises cli.Missing, cli.BadConfig.
-    """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    for name, function in {
-        "add": lambda *a: sum(a),
-        "mul": lambda *a: math.prod(a),
-        "div": lambda a, b: a / b,
-        "max": lambda *a: max(a),
-    }.items():
-        OmegaConf.register_resolver(name, function, replace=True)
+    """A recipe as a plain dict: parents merged where they exist on this machine, interpolations
+    resolved. `defaults` names parents (a path or a list; relative to the file that names it, or
+    absolute), later ones win; a section with `_override_: true` replaces its parent's. A parent
+    that is not here (it may live in an image) is left out, and stands in the result under "absent".
+    `???` stays where nothing filled it. Raises cli.Missing, cli.BadConfig."""
+    # Those of NeMo-RL.
+    OmegaConf.register_resolver("add", lambda *a: sum(a), replace=True)
+    OmegaConf.register_resolver("mul", lambda *a: math.prod(a), replace=True)
+    OmegaConf.register_resolver("div", lambda a, b: a / b, replace=True)
+    OmegaConf.register_resolver("max", lambda *a: max(a), replace=True)
     absent: list[str] = []
     merged = _inherit(Path(path), absent, ())
     try:
         found: Any = OmegaConf.to_container(OmegaConf.create(_plain(merged)), resolve=True)
     except OmegaConfBaseException as error:
-        raise cli.BadConfig(f"{path}: {' '.join(str(error).split())}") from None
+        raise cli.BadConfig(f"{path}: {_one_line(error)}") from None
     return found | ({"absent": absent} if absent else {})
 
 
@@ -83,38 +72,22 @@ def algorithm(config: Container[str]) -> str:
     """Which of ALGORITHMS a recipe is of. Raises cli.BadConfig."""
     found = [name for name in ALGORITHMS if name in config]
     if len(found) != 1:
-        raise cli.BadConfig(
-            f"a recipe has one section of {', '.join(ALGORITHMS)}, this one has {', '.join(found) or 'none'}"
-        )
+        known, there = ", ".join(ALGORITHMS), ", ".join(found) or "none"
+        raise cli.BadConfig(f"a recipe has one section of {known}, this one has {there}")
     return found[0]
 
 
-def source(name: str) -> Path:
-    """Where a recipe lies: NAME of assets/recipes, or a path."""
-    return Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
-
-
 def recipe(
-    name: str,
-    *,
-    data: Path | str,
-    run: Path | str,
-    base: str | None = None,
-    overrides: Iterable[str] = (),
+    name: str, *, data: Path, run: Path, base: str | None = None, overrides: Iterable[str] = ()
 ) -> Recipe:
     """What RUN/recipe.yaml holds: our overrides of assets/recipes/NAME.yaml (or a path) with every `???` computed.
 
-    data: the folder of train.jsonl and test.jsonl. run: the run folder. base: another base model than the recipe's, with what belongs to
-    it (families.of). overrides: "dotted.key=value" (YAML values), stronger than both. The number of steps
-    is epochs x floor(rows / batch); who gives `sft.max_num_steps` (of DPO `dpo.`, of GRPO `grpo.`) instead gets the epochs
-    that contain it. `defaults` and
-    `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
+    data: the folder of train.jsonl and test.jsonl. run: the run folder. base: another base model than the recipe's, with what
+    belongs to it (families.of). overrides: "dotted.key=value" (YAML values), stronger than both. The number of steps is epochs x
+    floor(rows / batch); who gives `sft.max_num_steps` (of DPO `dpo.`, of GRPO `grpo.`) instead gets the epochs that contain it.
+    `defaults` and `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
     """
-    import yaml
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    config = OmegaConf.create(_read(source(name), _unknown(name)))
+    config = OmegaConf.create(_named(name))
     section = algorithm(config)
     if base:
         _set_base(config, base)
@@ -122,30 +95,20 @@ def recipe(
     for text in overrides:
         key, equals, value = text.lstrip("+").partition("=")
         if not equals or not key:
-            raise cli.BadConfig(
-                f"{text!r} is no override; write key=value, as policy.optimizer.kwargs.lr=1e-4"
-            )
+            raise cli.BadConfig(f"{text!r} is no override; write key=value, sft.max_num_epochs=3")
         try:
             OmegaConf.update(config, key, OmegaConf.from_dotlist([f"x={value}"]).x, force_add=True)
-        except (
-            OmegaConfBaseException,
-            yaml.YAMLError,
-            AttributeError,
-            TypeError,
-            IndexError,
-            ValueError,
-        ) as error:
-            raise cli.BadConfig(f"{text}: {' '.join(str(error).split())}") from None
+        except Exception as error:  # YAML and OmegaConf have unrelated exceptions of their own
+            raise cli.BadConfig(f"{text}: {_one_line(error)}") from None
         given.add(key)
-    run = Path(run).resolve()
+    run = run.resolve()
     sides = {"train": data_file(data, "train"), "validation": data_file(data, "test")}
     rows, batch = count(sides["train"]), want(config, ALGORITHMS[section], int)
     epoch = rows // batch
     if not epoch:
-        raise cli.BadData(
-            f"{sides['train']} has {rows} rows, less than one batch of {batch} ({ALGORITHMS[section]}); no step would be "
-            "made; write more (make corpus N=..)"
-        )
+        few = f"{sides['train']} has {rows} rows, less than one batch of {batch}"
+        mend = "no step would be made; write more (make corpus N=..)"
+        raise cli.BadData(f"{few} ({ALGORITHMS[section]}); {mend}")
     if f"{section}.max_num_steps" in given:
         steps = want(config, f"{section}.max_num_steps", int)
         if f"{section}.max_num_epochs" not in given:
@@ -170,49 +133,45 @@ def recipe(
 
 
 def freeze(name: str, data: Path | str, out: Path | str) -> Path:
-    """Write OUT/train.jsonl and OUT/test.jsonl: of the rows of a data folder what the trainer of recipe `name` reads.
-
-    The trainer's loader (datasets 5.2.0, measured) takes its columns from the first 10 MB and fails on a key that first comes later,
-    as a seed's outline may. Prompts of GRPO become rows of NeMo Gym. Returns `out`. Raises cli.Missing, cli.BadConfig,
-    cli.BadData. OUT/rewards.json names the rewards by which chat-prefer chose rows, where it did.
-    """
-    section = algorithm(_read(source(name), _unknown(name)))
-    out = Path(out)
+    """Write OUT/train.jsonl and OUT/test.jsonl: of the rows of a data folder what the trainer of
+    recipe `name` reads. The trainer's loader (datasets 5.2.0, measured) takes its columns from the
+    first 10 MB and fails on a key that first comes later, as a seed's outline may. Prompts of GRPO
+    become rows of NeMo Gym. OUT/rewards.json names the rewards by which chat-prefer chose rows,
+    where it did. Returns `out`. Raises cli.Missing, cli.BadConfig, cli.BadData."""
+    section, out = algorithm(_named(name)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    rewards = set()
+    rewards: set[str] = set()
     for side in ("train", "test"):
-        given, made = data_file(data, side), out / f"{side}.jsonl"
-        temporary = made.with_suffix(".jsonl.tmp")
-        with open(temporary, "wb") as file:
-            for number, row in stream.records(given):
-                for key in READ[section]:
-                    if not isinstance(row.get(key), list):
-                        raise cli.BadData(
-                            f'{given}:{number}: {row["id"]}: no "{key}" in this row, which is none for {section.upper()}'
-                        )
-                kept = {key: row[key] for key in READ[section]}
-                if isinstance(row.get("prefer"), dict) and row["prefer"].get("reward"):
-                    rewards.add(str(row["prefer"]["reward"]))
-                if section == "grpo":
-                    kept = gym_row(row)
-                file.write(stream.dumps({"id": row["id"], **kept}) + b"\n")
-        temporary.replace(made)
+        rows = _frozen(data_file(data, side), section, rewards)
+        stream.write_records(out / f"{side}.jsonl", rows)
     (out / REWARDS).unlink(missing_ok=True)
     if rewards:
         stream.write(out / REWARDS, json.dumps(sorted(rewards)) + "\n")
     return out
 
 
+def _frozen(path: Path, section: str, rewards: set[str]) -> Iterator[Message]:
+    """The rows of a file as `freeze` writes them; adds to `rewards` what chose them."""
+    for number, row in stream.records(path):
+        for key in READ[section]:
+            if not isinstance(row.get(key), list):
+                lack = f'no "{key}" in this row, which is none for {section.upper()}'
+                raise cli.BadData(f"{path}:{number}: {row['id']}: {lack}")
+        if reward := get(row, "prefer.reward"):
+            rewards.add(str(reward))
+        kept = gym_row(row) if section == "grpo" else {key: row[key] for key in READ[section]}
+        yield {"id": row["id"], **kept}
+
+
 def rewards_of(run: Path, config: Recipe) -> list[str]:
     """The rewards (assets/rewards) that a run's adapter was trained on: by which rows were chosen, which GRPO was given, and those of
     the adapter that it began as."""
-    chosen_by = run / "data" / REWARDS
+    chosen_by, of_job = run / "data" / REWARDS, run / "rewards/rules"
     found = set(json.loads(chosen_by.read_text())) if chosen_by.is_file() else set()
-    if algorithm(config) == "grpo":
-        file = run / "rewards/rules"  # of the reward servers of a job
-        found.add(
-            file.read_text().strip() if file.is_file() else get(config, "env.rules", "rendered")
-        )
+    if algorithm(config) == "grpo" and of_job.is_file():  # of its reward servers
+        found.add(of_job.read_text().strip())
+    elif algorithm(config) == "grpo":
+        found.add(get(config, "env.rules", "rendered"))
     before = Path(get(config, "start.adapter") or "") / "manifest.json"
     if before.is_file():
         found |= set(json.loads(before.read_text()).get("rewards", []))
@@ -266,8 +225,6 @@ def warmup(config: Recipe) -> int:
 
 def dump(config: Recipe) -> str:
     """A recipe as YAML text: the same dict gives the same bytes."""
-    from omegaconf import OmegaConf
-
     return OmegaConf.to_yaml(OmegaConf.create(config))
 
 
@@ -280,13 +237,21 @@ def get(config: object, key: str, default: Any = None) -> Any:
     return config
 
 
+def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """(dotted key, value) of all that is no object and no list in a JSON value."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, f"{prefix}{key}.")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{prefix}{index}.")
+    else:
+        yield prefix[:-1], value
+
+
 def want(config: object, key: str, kind: type[T]) -> T:
     """The value under a dotted key, of type `kind`, a number above 0. Raises cli.BadConfig."""
-    from omegaconf import DictConfig, OmegaConf
-
-    value = get(config, key)
-    if isinstance(config, DictConfig):
-        value = OmegaConf.select(config, key, throw_on_missing=False)
+    value = OmegaConf.select(config, key) if isinstance(config, DictConfig) else get(config, key)
     is_wrong = value == "???" or isinstance(value, bool) or not isinstance(value, kind)
     if is_wrong or (isinstance(value, int) and value < 1):
         least = " from 1" if kind is int else ""
@@ -295,31 +260,27 @@ def want(config: object, key: str, kind: type[T]) -> T:
 
 
 class Template:
-    """Tokenizer and chat template of a Hugging Face model folder: tokenizer.json, and chat_template.jinja or tokenizer_config.json.
-
-    chat_template: "default" (the folder's), the path of a .jinja file, or the template itself, as NeMo-RL reads policy.tokenizer.chat_template.
-    Raises cli.Missing, cli.BadConfig.
-    """
+    """Tokenizer and chat template of a Hugging Face model folder: tokenizer.json, and
+    chat_template.jinja or tokenizer_config.json. chat_template: "default" (the folder's), the path
+    of a .jinja file, or the template itself, as NeMo-RL reads policy.tokenizer.chat_template.
+    Raises cli.Missing, cli.BadConfig."""
 
     def __init__(self, folder: Path | str, chat_template: str = "default"):
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            raise cli.Missing(
-                "the package tokenizers is not installed; run: make .venv/.corpus"
-            ) from None
+            raise cli.Missing("tokenizers is not installed; run: make .venv/.corpus") from None
         self.folder = Path(folder)
-        if not (self.folder / "tokenizer.json").is_file():
-            raise cli.Missing(
-                f"there is no tokenizer.json in {folder}; name a folder of a Hugging Face model"
-            )
-        self.tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        path = self.folder / "tokenizer.json"
+        if not path.is_file():
+            raise cli.Missing(f"there is no {path}; name a folder of a Hugging Face model")
+        self.tokenizer = Tokenizer.from_file(str(path))
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
-        named = self._json("tokenizer_config.json")
+        named, mapped = self._json("tokenizer_config.json"), self._json("special_tokens_map.json")
         self.specials = {}
         for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
-            token = named.get(name, self._json("special_tokens_map.json").get(name))
+            token = named.get(name, mapped.get(name))
             if token := token["content"] if isinstance(token, dict) else token:
                 self.specials[name] = token
         self.bos, self.eos = self.specials.get("bos_token"), self.specials.get("eos_token")
@@ -337,17 +298,10 @@ class Template:
         self, messages: list[Message], add_generation_prompt: bool = False, **kwargs: object
     ) -> str:
         """The text of a conversation. Raises cli.BadData when the template refuses it."""
-        import jinja2
-
         try:
-            return self.compiled.render(
-                messages=messages,
-                tools=None,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self.specials,
-                **kwargs,
-            )
+            given = {"messages": messages, "tools": None, "documents": None, **self.specials}
+            given["add_generation_prompt"] = add_generation_prompt
+            return self.compiled.render(given, **kwargs)
         except (jinja2.TemplateError, TypeError, KeyError) as error:
             raise cli.BadData(f"the chat template refuses the messages: {error}") from None
 
@@ -368,17 +322,21 @@ class Template:
             raise cli.BadConfig(f"{self.folder / name}: not JSON ({error})") from None
 
     def _source(self, chosen: str, named: dict[str, Any]) -> str:
-        if chosen and chosen != "default":
-            return _text(chosen) if chosen.endswith(".jinja") else chosen
-        if (self.folder / "chat_template.jinja").is_file():
-            return _text(self.folder / "chat_template.jinja")
+        path = self.folder / "chat_template.jinja"
+        if chosen.endswith(".jinja"):
+            path = Path(chosen)
+            if not path.is_file():
+                raise cli.Missing(f"there is no {path}, the chat template of the recipe")
+        elif chosen and chosen != "default":
+            return chosen
+        if path.is_file():
+            return path.read_text()
         source = named.get("chat_template")
         if isinstance(source, list):
             source = {entry["name"]: entry["template"] for entry in source}.get("default")
         if not source:
-            raise cli.Missing(
-                f"{self.folder} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)"
-            )
+            places = "chat_template.jinja, or chat_template in tokenizer_config.json"
+            raise cli.Missing(f"{self.folder} has no chat template ({places})")
         return source
 
 
@@ -388,11 +346,10 @@ def template(config: Recipe, folder: Path | str) -> Template:
 
 
 def chunks(messages: list[Message], template: Template, config: Recipe) -> list[Piece]:
-    """The pieces of a conversation, `[(role, text, ids)]`, one for each message, each tokenized on its own.
-
-    A piece is what rendering one message more adds to the rendering before; the generation prompt, where the recipe has
-    `data.add_generation_prompt`, belongs to the message of the user.
-    """
+    """The pieces of a conversation, `[(role, text, ids)]`, one for each message, each tokenized on
+    its own. A piece is what rendering one message more adds to the rendering before; the generation
+    prompt, where the recipe has `data.add_generation_prompt`, belongs to the message of the
+    user."""
     data = config.get("data") or {}
     kwargs = get(config, "policy.tokenizer.chat_template_kwargs") or {}
     bos = template.bos if data.get("add_bos") else None
@@ -420,37 +377,24 @@ def common(a: Sequence[object], b: Sequence[object]) -> int:
 
 
 def example(messages: list[Message], template: Template, config: Recipe) -> Trained:
-    """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the whole, "masked_out": bool}.
-
-    The mask is 1 on the tokens of the assistant. A row of `policy.max_total_sequence_length` tokens or more is masked out: it keeps
-    a few tokens and trains none, as in NeMo-RL, which says nothing about it.
-    """
+    """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the
+    whole, "masked_out": bool}. The mask is 1 on the tokens of the assistant. A row of
+    `policy.max_total_sequence_length` tokens or more is masked out: it keeps a few tokens and
+    trains none, as in NeMo-RL, which says nothing about it."""
     return assemble(chunks(messages, template, config), config)
-
-
-def pair(row: Any, template: Template, config: Recipe) -> dict[str, Trained]:
-    """`example` of both sides of a row of preferences, {"chosen", "rejected"}; the last message alone is trained."""
-    return {
-        side: assemble(chunks(messages, template, config), config)
-        for side, messages in sides(row).items()
-    }
 
 
 def sides(row: Any) -> dict[str, list[Message]]:
     """The two conversations of a row of preferences, {"chosen", "rejected"}; the lower rank is the better one."""
     better, worse = sorted(row["completions"], key=lambda one: one["rank"])
-    return {
-        "chosen": row["context"] + better["completion"],
-        "rejected": row["context"] + worse["completion"],
-    }
+    found = {"chosen": better, "rejected": worse}
+    return {name: row["context"] + side["completion"] for name, side in found.items()}
 
 
 def assemble(pieces: list[Piece], config: Recipe) -> Trained:
     """`example` from the pieces that `chunks` gave."""
-    length, limit = (
-        sum(len(ids) for *_, ids in pieces),
-        get(config, "policy.max_total_sequence_length"),
-    )
+    length = sum(len(ids) for *_, ids in pieces)
+    limit = get(config, "policy.max_total_sequence_length")
     over, final = length >= limit, "dpo" in config or bool(get(config, "sft.only_unmask_final"))
     row: Trained = {"ids": [], "mask": [], "length": length, "masked_out": over}
     for index, (role, _, ids) in enumerate(pieces):
@@ -461,9 +405,11 @@ def assemble(pieces: list[Piece], config: Recipe) -> Trained:
     return row
 
 
-def _unknown(name: str) -> str:
+def _named(name: str) -> Recipe:
+    """NAME of assets/recipes, or a path, as its file has it."""
+    path = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
     known = ", ".join(sorted(path.stem for path in RECIPES.glob("*.yaml")))
-    return f"there is no {source(name)}; recipes: {known}"
+    return _read(path, f"there is no {path}; recipes: {known}")
 
 
 def _inherit(path: Path, absent: list[str], seen: tuple[Path, ...]) -> Recipe:
@@ -482,6 +428,10 @@ def _inherit(path: Path, absent: list[str], seen: tuple[Path, ...]) -> Recipe:
     return _merge(merged, own)
 
 
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
 def _merge(old: Any, new: Any) -> Any:
     if isinstance(old, dict) and isinstance(new, dict) and not new.get("_override_"):
         return {**old, **{key: _merge(old.get(key), value) for key, value in new.items()}}
@@ -496,32 +446,25 @@ def _plain(value: Any) -> Any:
 
 
 def _read(path: Path, missing: str) -> Recipe:
-    from omegaconf import OmegaConf
-
     try:
         config: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     except FileNotFoundError:
         raise cli.Missing(missing) from None
     except Exception as error:  # YAML and OmegaConf have unrelated exceptions of their own
-        raise cli.BadConfig(f"{path}: {' '.join(str(error).split())}") from None
+        raise cli.BadConfig(f"{path}: {_one_line(error)}") from None
     if not isinstance(config, dict):
         raise cli.BadConfig(f"{path}: not a mapping of keys")
     return config
 
 
-def _fill(config: "DictConfig", key: str, value: object) -> None:
-    from omegaconf import OmegaConf
-
-    if OmegaConf.is_missing(
-        OmegaConf.select(config, key.rpartition(".")[0]) or {}, key.rpartition(".")[2]
-    ):
+def _fill(config: DictConfig, key: str, value: object) -> None:
+    section, _, last = key.rpartition(".")
+    if OmegaConf.is_missing(OmegaConf.select(config, section) or {}, last):
         OmegaConf.update(config, key, value)
 
 
-def _set_base(config: "DictConfig", name: str) -> None:
+def _set_base(config: DictConfig, name: str) -> None:
     """Put a base model, and what belongs to it, into a recipe."""
-    from omegaconf import OmegaConf
-
     if Path(name).is_dir():  # NeMo-RL reads it from another folder
         name = str(Path(name).resolve())
     own = families.configuration(name)
@@ -539,10 +482,8 @@ def _set_base(config: "DictConfig", name: str) -> None:
         OmegaConf.update(config, key, value, merge=False)
 
 
-def _schedule(config: "DictConfig", steps: int) -> None:
+def _schedule(config: DictConfig, steps: int) -> None:
     """Fit warm-up and decay (policy.scheduler: LinearLR, CosineAnnealingLR, then where to switch) to the number of steps."""
-    from omegaconf import OmegaConf
-
     parts = OmegaConf.select(config, "policy.scheduler") or []
     if len(parts) != 3 or not OmegaConf.is_missing(parts[1].kwargs, "T_max"):
         return
@@ -552,18 +493,8 @@ def _schedule(config: "DictConfig", steps: int) -> None:
     parts[2].milestones = [warm]
 
 
-def _text(path: Path | str) -> str:
-    try:
-        return Path(path).read_text()
-    except FileNotFoundError:
-        raise cli.Missing(f"there is no {path}, the chat template of the recipe") from None
-
-
-def _jinja(source: str, where: str) -> "jinja2.Template":
+def _jinja(source: str, where: str) -> jinja2.Template:
     """A chat template compiled as transformers compiles it: sandboxed, blocks trimmed, with its few helpers."""
-    import jinja2
-    from jinja2.ext import Extension
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
         """`{% generation %}` marks the assistant's text for other trainers; here it is its content."""
@@ -578,16 +509,17 @@ def _jinja(source: str, where: str) -> "jinja2.Template":
         raise jinja2.TemplateError(message)
 
     def now(form):
-        raise jinja2.TemplateError(
-            "the chat template asks for the date (strftime_now): no two runs would train the same tokens"
-        )
+        why = "no two runs would train the same tokens"
+        raise jinja2.TemplateError(f"the chat template asks for the date (strftime_now): {why}")
 
+    def tojson(value, **options):
+        return json.dumps(value, **{"ensure_ascii": False, **options})
+
+    loops = "jinja2.ext.loopcontrols"
     env = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loops]
     )
-    env.filters["tojson"] = lambda value, **options: json.dumps(
-        value, **{"ensure_ascii": False, **options}
-    )
+    env.filters["tojson"] = tojson
     env.globals.update(raise_exception=refuse, strftime_now=now)
     try:
         return env.from_string(source)

@@ -14,15 +14,21 @@ Estimate = dict[str, float | str | Numbers | None]
 CheckFailure = dict[str, str | int | None]
 
 
-class SftCheck(TypedDict, total=False):
+class RunCheck(TypedDict, total=False):
     ok: Annotated[bool, "no failures"]
     model: Annotated[str, "the model of the recipe"]
-    parent: Annotated[
-        Parent, "{absent, keys}: what it inherits from, and what keys were compared with"
-    ]
+    parent: Annotated[Parent, "{absent, keys}: what it inherits, what keys were compared with"]
+    epochs: Annotated[int, "passes over the rows"]
+    lora: Annotated[Lora, "{rank, trainable, of, classes, source}"]
+    estimate: Annotated[Estimate, "memory, time and disk"]
+    failures: Annotated[list[CheckFailure], "{rule, file, line, id, message, remedy}: ten of each"]
+    counts: Annotated[dict[str, int], "all failures, by rule"]
+    unchecked: Annotated[list[str], "what could not be checked here"]
+
+
+class SftCheck(RunCheck, total=False):
     rows: Annotated[dict[str, int], "train, test"]
     steps: Annotated[int, "epochs x floor(rows / batch)"]
-    epochs: Annotated[int, "passes over the rows"]
     batch: Annotated[int, "rows of a step"]
     left_over: Annotated[int, "rows of an epoch that no step sees"]
     limit: Annotated[int, "tokens of a row at most"]
@@ -30,13 +36,24 @@ class SftCheck(TypedDict, total=False):
     tokens: Annotated[
         dict[str, Numbers], "train, test: {total, mean, median, p95, max, trained, share, reasoned}"
     ]
-    lora: Annotated[Lora, "{rank, trainable, of, classes, source}"]
-    estimate: Annotated[Estimate, "memory and time"]
-    failures: Annotated[
-        list[CheckFailure], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
+
+
+class RlCheck(RunCheck, total=False):
+    limits: Annotated[Numbers, "of assets/recipes/rl-check.toml: where a run is refused"]
+    rows: Annotated[dict[str, int], "prompts of train and validation"]
+    tokens: Annotated[dict[str, Numbers], "of their prompts: {median, max}"]
+    held_out: Annotated[int, "requests of evaluations that they were compared with"]
+    compared: Annotated[str, "letters, or letters and embeddings"]
+    steps: Annotated[int, "epochs x floor(prompts / prompts of a step)"]
+    rollouts: Annotated[int, "answers of a step: prompts x samples"]
+    planted: Annotated[
+        dict[str, float | None],
+        "{prompts, answers, known, masked, flat, mean, spread, best_of}: of the planted sample; `known` "
+        "prompts are of the training set, `flat` is the share of the prompts whose samples all score "
+        "alike, `spread` the mean standard deviation within a prompt",
     ]
-    counts: Annotated[dict[str, int], "all failures, by rule"]
-    unchecked: Annotated[list[str], "what could not be checked here"]
+    pace: Annotated[Numbers, "{decks_a_minute, reward_seconds}: what the rewards of a step take"]
+    memory_gib: Annotated[dict[str, Numbers], "{training, generation}: of a GPU, estimated"]
 
 
 class CurvePoint(TypedDict, total=False):
@@ -51,36 +68,3 @@ class CurvePoint(TypedDict, total=False):
     checkpoint: Annotated[str, "the folder"]
     gap: Annotated[Literal["pruned", "refused", "failed"], "in place of `metrics`"]
     message: Annotated[str, "why there is a gap"]
-
-
-class RlCheck(TypedDict, total=False):
-    ok: Annotated[bool, "no failures"]
-    model: Annotated[str, "the model of the recipe"]
-    parent: Annotated[
-        Parent, "{absent, keys}: what it inherits from, and what keys were compared with"
-    ]
-    limits: Annotated[
-        Numbers, "from which figures on a run is refused (assets/recipes/rl-check.toml)"
-    ]
-    rows: Annotated[dict[str, int], "prompts of train and validation"]
-    tokens: Annotated[dict[str, Numbers], "of their prompts: {median, max}"]
-    held_out: Annotated[int, "requests of evaluations that they were compared with"]
-    compared: Annotated[str, "letters, or letters and embeddings"]
-    steps: Annotated[int, "epochs x floor(prompts / prompts of a step)"]
-    epochs: Annotated[int, "passes over the prompts"]
-    rollouts: Annotated[int, "answers of a step: prompts x samples"]
-    planted: Annotated[
-        dict[str, float | None],
-        "{prompts, answers, known, masked, flat, mean, spread, best_of}: of the planted sample; `known` "
-        "prompts are of the training set, `flat` is the share of the prompts whose samples all score "
-        "alike, `spread` the mean standard deviation within a prompt",
-    ]
-    pace: Annotated[Numbers, "{decks_a_minute, reward_seconds}: what the rewards of a step take"]
-    lora: Annotated[Lora, "{rank, trainable, of, classes, source}"]
-    memory_gib: Annotated[dict[str, Numbers], "{training, generation}: of a GPU, estimated"]
-    estimate: Annotated[Estimate, "disk"]
-    failures: Annotated[
-        list[CheckFailure], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
-    ]
-    counts: Annotated[dict[str, int], "all failures, by rule"]
-    unchecked: Annotated[list[str], "what could not be checked here"]

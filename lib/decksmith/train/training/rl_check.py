@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import cast
 
 from decksmith.core import cli, records, stream
-from decksmith.core.records import Record
+from decksmith.core.records import Optionals, Record
 from decksmith.models import shapes
 from decksmith.train.corpus import overlap
+from decksmith.train.corpus.overlap import Encode
 from decksmith.train.training import estimates, preflight, recipes
 from decksmith.train.training.check_report import Report
 from decksmith.train.training.preflight import Checked
 
 LIMITS = recipes.RECIPES / "rl-check.toml"
-MEMORY = (
-    0.9  # of a GPU's share for generation, what its weights may take: the rest holds the requests
-)
+# Of a GPU's share for generation, what its weights may take: the rest holds the requests.
+MEMORY = 0.9
+Rows = list[Record]
+Prompts = dict[str, Rows]  # those of each side
 # What NeMo Gym inside NeMo-RL needs, by key.
 GYM = {
     "env.should_use_nemo_gym": True,
@@ -35,47 +37,23 @@ GYM = {
 }
 
 
-def limits() -> dict[str, float]:
-    """The figures of assets/recipes/rl-check.toml."""
-    return tomllib.loads(LIMITS.read_text())
-
-
 def check(
-    path: Path,
-    folder: Path | None,
-    held: list[Record],
-    encode: overlap.Encode | None,
-    planted: Path,
-    pace: float,
+    path: Path, folder: Path | None, held: Rows, encode: Encode | None, planted: Path, pace: float
 ) -> Report:
-    """Check a RUN/recipe.yaml of GRPO and its prompts; returns records.RlCheck.
-
-    folder: a Hugging Face folder (config.json, tokenizer), None where there is none. held: requests of evaluations.
-    planted: deck records with rewards. pace: decks a minute of all reward servers together. Raises cli.Missing,
-    cli.BadConfig, cli.BadData.
-    """
-    made, limit = Checked(path), limits()
+    """Check a RUN/recipe.yaml of GRPO and its prompts; returns records.RlCheck. folder: a Hugging
+    Face folder (config.json, tokenizer), None where there is none. held: requests of evaluations.
+    planted: deck records with rewards. pace: decks a minute of all reward servers together. Raises
+    cli.Missing, cli.BadConfig, cli.BadData."""
+    made, limit = Checked(path), tomllib.loads(LIMITS.read_text())
     if made.algorithm != "grpo":
         raise cli.BadConfig(f"{path} is of {made.algorithm.upper()}; sft-check judges it")
-    absent, against = made.config.get("absent"), preflight.check_keys(made)
-    made.report |= {
-        "model": made.get("policy.model_name"),
-        "parent": {"absent": absent, "keys": against},
-        "limits": limit,
-    }
-    if preflight.has_gaps(made):
+    made.report["limits"] = limit
+    if not made.begin(folder):
         return made.result()
-    if absent:
-        made.unchecked.append(
-            f"what the recipe inherits from {absent[0]}, which is not on this machine; its keys were compared with a list"
-        )
-    template = recipes.template(made.config, folder) if folder else None
-    if template is None:
-        made.unchecked.append("the lengths of the prompts: there is no tokenizer")
-    prompts = _data(made, template)
+    prompts = _data(made)
     _disjoint(made, prompts, held, encode)
     preflight.check_settings(made)
-    _batches(made)
+    _rollouts(made)
     for key, value in GYM.items():
         if made.get(key) != value:
             made.wrong("gym", key, f"{key} is {made.get(key)!r}, with NeMo Gym it is {value!r}")
@@ -87,140 +65,102 @@ def check(
     return made.result()
 
 
-# Prompts
-
-
-def _data(made: Checked, template: recipes.Template | None) -> dict[str, list[Record]]:
+def _data(made: Checked) -> Prompts:
     """The prompts of both sides, {side: [{"id", "messages", "place"}]}; fills in the report."""
-    found: dict[str, list[Record]] = {}
-    lengths: dict[str, list[int]] = {}
-    for side in ("train", "validation"):
-        path = Path(made.get(f"data.{side}.data_path") or "")
-        found[side], lengths[side] = [], []
+    found: Prompts = {"train": [], "validation": []}
+    made.report["tokens"] = {}
+    for side, prompts in found.items():
+        path, lengths = Path(made.get(f"data.{side}.data_path") or ""), []
         if not path.is_file():
             made.wrong("absent", f"data.{side}.data_path", f"there is no {side} set {path}")
             continue
-        for number, prompt, fault in _rows(path):
-            if prompt is None:
-                made.findings.add("row", fault, file=path, line=number)
+        for number, row in stream.records(path):
+            if fault := _fault(row):
+                made.findings.add("row", fault, path, number)
                 continue
-            found[side].append({**prompt, "place": (path, number)})
-            if template:
-                lengths[side].append(_length(made, template, prompt, path, number))
-    made.report |= {
-        "rows": {side: len(prompts) for side, prompts in found.items()},
-        "tokens": {
-            side: {"median": int(statistics.median(known)), "max": max(known)}
-            for side, known in lengths.items()
-            if known
-        },
-        "epochs": made.get("grpo.max_num_epochs"),
-        "steps": made.get("grpo.max_num_steps"),
-    }
+            asked = row["responses_create_params"]["input"]
+            prompts.append({"id": row["id"], "messages": asked, "place": (path, number)})
+            if length := _length(made, prompts[-1]):
+                lengths.append(length)
+        if lengths:
+            longest = {"median": int(statistics.median(lengths)), "max": max(lengths)}
+            made.report["tokens"][side] = longest
+    made.report["rows"] = {side: len(prompts) for side, prompts in found.items()}
+    made.report |= {"epochs": made.epochs, "steps": made.steps}
     return found
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Record | None, str]]:
-    """(line number, the prompt of a row of NeMo Gym or None, what is wrong with it)."""
-    for number, row in stream.records(path):
-        asked, label = recipes.get(row, "responses_create_params.input"), row.get("label")
-        fault = ""
-        if not isinstance(asked, list) or not asked:
-            fault = "no messages in responses_create_params.input"
-        elif not recipes.get(row, "agent_ref.name"):
-            fault = "no agent_ref says which agent asks"
-        elif not isinstance(label, dict) or not (label.get("asks") or label.get("checklist")):
-            fault = "no asks and no checklist in its label: there is nothing to measure a deck by"
-        yield number, None if fault else {"id": row["id"], "messages": asked}, fault
+def _fault(row: Record) -> str | None:
+    asked, label = recipes.get(row, "responses_create_params.input"), row.get("label")
+    if not isinstance(asked, list) or not asked:
+        return "no messages in responses_create_params.input"
+    if not recipes.get(row, "agent_ref.name"):
+        return "no agent_ref says which agent asks"
+    if not isinstance(label, dict) or not (label.get("asks") or label.get("checklist")):
+        return "no asks and no checklist in its label: there is nothing to measure a deck by"
+    return None
 
 
-def _length(
-    made: Checked, template: recipes.Template, prompt: Record, path: Path, number: int
-) -> int:
-    """The tokens of a prompt as a server is told it; notes one that leaves no room for the answer."""
+def _length(made: Checked, prompt: Record) -> int | None:
+    """The tokens of a prompt as a server is told it, None where nobody can tell; notes one that leaves no room for the answer."""
+    if made.template is None:
+        return None
     kwargs = made.get("policy.tokenizer.chat_template_kwargs") or {}
     try:
-        text = template.render(prompt["messages"], add_generation_prompt=True, **kwargs)
+        text = made.template.render(prompt["messages"], add_generation_prompt=True, **kwargs)
     except cli.BadData as error:
-        made.findings.add(
-            "template-refuses", str(error), file=path, line=number, ident=prompt["id"]
-        )
-        return 0
-    length = len(template.encode(text))
-    limit, answer = (
-        made.get("policy.max_total_sequence_length"),
-        made.get("policy.generation.max_new_tokens") or 0,
-    )
+        _found(made, "template-refuses", str(error), prompt)
+        return None
+    length = len(made.template.encode(text))
+    limit = made.get("policy.max_total_sequence_length")
+    answer = made.get("policy.generation.max_new_tokens") or 0
     if length + answer > limit:
         said = f"{length} tokens and an answer of {answer} are more than {limit}"
-        made.findings.add("longest", said, file=path, line=number, ident=prompt["id"])
+        _found(made, "longest", said, prompt)
     return length
 
 
-def _disjoint(
-    made: Checked,
-    prompts: dict[str, list[Record]],
-    held: list[Record],
-    encode: overlap.Encode | None,
-) -> None:
+def _found(made: Checked, rule: str, message: str, prompt: Record) -> None:
+    path, number = prompt["place"]
+    made.findings.add(rule, message, path, number, prompt["id"])
+
+
+def _disjoint(made: Checked, prompts: Prompts, held: Rows, encode: Encode | None) -> None:
     """Note prompts of the training set that an evaluation, or the validation set, asks too, and those that come twice."""
     train, against = prompts["train"], [*held, *prompts["validation"]]
-    leaks, _ = overlap.near(
-        cast(list[overlap.Chat], train), cast(list[overlap.Chat], against), encode
-    )
-    told: set[int] = set()
-    for leak in leaks:
-        if leak["a"] not in told:
-            told.add(leak["a"])
-            prompt, other = train[leak["a"]], against[leak["b"]]
-            path, number = prompt["place"]
-            kind = "an evaluation" if leak["b"] < len(held) else "the validation set"
-            said = f"near {other['id']} of {kind}"
-            made.findings.add("held-out", said, file=path, line=number, ident=prompt["id"])
+    rows, others = cast(list[overlap.Chat], train), cast(list[overlap.Chat], against)
+    leaks, _ = overlap.near(rows, others, encode)
+    first = {leak["a"]: leak["b"] for leak in reversed(leaks)}  # of each prompt
+    for at, other in sorted(first.items()):
+        kind = "an evaluation" if other < len(held) else "the validation set"
+        _found(made, "held-out", f"near {against[other]['id']} of {kind}", train[at])
     for prompts_of in prompts.values():
         counts = Counter(prompt["id"] for prompt in prompts_of)
         for prompt in prompts_of:
             if counts[prompt["id"]] > 1:
-                path, number = prompt["place"]
-                said = f"this id comes {counts[prompt['id']]} times"
-                made.findings.add("duplicate", said, file=path, line=number, ident=prompt["id"])
+                _found(made, "duplicate", f"this id comes {counts[prompt['id']]} times", prompt)
     made.report["held_out"] = len(held)
     made.report["compared"] = "letters and embeddings" if encode else "letters"
 
 
-# Numbers of the recipe
-
-
-def _batches(made: Checked) -> None:
+def _rollouts(made: Checked) -> None:
     """Rollouts, batches and GPUs divide each other."""
-    prompts, samples = (
-        made.get("grpo.num_prompts_per_step"),
-        made.get("grpo.num_generations_per_prompt"),
-    )
-    batch, micro = (
-        made.get("policy.train_global_batch_size"),
-        made.get("policy.train_micro_batch_size"),
-    )
-    nodes, gpus = made.get("cluster.num_nodes"), made.get("cluster.gpus_per_node")
+    prompts, key = made.batch, "grpo.num_generations_per_prompt"
+    samples, batch = made.get(key), made.get("policy.train_global_batch_size")
     if not isinstance(samples, int) or samples < 2:
-        said = f"grpo.num_generations_per_prompt is {samples!r}: one sample has nothing to be compared with"
-        made.wrong("rollouts", "grpo.num_generations_per_prompt", said)
+        said = f"{key} is {samples!r}: one sample has nothing to be compared with"
+        made.wrong("rollouts", key, said)
         return
-    rollouts = prompts * samples
-    made.report["rollouts"] = rollouts
+    rollouts = made.report["rollouts"] = prompts * samples
     if rollouts % batch:
         said = f"{prompts} x {samples} rollouts are no multiple of train_global_batch_size, {batch}"
         made.wrong("rollouts", "policy.train_global_batch_size", said)
-    if batch % (nodes * gpus * micro):
-        said = f"train_global_batch_size is {batch}, {nodes * gpus} GPUs with a micro batch of {micro} take a multiple of {nodes * gpus * micro}"
-        made.wrong("batch", "policy.train_global_batch_size", said)
-    parts = made.get("policy.generation.vllm_cfg.tensor_parallel_size") or 1
+    preflight.check_batches(made, "policy.train")
+    key, gpus = "policy.generation.vllm_cfg.tensor_parallel_size", made.get("cluster.gpus_per_node")
+    parts = made.get(key) or 1
     if gpus % parts:
-        key = "policy.generation.vllm_cfg.tensor_parallel_size"
-        made.wrong("memory", key, f"{key} is {parts}, which does not divide {gpus} GPUs of a node")
-
-
-# The planted sample
+        said = f"{key} is {parts}, which does not divide {gpus} GPUs of a node"
+        made.wrong("memory", key, said)
 
 
 def _planted(made: Checked, path: Path, known: set[str], limit: dict[str, float]) -> None:
@@ -230,49 +170,51 @@ def _planted(made: Checked, path: Path, known: set[str], limit: dict[str, float]
     for number, record in stream.records(path):
         value = record.get("reward")
         if not isinstance(value, dict) or "reward" not in value:
-            raise cli.BadData(
-                f'{path}:{number}: {record["id"]}: no "reward" in this record; deck-reward writes it'
-            )
+            where = f"{path}:{number}: {record['id']}"
+            raise cli.BadData(f'{where}: no "reward" in this record; deck-reward writes it')
         total += 1
         of = rewards.setdefault(records.prompt_of(record), [])
         if value["reward"] is None or value.get("masked"):
             masked += 1
         else:
             of.append(value["reward"])
-    several = {ident: some for ident, some in rewards.items() if len(some) > 1}
-    flat = sum(max(some) - min(some) <= limit["tie"] for some in several.values())
-    made.report["planted"] = {
+    several = [some for some in rewards.values() if len(some) > 1]
+    found: Optionals = {
         "prompts": len(rewards),
         "answers": total,
         "known": len(known & rewards.keys()),
-        "masked": round(masked / total, 4) if total else None,
-        "flat": round(flat / len(several), 4) if several else None,
+        "masked": masked / total if total else None,
+        "flat": _mean([max(some) - min(some) <= limit["tie"] for some in several]),
         "mean": _mean([reward for some in rewards.values() for reward in some]),
-        "spread": _mean([statistics.pstdev(some) for some in several.values()]),
-        "best_of": _mean([max(some) for some in several.values()]),
+        "spread": _mean([statistics.pstdev(some) for some in several]),
+        "best_of": _mean([max(some) for some in several]),
     }
-    few = [some for some in rewards.values() if len(some) >= limit["samples"]]
-    if len(few) < limit["prompts"]:
-        said = f"{len(few)} prompts have {limit['samples']} rewards or more; {limit['prompts']} are the least that says anything"
-        made.findings.add("planted", said, file=path)
-    if total and masked / total > limit["masked"]:
-        said = (
-            f"{masked / total:.0%} of the answers have no reward, more than {limit['masked']:.0%}"
-        )
-        made.findings.add("masked", said, file=path)
-    if several and flat / len(several) > limit["flat"]:
-        said = f"of {flat / len(several):.0%} of the prompts all samples score alike, more than {limit['flat']:.0%}"
-        made.findings.add("flat", said, file=path)
-    if rewards and not known & rewards.keys():
-        said = "none of its prompts is one of the training set"
-        made.findings.add("planted", said, file=path)
+    rounded = {name: value and round(value, 4) for name, value in found.items()}
+    made.report["planted"] = rounded
+    for rule, said in _faults_of_planted(found, rewards, limit):
+        made.findings.add(rule, said, path)
 
 
-def _mean(numbers: list[float]) -> float | None:
-    return round(statistics.fmean(numbers), 4) if numbers else None
+def _faults_of_planted(
+    found: Optionals, rewards: dict[str, list[float]], limit: dict[str, float]
+) -> Iterator[tuple[str, str]]:
+    few = sum(len(some) >= limit["samples"] for some in rewards.values())
+    if few < limit["prompts"]:
+        said = f"{few} prompts have {limit['samples']} rewards or more"
+        yield "planted", f"{said}; {limit['prompts']} are the least that says anything"
+    masked, flat = found["masked"] or 0, found["flat"] or 0
+    if masked > limit["masked"]:
+        said = f"{masked:.0%} of the answers have no reward, more than {limit['masked']:.0%}"
+        yield "masked", said
+    if flat > limit["flat"]:
+        said = f"of {flat:.0%} of the prompts all samples score alike"
+        yield "flat", f"{said}, more than {limit['flat']:.0%}"
+    if rewards and not found["known"]:
+        yield "planted", "none of its prompts is one of the training set"
 
 
-# Pace and memory
+def _mean(numbers: list[float] | list[bool]) -> float | None:
+    return statistics.fmean(numbers) if numbers else None
 
 
 def _pace(made: Checked, pace: float, limit: dict[str, float]) -> None:
@@ -280,13 +222,12 @@ def _pace(made: Checked, pace: float, limit: dict[str, float]) -> None:
     rollouts = made.report.get("rollouts")
     if not rollouts:
         return
-    seconds = 60 * rollouts / pace
+    seconds, most = 60 * rollouts / pace, limit["reward_seconds"]
     made.report["pace"] = {"decks_a_minute": pace, "reward_seconds": round(seconds, 1)}
-    if seconds > limit["reward_seconds"]:
-        times = seconds / limit["reward_seconds"]
+    if seconds > most:
         said = (
             f"{rollouts} rewards at {pace:g} a minute take {seconds:.0f} s of every step, more than "
-            f"{limit['reward_seconds']:g}; {times:.1f} times as many servers would do"
+            f"{most:g}; {seconds / most:.1f} times as many servers would do"
         )
         made.wrong("pace", "grpo.num_prompts_per_step", said)
 
@@ -306,41 +247,3 @@ def _memory(made: Checked, shape: shapes.Shape, limit: dict[str, float]) -> None
         key = "policy.generation.vllm_cfg.gpu_memory_utilization"
         said = f"the weights take {weights:.1f} GiB of a GPU, {room:.1f} GiB are for generation: no request would fit"
         made.wrong("memory", key, said)
-
-
-def table(report: Report) -> Iterator[tuple[str, str]]:
-    """The report as lines of a table, (what, how it stands)."""
-    yield "model", str(report["model"])
-    yield "keys", f"compared with {report['parent']['keys']}"
-    if rows := report.get("rows"):
-        yield "prompts", ", ".join(f"{count:,} {side}" for side, count in rows.items())
-    for side, found in (report.get("tokens") or {}).items():
-        yield f"tokens, {side}", f"median {found['median']:,}, longest {found['max']:,}"
-    if "held_out" in report:
-        yield (
-            "held out",
-            f"{report['held_out']:,} requests of evaluations, compared by {report['compared']}",
-        )
-    if rollouts := report.get("rollouts"):
-        yield "steps", f"{report['steps']} of {rollouts} rollouts"
-    if planted := report.get("planted"):
-        yield (
-            "planted sample",
-            f"{planted['answers']} answers to {planted['prompts']} prompts ({planted['known']} of the training set): mean reward "
-            f"{planted['mean']}, best of each prompt {planted['best_of']}, spread within a prompt {planted['spread']}; "
-            f"share of prompts whose samples score alike {planted['flat']}, of answers without a reward {planted['masked']}",
-        )
-    if pace := report.get("pace"):
-        yield (
-            "rewards",
-            f"{pace['reward_seconds']} s a step at {pace['decks_a_minute']:g} decks a minute",
-        )
-    if memory := report.get("memory_gib"):
-        generation = memory["generation"]
-        yield (
-            "memory",
-            f"about {memory['training']['total']} GiB a GPU in training; in generation {generation['weights']} GiB of weights in "
-            f"{generation['room']}, estimated",
-        )
-    for what in report["unchecked"]:
-        yield "not checked", what

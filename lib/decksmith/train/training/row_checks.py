@@ -4,6 +4,7 @@ The rows are read once, as a stream: what is kept for each is a few bytes.
 """
 
 import hashlib
+import itertools
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from decksmith.core import cli, stream
 from decksmith.measure.decks import templates
 from decksmith.train.training import recipes
 from decksmith.train.training.check_report import Findings
+from decksmith.train.training.recipes import Template
 
 LOADED = 10 << 20  # the trainer's loader takes its columns from so many bytes
 CLOSELY = 20  # rows that are also rendered with null for what they lack
@@ -20,6 +22,8 @@ CLOSELY = 20  # rows that are also rendered with null for what they lack
 Recipe = dict[str, Any]
 Row = dict[str, Any]
 Fault = tuple[str, str]  # (rule, message)
+Judged = tuple[list[Fault], recipes.Trained | None]  # of a row; and what is trained of it
+Seen = dict[bytes, str]  # short hashes of ids and contents of both sides, each with its side
 Runs = list[tuple[bool, str]]  # the tokens of a row as text, by whether they are trained
 
 
@@ -33,21 +37,16 @@ class Preview(TypedDict):
 class Side:
     """The rows of train or validation: what is counted of them, and how a row is checked."""
 
-    def __init__(
-        self, name: str, config: Recipe, template: recipes.Template | None, seen: dict[bytes, str]
-    ):
-        """`seen`: short hashes of ids and contents of both sides, each with its side."""
+    def __init__(self, name: str, config: Recipe, template: Template | None, seen: Seen):
         self.name, self.config, self.template, self.seen = name, config, template, seen
         self.rows = self.prompted = self.trained = self.reasoned = 0
         self.lengths = array("I")
         self.columns: set[str] = set()
         self.prompt = templates.system_prompt()
 
-    def check(self, row: Row, late: bool) -> tuple[list[Fault], recipes.Trained | None]:
-        """(faults of a row, what is trained of it as recipes.example has it, or None).
-
-        `late`: it comes after the bytes from which the trainer's loader takes its columns.
-        """
+    def check(self, row: Row, late: bool) -> Judged:
+        """(faults of a row, what is trained of it as recipes.example has it, or None). `late`: it
+        comes after the bytes from which the trainer's loader takes its columns."""
         if "dpo" not in self.config:
             return self._talk(row, late)
         try:
@@ -60,14 +59,12 @@ class Side:
         more, _ = self._talk(talks[1], late, again=True)
         return [*faults, *(fault for fault in more if fault not in faults)], made
 
-    def _talk(
-        self, row: Row, late: bool, again: bool = False
-    ) -> tuple[list[Fault], recipes.Trained | None]:
+    def _talk(self, row: Row, late: bool, again: bool = False) -> Judged:
         """`check` of a conversation; `again`: the other side of a pair, whose id and request came before."""
-        faults = list(_shape(row, late, self.columns))
-        if faults and faults[0][0] == "messages":
-            return faults, None
-        messages = row["messages"]
+        if fault := _fault_of(row.get("messages")):
+            return [("messages", fault)], None
+        messages: list[Row] = row["messages"]
+        faults = [*_shape(row, late, self.columns)]
         if not again:
             faults += _twice(row, self.name, self.seen)
         first = messages[0]
@@ -76,7 +73,7 @@ class Side:
         if self.template is None:
             return faults, None
         closely = len(self.lengths) < CLOSELY
-        made, more = _tokens(messages, self.template, self.config, closely)
+        more, made = _tokens(messages, self.template, self.config, closely)
         if made:
             self.lengths.append(made["length"])
             self.trained += sum(made["mask"])
@@ -102,95 +99,64 @@ class Side:
 def check(side: Side, file: Path, findings: Findings, preview: int) -> list[Preview]:
     """Check all rows of a file as those of a side; returns the first `preview` of them, `[{"id", "runs"}]`."""
     shown: list[Preview] = []
-    for number, read, row in _read(file):
-        side.rows += 1
-        if side.rows % 20_000 == 0:
-            cli.say(f"{side.name}: {side.rows:,} rows read")
-        if isinstance(row, str):
-            findings.add("json", row, file=file, line=number)
-            continue
-        faults, made = side.check(row, read > LOADED)
-        if made and side.template and len(shown) < preview:
-            shown.append({"id": row["id"], "runs": _runs(made, side.template)})
-        for rule, message in faults:
-            findings.add(rule, message, file=file, line=number, ident=row["id"])
-    return shown
-
-
-def _read(file: Path) -> Iterator[tuple[int, int, Row | str]]:
-    """Yield (line number, bytes read so far, record or what is wrong with it)."""
-    read = 0
+    read = 0  # bytes so far
     with open(file, "rb") as lines:
         for number, line in enumerate(lines, 1):
             read += len(line)
-            if line.strip():
-                try:
-                    yield number, read, stream.loads(line)
-                except ValueError as error:
-                    yield number, read, str(error)
-
-
-def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """(dotted key, value) of all that is no object and no list in a JSON value."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from leaves(item, f"{prefix}{key}.")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from leaves(item, f"{prefix}{index}.")
-    else:
-        yield prefix[:-1], value
+            if not line.strip():
+                continue
+            side.rows += 1
+            if side.rows % 20_000 == 0:
+                cli.say(f"{side.name}: {side.rows:,} rows read")
+            try:
+                row = stream.loads(line)
+            except ValueError as error:
+                findings.add("json", str(error), file, number)
+                continue
+            faults, made = side.check(row, read > LOADED)
+            if made and side.template and len(shown) < preview:
+                shown.append({"id": row["id"], "runs": _runs(made, side.template)})
+            for rule, message in faults:
+                findings.add(rule, message, file, number, row["id"])
+    return shown
 
 
 def _shape(row: Row, late: bool, columns: set[str]) -> Iterator[Fault]:
     """Faults of one row as JSON; `columns` gathers the keys that the loader has seen."""
-    messages = row.get("messages")
-    if fault := _roles_fault(messages):
-        yield "messages", fault
-        return
-    assert isinstance(messages, list)
-    for message in messages:
-        if fault := _message_fault(message):
-            yield "messages", fault
-            return
-    by_index = {str(index): message for index, message in enumerate(messages)}
-    paths = {key for key, _ in leaves({**row, "messages": by_index})}
+    by_index = {str(index): message for index, message in enumerate(row["messages"])}
+    paths = {key for key, _ in recipes.leaves({**row, "messages": by_index})}
     if late and (fresh := sorted(paths - columns)):
-        yield (
-            "columns",
-            f"{fresh[0]} first comes here, after the 10 MB from which the trainer's loader takes its columns",
-        )
+        after = "after the 10 MB from which the trainer's loader takes its columns"
+        yield "columns", f"{fresh[0]} first comes here, {after}"
     columns |= paths
-    said = [message["content"] for message in messages if message["role"] == "assistant"]
-    if any("<think>" in text or "</think>" in text for text in said):
-        yield "tags", "a think tag stands in the content"
+    for message in row["messages"]:
+        said = message["content"] if message["role"] == "assistant" else ""
+        if "<think>" in said or "</think>" in said:
+            yield "tags", "a think tag stands in the content"
+            return
 
 
-def _roles_fault(messages: object) -> str | None:
-    """What is wrong with the roles: they are user and assistant in turns, after a system message or none."""
+def _fault_of(messages: object) -> str | None:
+    """What is wrong with messages: they are user and assistant in turns, after a system message or none, and are text."""
     if not isinstance(messages, list):
         return "the roles are none"
     roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
     turns = roles[1:] if roles[:1] == ["system"] else roles
-    pairs = ["user", "assistant"] * (len(turns) // 2)
-    if turns and turns == pairs:
-        return None
-    return f"the roles are {', '.join(map(str, roles)) or 'none'}"
-
-
-def _message_fault(message: Row) -> str | None:
-    role, content = message["role"], message.get("content")
-    thoughts = message.get("reasoning_content")
-    if not isinstance(thoughts, str | None):
-        return "reasoning_content is no text"
-    if not isinstance(content, str) or not content.strip():
-        return f"the content of {role} is empty or no text"
-    if "\ufffd" in content + (thoughts or ""):  # what stream.loads makes of a lone surrogate, too
-        return f"what {role} says holds a broken character (U+FFFD, or half of a pair)"
+    if not turns or turns != ["user", "assistant"] * (len(turns) // 2):
+        return f"the roles are {', '.join(map(str, roles)) or 'none'}"
+    for message in messages:
+        role, content = message["role"], message.get("content")
+        thoughts = message.get("reasoning_content")
+        if not isinstance(thoughts, str | None):
+            return "reasoning_content is no text"
+        if not isinstance(content, str) or not content.strip():
+            return f"the content of {role} is empty or no text"
+        if "\ufffd" in f"{content}{thoughts}":  # what stream.loads makes of a lone surrogate, too
+            return f"what {role} says holds a broken character (U+FFFD, or half of a pair)"
     return None
 
 
-def _twice(row: Row, side: str, seen: dict[bytes, str]) -> Iterator[Fault]:
+def _twice(row: Row, side: str, seen: Seen) -> Iterator[Fault]:
     """Faults of ids and contents that came before; `seen` keeps a short hash of each."""
     request, answer = row["messages"][-2]["content"], row["messages"][-1]["content"]
     for kind, text in (("id", row["id"]), ("request", request.casefold()), ("answer", answer)):
@@ -204,13 +170,9 @@ def _twice(row: Row, side: str, seen: dict[bytes, str]) -> Iterator[Fault]:
             yield "duplicate", "this id came before"
 
 
-def _tokens(
-    messages: list[Row], template: recipes.Template, config: Recipe, closely: bool
-) -> tuple[recipes.Trained | None, list[Fault]]:
-    """(recipes.example or None, faults) of one conversation: its length, and what is trained against what is served.
-
-    `closely`: whether an absent reasoning_content is told from null.
-    """
+def _tokens(messages: list[Row], template: Template, config: Recipe, closely: bool) -> Judged:
+    """`check` of the tokens of one conversation: its length, and what is trained against what is
+    served. `closely`: whether an absent reasoning_content is told from null."""
     kwargs = recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {}
     try:
         pieces = recipes.chunks(messages, template, config)
@@ -221,14 +183,13 @@ def _tokens(
             nulls = [{"reasoning_content": None, **message} for message in messages]
             filled = template.render(nulls, **kwargs)
     except cli.BadData as error:
-        return None, [("template-refuses", str(error))]
+        return [("template-refuses", str(error))], None
     made = recipes.assemble(pieces, config)
     faults: list[Fault] = []
     if made["masked_out"]:
         limit = config["policy"]["max_total_sequence_length"]
         faults.append(("too-long", f"{made['length']} tokens, the limit is {limit}"))
-    role, text, _ = pieces[0]
-    bos = template.bos
+    (role, text, _), bos = pieces[0], template.bos
     if "dpo" in config and bos and text.startswith(bos) and not whole.startswith(bos):
         faults.append(("bos", f"the prompt begins with {bos!r}, a server's does not"))
         bare = text.removeprefix(bos)
@@ -250,34 +211,33 @@ def _tokens(
             faults.append(("trained", f"the {name} is {how}in the trained text"))
     if filled != whole:
         faults.append(("nulls", "with null for an absent reasoning_content the text differs"))
-    return made, faults
+    return faults, made
 
 
 def _against_template(
-    pieces: list[recipes.Piece], whole: str, answer: str, template: recipes.Template
+    pieces: list[recipes.Piece], whole: str, answer: str, template: Template
 ) -> Iterator[Fault]:
-    """Whether the pieces make up the template's rendering, an end of sequence behind it aside."""
+    """Whether the pieces make up the template's rendering, an end of sequence behind it aside, which is one too many where the
+    template itself ends the last turn with a special token."""
     text = "".join(piece for _, piece, _ in pieces)
     if text == whole:
         return
-    only_ended = text == f"{whole}{template.eos}"
-    if only_ended and not _is_closed(whole, answer, template):
-        return
+    if text == f"{whole}{template.eos}":
+        special = template.tokenizer.get_added_tokens_decoder()
+        tail = whole[whole.rfind(answer) + len(answer) :]
+        if not any(special.get(token) for token in template.encode(tail)):
+            return
     at = recipes.common(text, whole)
-    yield (
-        "pieces",
-        f"at character {at} {text[at : at + 24]!r} is trained where the template has {whole[at : at + 24]!r}",
-    )
+    ours, theirs = text[at : at + 24], whole[at : at + 24]
+    yield "pieces", f"at character {at} {ours!r} is trained where the template has {theirs!r}"
 
 
 def _against_prompt(
-    pieces: list[recipes.Piece], told: list[int], prompts: bool, template: recipes.Template
+    pieces: list[recipes.Piece], told: list[int], prompts: bool, template: Template
 ) -> Iterator[Fault]:
     """Whether what comes before the trained text is what a server is told, token by token."""
-    if prompts:  # the last piece begins behind the generation prompt
-        ids = [token for *_, piece in pieces[:-1] for token in piece]
-    else:
-        ids = [token for *_, piece in pieces for token in piece]
+    # With a generation prompt the last piece begins behind it.
+    ids = [token for *_, piece in (pieces[:-1] if prompts else pieces) for token in piece]
     begun = ids if prompts else ids[: len(told)]
     if begun != told:
         at = recipes.common(ids, told)
@@ -285,7 +245,7 @@ def _against_prompt(
         yield "prompt", f"token {at} is {ours!r}, in a server's prompt {theirs!r}"
 
 
-def _end(ids: list[int], template: recipes.Template) -> Iterator[Fault]:
+def _end(ids: list[int], template: Template) -> Iterator[Fault]:
     """Whether the trained text ends once with a token at which a server stops."""
     stops = template.stops()
     if not stops:
@@ -297,18 +257,7 @@ def _end(ids: list[int], template: recipes.Template) -> Iterator[Fault]:
         yield "end", f"{after[:24]!r} is trained after the first token at which a server stops"
 
 
-def _is_closed(whole: str, content: str, template: recipes.Template) -> bool:
-    """Whether the template itself ends the last turn with a special token."""
-    tail = whole[whole.rfind(content) + len(content) :]
-    special = template.tokenizer.get_added_tokens_decoder()
-    return any(special.get(token) for token in template.encode(tail))
-
-
-def _runs(made: recipes.Trained, template: recipes.Template) -> Runs:
-    """The tokens as text, `[(trained, text)]`."""
-    runs, start, mask = [], 0, made["mask"]
-    for index in range(1, len(mask) + 1):
-        if index == len(mask) or mask[index] != mask[start]:
-            runs.append((bool(mask[start]), template.decode(made["ids"][start:index])))
-            start = index
-    return runs
+def _runs(made: recipes.Trained, template: Template) -> Runs:
+    pairs = zip(made["mask"], made["ids"], strict=True)
+    runs = itertools.groupby(pairs, key=lambda pair: bool(pair[0]))
+    return [(trained, template.decode([token for _, token in run])) for trained, run in runs]

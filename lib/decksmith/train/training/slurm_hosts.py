@@ -11,90 +11,69 @@ from pathlib import Path
 from decksmith.core import cli
 
 Done = subprocess.CompletedProcess[bytes]
+# One connection for all polls, and no question that nobody answers.
+OPTIONS = ("BatchMode=yes", "ControlMaster=auto", "ControlPersist=60")
 
 
-class LocalHost:
-    """This machine as the place where Slurm is."""
+class SlurmHost:
+    """This machine, or a login node by ssh: LOGIN or LOGIN:FOLDER of its checkout. DECKSMITH_SSH replaces the command `ssh`
+    (and its options)."""
 
-    name: str | None = None  # of a login node
+    def __init__(self, host: str = ""):
+        name, _, folder = host.partition(":")
+        self.name, self.folder = name or None, folder or "decksmith"
+        self.command = ["sh", "-c"]
+        if self.name:
+            self.sockets = tempfile.mkdtemp(prefix="ds-")  # which nobody else reaches
+            options = (*OPTIONS, f"ControlPath={self.sockets}/%C")
+            self.ssh = shlex.split(os.environ.get("DECKSMITH_SSH") or "ssh")
+            self.ssh += [word for option in options for word in ("-o", option)]
+            self.command = [*self.ssh, self.name]
 
-    @property
+    @functools.cached_property
     def root(self) -> Path:
-        """The checkout's folder in this place."""
-        return cli.ROOT
+        """The checkout's folder there. Raises cli.Missing."""
+        if not self.name:
+            return cli.ROOT
+        folder = shlex.quote(self.folder)
+        done = self.shell(f"cd {folder} && ls bin/job-submit > /dev/null && pwd -P")
+        if done.returncode:
+            what = f"no checkout in {self.folder} ({last_line(done.stderr)})"
+            mend = f"git clone .. {self.folder}, make -C {self.folder} setup, and the images"
+            raise cli.Missing(f"{self.name}: {what}; there: {mend} (make images)")
+        return Path(done.stdout.decode().strip())
 
     def shell(self, text: str) -> Done:
-        """Run a sh script."""
-        return _run(["sh", "-c", text])
+        """Run a sh script there."""
+        return _run([*self.command, f"sh -c {shlex.quote(text)}" if self.name else text])
 
     def must(self, done: Done) -> None:
         """Raises cli.TryAgain for a command that failed."""
         if done.returncode:
             command = shlex.join(map(str, done.args))[:120]
-            raise cli.TryAgain(f"{self.name}: {command}: {last_line(done.stderr)}")
+            raise cli.TryAgain(f"{self.name or 'here'}: {command}: {last_line(done.stderr)}")
 
     def send(self, run: Path) -> None:
-        """Bring what was frozen to this place."""
+        """Bring the snapshot and job.json of a run to the same place below the checkout there."""
+        if self.name:
+            far = self.root / below_root(run)
+            snapshot, logs = shlex.quote(str(far / "snapshot")), shlex.quote(str(far / "slurm"))
+            self.must(self.shell(f"mkdir -p {snapshot} {logs}"))
+            self._rsync("--delete", f"{run / 'snapshot'}/", f"{self.name}:{far}/snapshot/")
+            self._rsync(run / "job.json", f"{self.name}:{far}/")
 
     def fetch(self, run: Path) -> None:
-        """Bring back what the job made."""
+        """Bring back what the job made, without the optimizer's state and the snapshot."""
+        if self.name:
+            left = ("/snapshot", "optimizer", "/home", "*.tmp")
+            far = self.root / below_root(run)
+            self._rsync(*(f"--exclude={name}" for name in left), f"{self.name}:{far}/", f"{run}/")
 
     def close(self) -> None:
         """Give back what the connection holds."""
-
-
-class SshHost(LocalHost):
-    """A login node by ssh, LOGIN or LOGIN:FOLDER of its checkout; DECKSMITH_SSH replaces the command `ssh` (and its
-    options)."""
-
-    def __init__(self, host: str):
-        self.name, _, folder = host.partition(":")
-        self.folder = folder or "decksmith"
-        # One connection for all polls, through a socket that nobody else reaches, and no question that nobody answers.
-        self.sockets = tempfile.mkdtemp(prefix="ds-")
-        self.ssh = shlex.split(os.environ.get("DECKSMITH_SSH") or "ssh")
-        for option in (
-            "BatchMode=yes",
-            "ControlMaster=auto",
-            f"ControlPath={self.sockets}/%C",
-            "ControlPersist=60",
-        ):
-            self.ssh += ["-o", option]
-
-    @functools.cached_property
-    def root(self) -> Path:  # type: ignore[override]
-        """The checkout's folder there. Raises cli.Missing."""
-        done = self.shell(
-            f"cd {shlex.quote(self.folder)} && ls bin/job-submit > /dev/null && pwd -P"
-        )
-        if done.returncode:
-            raise cli.Missing(
-                f"{self.name}: no checkout in {self.folder} ({last_line(done.stderr)}); there: git clone .. {self.folder}, "
-                f"make -C {self.folder} setup, and the images (make images)"
-            )
-        return Path(done.stdout.decode().strip())
-
-    def shell(self, text: str) -> Done:
-        remote = [*self.ssh, str(self.name), f"sh -c {shlex.quote(text)}"]
-        return super().shell(shlex.join(remote))
-
-    def send(self, run: Path) -> None:
-        """The snapshot and job.json to the same place below the checkout there."""
-        far = self.root / below_root(run)
-        snapshot, logs = shlex.quote(str(far / "snapshot")), shlex.quote(str(far / "slurm"))
-        self.must(self.shell(f"mkdir -p {snapshot} {logs}"))
-        self._rsync("--delete", f"{run / 'snapshot'}/", f"{self.name}:{far}/snapshot/")
-        self._rsync(run / "job.json", f"{self.name}:{far}/")
-
-    def fetch(self, run: Path) -> None:
-        """What the job made, without the optimizer's state and the snapshot."""
-        left = ("/snapshot", "optimizer", "/home", "*.tmp")
-        far = self.root / below_root(run)
-        self._rsync(*(f"--exclude={name}" for name in left), f"{self.name}:{far}/", f"{run}/")
-
-    def close(self) -> None:
-        subprocess.run([*self.ssh, "-O", "exit", str(self.name)], capture_output=True)
-        shutil.rmtree(self.sockets, ignore_errors=True)
+        if self.name:
+            subprocess.run([*self.ssh, "-O", "exit", self.name], capture_output=True)
+            shutil.rmtree(self.sockets, ignore_errors=True)
 
     def _rsync(self, *arguments: str | Path) -> None:
         self.must(_run(["rsync", "-a", "-e", shlex.join(self.ssh), *map(str, arguments)]))
@@ -103,9 +82,8 @@ class SshHost(LocalHost):
 def below_root(run: Path) -> Path:
     """The path of a run folder below the checkout. Raises cli.BadConfig for one that lies elsewhere."""
     if not run.is_relative_to(cli.ROOT):
-        raise cli.BadConfig(
-            f"{run}: with --host, the run folder must lie in the checkout ({cli.ROOT}), so that its place there is known"
-        )
+        why = f"must lie in the checkout ({cli.ROOT}), so that its place there is known"
+        raise cli.BadConfig(f"{run}: with --host, the run folder {why}")
     return run.relative_to(cli.ROOT)
 
 

@@ -3,8 +3,7 @@
     chat-generate --samples 4 .. | python3 -m decksmith.train.training.trim_truncated | deck-parse ..
 
 Best-of-n training and preference pairs take answers that have ended. A small model seldom ends a deck by itself; of what it
-wrote, all slides but the last one are whole. `gen.cut_back` says how many characters went. An answer of fewer whole slides than
-a deck has stays as it was, cut off.
+wrote, all slides but the last one are whole. An answer of fewer whole slides than a deck has stays as it was.
 """
 
 from typing import cast
@@ -17,24 +16,18 @@ FEWEST = 3  # slides of a deck
 
 
 def trim_truncated(record: DeckRecord) -> DeckRecord:
-    """The record with the answer cut back, where it was cut off and enough of it is whole."""
+    """The record with its answer cut back where enough is whole; `gen.cut_back`: by how many characters."""
     said = record.get("gen") or {}
     if said.get("finish_reason") != "length":
         return record
-    text = said["text"]
-    deck = Deck.parse(text)
+    deck = Deck.parse(said["text"])
     if len(deck.slides) <= FEWEST:
         return record
-    kept = deck.text[: deck.slides[-1].offset].rstrip()
-    kept = kept.removesuffix("---").rstrip() + "\n"
+    kept = deck.text[: deck.slides[-1].offset].rstrip().removesuffix("---").rstrip() + "\n"
     gone = len(deck.text) - len(kept)
     return {**record, "gen": {**said, "text": kept, "finish_reason": "stop", "cut_back": gone}}
 
 
-def main() -> None:
+if __name__ == "__main__":
     for _, record in stream.records("/dev/stdin"):
         stream.emit(dict(trim_truncated(cast(DeckRecord, record))))
-
-
-if __name__ == "__main__":
-    main()

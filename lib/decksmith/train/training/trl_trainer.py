@@ -24,19 +24,20 @@ import torch
 import transformers
 import trl
 from datasets import Dataset
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, SequentialLR
 from tqdm import tqdm
-from transformers.trainer_callback import (
-    PrinterCallback,
-    ProgressCallback,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-)
+from transformers import Trainer, TrainerCallback
+from transformers import TrainerControl as Control
+from transformers import TrainerState as State
+from transformers import TrainingArguments as Arguments
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from decksmith.core import cli, stream
-from decksmith.train.training import base_models, estimates, recipes
+from decksmith.train.training import base_models, estimates
 from decksmith.train.training.checkpoints import Checkpoint, TrainingInfo
-from decksmith.train.training.train_plan import UNTRAINED, Plan, StopSignal, trained_tokens
+from decksmith.train.training.estimates import LORA
+from decksmith.train.training.train import UNTRAINED, Plan, StopSignal, trained_tokens
 
 Logs = dict[str, float]  # what transformers has to say of a step
 
@@ -49,6 +50,8 @@ class Schedule(TypedDict, total=False):
     milestones: list[int]
 
 
+# What TRL's DPO loss is, by NeMo-RL's keys.
+DPO = {"preference_loss_weight": 1, "sft_loss_weight": 0, "preference_average_log_probs": False}
 WEIGHTS = Path("policy/weights/model")  # of a checkpoint, as NeMo-RL has it: the PEFT folder
 STATE = Path("policy/optimizer")  # what transformers resumes from, with links to the weights
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
@@ -61,22 +64,18 @@ PLACES = {
 
 
 def train(
-    recipe: "RecipeCallback",
-    newest: Checkpoint | None,
-    tuner_of: Callable[..., transformers.Trainer],
+    recipe: "RecipeCallback", newest: Checkpoint | None, tuner_of: Callable[..., Trainer]
 ) -> TrainingInfo:
-    """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks for the end.
-
-    tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step, with gpu_gib, the peak,
-    on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
-    """
-    plan = recipe.plan
+    """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks
+    for the end. tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of
+    the last step, with gpu_gib, the peak, on a GPU. Raises cli.BadConfig, cli.BadData,
+    cli.Missing."""
+    plan, step = recipe.plan, newest.step if newest else 0
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     logging.getLogger("trl").setLevel(logging.ERROR)
-    step = newest.step if newest else 0
     tuner = tuner_of(plan, recipe, is_new=newest is None)
     plan.begin(step)
     _say_what(plan, tuner, step)
@@ -85,15 +84,21 @@ def train(
     if info["total_steps"] < plan.total:
         step = info["total_steps"]
         saved = f"saved step_{step}" if plan.saves and step else "nothing to save yet"
-        cli.say(
-            f"unfinished: {recipe.stopped} at step {step} of {plan.total}; {saved}; run the same command again to go on"
-        )
+        where = f"{recipe.stopped} at step {step} of {plan.total}"
+        cli.say(f"unfinished: {where}; {saved}; run the same command again to go on")
     if torch.cuda.is_available():
         info["gpu_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
     return info
 
 
-class Tuner(trl.SFTTrainer):
+class WithoutCard:
+    """Of a trainer of TRL: model-export writes the card."""
+
+    def create_model_card(self, *_: object, **__: object) -> None:
+        pass
+
+
+class Tuner(WithoutCard, trl.SFTTrainer):
     """TRL's, with a loss per trained token in validation too, and one that a CPU computes in time."""
 
     held_tokens = 1.0  # that are trained, in a row of the validation on average
@@ -105,10 +110,9 @@ class Tuner(trl.SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The loss of a micro batch, divided by the trained tokens of its whole batch.
-
-        Of a validation transformers takes the mean over the rows, whatever their length: each is divided by the mean length.
-        """
+        """The loss of a micro batch, divided by the trained tokens of its whole batch. Of a
+        validation transformers takes the mean over the rows, whatever their length: each is divided
+        by the mean length."""
         if not model.training:
             num_items_in_batch = self.held_tokens
         if self.args.device.type != "cpu":
@@ -120,9 +124,6 @@ class Tuner(trl.SFTTrainer):
         items = max(num_items_in_batch, 1)  # a batch in which nothing is trained has none
         return super(trl.SFTTrainer, self).compute_loss(model, inputs, return_outputs, items)
 
-    def create_model_card(self, *_: object, **__: object) -> None:
-        """model-export writes the card."""
-
 
 class RecipeCallback(TrainerCallback):
     """The keys of NeMo-RL that transformers has no argument for, metrics.jsonl, and the layout of a checkpoint."""
@@ -131,42 +132,24 @@ class RecipeCallback(TrainerCallback):
         self.plan, self.stop = plan, stop
         self.order = plan.order()
         self.trained = [trained_tokens(plan.rows[at]) for at in self.order]
-        self.deadline = started + plan.limit if plan.limit is not None else math.inf
+        self.deadline = started + plan.limit
         self.stopped: str | None = None  # by what
         self.longest = 0.0  # seconds of a step with its validation and its saving
         self.ended = self.begun = time.monotonic()  # the step before, and this one
 
-    def on_step_begin(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
-    ) -> None:
+    def on_step_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Dropout follows from the step, so that it is the same after a restart."""
         torch.manual_seed(self.plan.seed * 1_000_003 + state.global_step)
         self.begun = time.monotonic()
 
-    def on_substep_end(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
-    ) -> None:
+    def on_substep_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """A signal leaves the step undone, and saves the one before."""
         if self.stop.name:
             self.stopped = self.stop.name
             control.should_training_stop = True
             control.should_save = self.plan.saves and state.global_step > 0
 
-    def on_step_end(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
-    ) -> None:
+    def on_step_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Whether to validate, to save, and to stop: there must be time for a step as long as the longest so far."""
         step, now = state.global_step, time.monotonic()
         self.longest, self.ended = max(self.longest, now - self.ended), now
@@ -179,34 +162,24 @@ class RecipeCallback(TrainerCallback):
         control.should_save = self.plan.saves and (is_last or step % self.plan.save_period == 0)
 
     def on_log(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Logs | None = None,
-        **_: object,
+        self, args: Arguments, state: State, control: Control, logs: Logs | None = None, **_: object
     ) -> None:
         """A line of metrics.jsonl. Raises cli.BadData where the gradient is not finite."""
         step, total, logs = state.global_step, self.plan.total, logs or {}
+        line: dict[str, float | None] = {"step": step}
         if "eval_loss" in logs:
-            line: dict[str, float | None] = {
-                "step": step,
-                "val_loss": round(logs["eval_loss"], 6),
-                **_of_pairs(logs, "eval_"),
-            }
+            line |= {"val_loss": round(logs["eval_loss"], 6), **_of_pairs(logs, "eval_")}
             self._say(f"step {step}: val loss {logs['eval_loss']:.4f}")
         elif "loss" in logs:
-            norm, taken = logs["grad_norm"], time.monotonic() - self.begun
+            norm = logs["grad_norm"]
             if not math.isfinite(norm):
-                raise cli.BadData(
-                    f"step {step}: the gradient is {norm}; a lower policy.optimizer.kwargs.lr may help"
-                )
-            line = {
-                "step": step,
+                mend = "a lower policy.optimizer.kwargs.lr may help"
+                raise cli.BadData(f"step {step}: the gradient is {norm}; {mend}")
+            line |= {
                 "loss": round(logs["loss"], 6) or None,  # where nothing was trained
                 "lr": logs["learning_rate"],
                 "grad_norm": round(norm, 4),
-                "seconds": round(taken, 3),
+                "seconds": round(time.monotonic() - self.begun, 3),
                 **_of_pairs(logs),
                 **self.more(logs),
             }
@@ -225,13 +198,11 @@ class RecipeCallback(TrainerCallback):
         if not sys.stderr.isatty():  # where `Bar` shows it
             cli.say(text)
 
-    def info(self, state: TrainerState) -> TrainingInfo:
+    def info(self, state: State) -> TrainingInfo:
         """What training_info.json holds of the last step, with NeMo-RL's names."""
         step, batch, per_epoch = state.global_step, self.plan.batch, self.plan.per_epoch
-        logged: Logs = {}
-        for entry in state.log_history:
-            if entry["step"] == step:
-                logged |= entry
+        entries = [entry for entry in state.log_history if entry["step"] == step]
+        logged: Logs = {key: value for entry in entries for key, value in entry.items()}
         info: TrainingInfo = {
             "epoch": max(step - 1, 0) // per_epoch,
             "step": (step - 1) % per_epoch + 1 if step else 0,
@@ -245,13 +216,7 @@ class RecipeCallback(TrainerCallback):
             info |= cast(TrainingInfo, {self.plan.val_loss: logged["eval_loss"]})
         return info
 
-    def on_save(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
-    ) -> None:
+    def on_save(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Turn transformers' checkpoint into step_N: whole or not at all. Then remove what keep_top_k does not keep."""
         made = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         final = made.with_name(f"step_{state.global_step}")
@@ -289,70 +254,44 @@ class Bar(ProgressCallback):
     training_bar: tqdm
 
     def on_train_begin(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: object,
+        self, args: Arguments, state: State, control: Control, **more: object
     ) -> None:
-        super().on_train_begin(args, state, control, **kwargs)
+        super().on_train_begin(args, state, control, **more)
         self.losses: dict[str, str] = {}
 
     def on_log(
-        self,
-        args: transformers.TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Logs | None = None,
-        **_: object,
+        self, args: Arguments, state: State, control: Control, logs: Logs | None = None, **_: object
     ) -> None:
-        for key in ("loss", "eval_loss"):
-            if logs and key in logs:
-                self.losses[key] = f"{logs[key]:.3f}"
+        for key, value in (logs or {}).items():
+            if key in ("loss", "eval_loss"):
+                self.losses[key] = f"{value:.3f}"
         self.training_bar.set_postfix(self.losses)
 
 
-class PairTuner(trl.DPOTrainer):
+class PairTuner(WithoutCard, trl.DPOTrainer):
     """TRL's, of pairs that are tokens already."""
 
     def _prepare_dataset(self, dataset: Dataset, *_: object, **__: object) -> Dataset:
         return dataset
 
-    def create_model_card(self, *_: object, **__: object) -> None:
-        """model-export writes the card."""
-
 
 def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | PairTuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
-    made = _pair_tuner if plan.algorithm == "dpo" else _tuner
-    tuner = made(plan, recipe, is_new)
+    tuner: Tuner | PairTuner
+    if plan.algorithm == "dpo":
+        beta = plan.want("dpo.reference_policy_kl_penalty", float)
+        for key, only in DPO.items():
+            if plan.setting.get(key, only) != only:
+                known = f"this trainer knows {only}, NeMo-RL has the others"
+                raise cli.BadConfig(f"dpo.{key} is {plan.setting[key]}; {known}")
+        made = parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
+        tuner = PairTuner(**made)
+    else:  # rows that are too long train nothing already
+        tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new, max_length=None))
+        if plan.held:
+            tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
     tuner.remove_callback(PrinterCallback)  # it writes to stdout
     return tuner
-
-
-def _tuner(plan: Plan, recipe: RecipeCallback, is_new: bool) -> Tuner:
-    # Rows that are too long train nothing already.
-    tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new, max_length=None))
-    if plan.held:
-        tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
-    return tuner
-
-
-def _pair_tuner(plan: Plan, recipe: RecipeCallback, is_new: bool) -> PairTuner:
-    for key, only in (
-        ("preference_loss_weight", 1),
-        ("sft_loss_weight", 0),
-        ("preference_average_log_probs", False),
-    ):
-        if plan.setting.get(key, only) != only:
-            raise cli.BadConfig(
-                f"dpo.{key} is {plan.setting[key]}; this trainer knows {only}, "
-                "NeMo-RL has the others"
-            )
-    beta = recipes.want(plan.config, "dpo.reference_policy_kl_penalty", float)
-    return PairTuner(
-        **parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
-    )
 
 
 def parts(
@@ -360,12 +299,17 @@ def parts(
 ) -> dict[str, Any]:
     """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    setting = plan.get("policy.dtensor_cfg") or {}
     # A CPU that does not multiply bf16 would only pretend to.
     able = torch.cpu.get_capabilities()
     is_able = device == "cuda" or able.get("avx512_bf16") or able.get("amx_bf16")
-    half = bool(is_able and recipes.get(plan.config, "policy.precision") in ("bfloat16", "bf16"))
+    half = bool(is_able and plan.get("policy.precision") in ("bfloat16", "bf16"))
     model = _model(plan, torch.bfloat16 if half else torch.float32).to(device)
-    optimizer = _optimizer(plan, model)
+    plan.want("policy.optimizer.kwargs.lr", float)
+    chosen = plan.config["policy"]["optimizer"]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    made = _named(chosen.get("name", "torch.optim.AdamW"))
+    optimizer: Optimizer = made(trained, **chosen["kwargs"])
     arguments = config(
         output_dir=str(plan.checkpoints),
         run_name=plan.folder.resolve().name,
@@ -384,13 +328,11 @@ def parts(
         logging_nan_inf_filter=False,
         disable_tqdm=True,
         lr_scheduler_type="constant",  # where the recipe has none
-        max_grad_norm=recipes.get(plan.config, "policy.max_grad_norm") or math.inf,
+        max_grad_norm=plan.get("policy.max_grad_norm") or math.inf,
         bf16=half,
         use_cpu=device == "cpu",
         dataloader_pin_memory=device == "cuda",
-        gradient_checkpointing=bool(
-            recipes.get(plan.config, "policy.dtensor_cfg.activation_checkpointing")
-        ),
+        gradient_checkpointing=bool(setting.get("activation_checkpointing")),
         **more,
     )
     return {
@@ -399,10 +341,7 @@ def parts(
         "train_dataset": Dataset.from_list(plan.rows).select(recipe.order),
         "eval_dataset": Dataset.from_list(plan.held) if plan.held else None,
         "processing_class": transformers.AutoTokenizer.from_pretrained(plan.base),
-        "optimizers": (
-            optimizer,
-            _scheduler(optimizer, recipes.get(plan.config, "policy.scheduler")),
-        ),
+        "optimizers": (optimizer, _scheduler(plan, optimizer)),
         "callbacks": [recipe, Bar()] if sys.stderr.isatty() else [recipe],
     }
 
@@ -416,14 +355,10 @@ def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
 def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
     Raises cli.BadConfig."""
-    found = recipes.get(plan.config, "policy.dtensor_cfg.lora_cfg") or {}
-    lora = cast(estimates.LoraConfig, found)
+    lora = cast(estimates.LoraConfig, plan.get(LORA) or {})
     if not lora.get("enabled", True):
-        raise cli.BadConfig(
-            "policy.dtensor_cfg.lora_cfg.enabled is false; this trainer trains LoRA only"
-        )
-    rank = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.dim", int)
-    alpha = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.alpha", int)
+        raise cli.BadConfig(f"{LORA}.enabled is false; this trainer trains LoRA only")
+    rank, alpha = plan.want(f"{LORA}.dim", int), plan.want(f"{LORA}.alpha", int)
     model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
     if plan.start:
         tuned = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
@@ -435,29 +370,18 @@ def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     chosen = estimates.targets(linear, lora)
     head = next(name for name in modules if modules[name] is model.get_output_embeddings())
     if head in chosen:
-        raise cli.BadConfig(
-            f"lora_cfg adapts {head}, and TRL trains no adapter there; leave it out: exclude_modules: ['*{head}*'] "
-            "instead of target_modules and match_all_linear"
-        )
+        mend = f"exclude_modules: ['*{head}*'] instead of target_modules and match_all_linear"
+        why = f"lora_cfg adapts {head}, and TRL trains no adapter there"
+        raise cli.BadConfig(f"{why}; leave it out: {mend}")
     torch.manual_seed(plan.seed)
-    return peft.get_peft_model(
-        model,
-        peft.LoraConfig(
-            r=rank,
-            lora_alpha=alpha,
-            lora_dropout=lora.get("dropout") or 0.0,
-            target_modules=chosen,
-            task_type="CAUSAL_LM",
-        ),
+    setting = peft.LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=lora.get("dropout") or 0.0,
+        target_modules=chosen,
+        task_type="CAUSAL_LM",
     )
-
-
-def _optimizer(plan: Plan, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """The optimizer that the recipe names, of the adapter. Raises cli.BadConfig."""
-    recipes.want(plan.config, "policy.optimizer.kwargs.lr", float)
-    chosen = plan.config["policy"]["optimizer"]
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return _named(chosen.get("name", "torch.optim.AdamW"))(trained, **chosen["kwargs"])
+    return peft.get_peft_model(model, setting)
 
 
 def _named(dotted: str) -> Callable[..., Any]:
@@ -468,10 +392,9 @@ def _named(dotted: str) -> Callable[..., Any]:
     return found
 
 
-def _scheduler(
-    optimizer: torch.optim.Optimizer, setting: Schedule | list[Schedule] | None
-) -> torch.optim.lr_scheduler.LRScheduler | None:
+def _scheduler(plan: Plan, optimizer: Optimizer) -> LRScheduler | None:
     """The schedule of `policy.scheduler`: nothing, one {name, kwargs}, or several in a list that ends with {milestones}."""
+    setting: Schedule | list[Schedule] | None = plan.get("policy.scheduler")
     if not setting:
         return None
     entries = setting if isinstance(setting, list) else [setting]
@@ -479,20 +402,19 @@ def _scheduler(
     made = [_named(part["name"])(optimizer, **part.get("kwargs") or {}) for part in parts]
     if len(made) == 1:
         return made[0]
-    milestones = entries[-1]["milestones"]
-    return torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=milestones)
+    return SequentialLR(optimizer, made, entries[-1]["milestones"])
 
 
-def _say_what(plan: Plan, tuner: transformers.Trainer, step: int) -> None:
+def _say_what(plan: Plan, tuner: Trainer, step: int) -> None:
     """Say what is trained on what, and keep it in job.json at the first start."""
     device, dtype = tuner.args.device.type, "bfloat16" if tuner.args.bf16 else "float32"
     threads = torch.get_num_threads()
     model: Any = tuner.model  # of peft
     trained, _ = model.get_nb_trainable_parameters()
-    cli.say(
-        f"{trained:,} parameters of {plan.name} on {device} in {dtype}, {threads} threads; {len(plan.rows)} rows, "
-        f"{plan.total} steps of {plan.batch}{f'; going on after step {step}' if step else ''}"
-    )
+    where = f"on {device} in {dtype}, {threads} threads; {len(plan.rows)} rows"
+    again = f"; going on after step {step}" if step else ""
+    steps = f"{plan.total} steps of {plan.batch}{again}"
+    cli.say(f"{trained:,} parameters of {plan.name} {where}, {steps}")
     if (plan.folder / "job.json").exists():
         return
     job = {
