@@ -21,10 +21,18 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs
 from decksmith.people.study import store
-from decksmith.people.study.messages import DIMENSIONS, LONGEST_VIEW, SideOrTie
-from decksmith.people.study.raters import preferred
-from decksmith.people.study.records import Choice, DeckKey, Measures, Scores, StudyPair
-from decksmith.people.study.store import StudyAbout
+from decksmith.people.study.records import (
+    DIMENSIONS,
+    LONGEST_VIEW,
+    Choice,
+    DeckKey,
+    Measures,
+    Scores,
+    SideOrTie,
+    StudyAbout,
+    StudyPair,
+    preferred,
+)
 
 # By which names a column is known. `choice` may name a side by any name of the side's column, or
 # the maker.
@@ -295,15 +303,6 @@ def is_imported(study: store.Study) -> bool:
     return "imported" in study.about
 
 
-def refuse_voting(study: store.Study) -> None:
-    """Raises cli.BadData where there are no pictures to vote on."""
-    if is_imported(study):
-        raise cli.BadData(
-            f"{study.folder} has imported votes and no pictures; vote-tally counts it, "
-            "and nobody can vote in it"
-        )
-
-
 def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
     """Put the votes of `path`, and the scores beside them, into the study in `folder`, which is
     made unless there. Raises cli.BadData, and then nothing was taken; a file that came before
@@ -332,9 +331,7 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
         # Scores and pairs first: whoever sees a vote sees all that belongs to it.
         if scores is not None:
             stream.write(folder / "scores.jsonl", scores.read_bytes())
-        stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
-        lines = (stream.dumps(pair) + b"\n" for pair in pairs.values())
-        stream.write(folder / "pairs.jsonl", b"".join(lines))
+        store.write(folder, about, pairs.values())
         with _opened(folder) as study:
             stored = study.enter(
                 (vote.row.rater, vote.pair, _ballot(vote), vote.row.time) for vote in votes
@@ -371,7 +368,6 @@ def _about(folder: Path, path: Path) -> StudyAbout:
         "raters_per_pair": 1,
         "per_rater": 0,
         "runs": [],
-        "made": [],
         "imported": [],
     }
     if "imported" not in about:

@@ -1,7 +1,6 @@
 """Judges beside people: any number of judges over the pairs that people voted on."""
 
 import itertools
-import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +10,12 @@ from typing import TypedDict, cast
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import claims, judge_agreement, layout, runs, stats, text
-from decksmith.measure.results.comparison import TestedPair
-from decksmith.people.study import estimates, intervals, judge_votes, raters, store, tally
-from decksmith.people.study.estimates import TestedDifference
+from decksmith.measure.results import judge_agreement, layout, runs, text
+from decksmith.people.study import agreement, estimates, intervals, raters, store, tally
+from decksmith.people.study.agreement import RaterAgreement
+from decksmith.people.study.estimates import ComparedVotes
 from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.messages import DIMENSIONS
-from decksmith.people.study.raters import RaterAgreement
-from decksmith.people.study.records import DeckKey, Measures, Scores, Vote
+from decksmith.people.study.records import DIMENSIONS, SIDES, DeckKey, Measures, Scores, Vote
 
 TRAITS = {"words": "longer", "craft": "with more features"}  # of a deck: what may draw a judge
 
@@ -40,16 +37,8 @@ class JudgeReport(TypedDict):
     seconds: float | None  # of one judging, the median
 
 
-class JudgeDifference(TypedDict):
-    a: str  # a judge
-    b: str  # another
-    votes: int  # that both say something of
+class JudgeDifference(ComparedVotes):
     on: str  # how the sentence says what was compared
-    difference: TestedDifference  # a's share of votes followed minus b's
-    p_holm: float | None  # p corrected over all pairs of judges
-    family: int  # how many pairs these are
-    verdict: str  # `beats`, `not separated` or `inconclusive`
-    sentence: str  # what may be said of the two
 
 
 class JudgeComparison(TypedDict):
@@ -67,7 +56,7 @@ class StudyJudge:
     """What one judge said of a study's decks."""
 
     name: str
-    decks: judge_votes.PairMeasures = field(default_factory=dict)
+    decks: agreement.PairMeasures = field(default_factory=dict)
     of: str = ""  # the name in its records
     costs: list[float | None] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -156,7 +145,7 @@ def compare(study: store.Study, judges: Sequence[StudyJudge]) -> JudgeComparison
         "votes": len(votes),
         "prompts": len({vote["prompt"] for vote in votes}),
         "raters": len({vote["rater"] for vote in votes}),
-        "people": raters.agreement(votes),
+        "people": agreement.of_people(votes),
         "judges": [_report(one, votes, traits) for one in judges],
         "differences": _differences(judges, votes),
     }
@@ -186,7 +175,7 @@ def _by_vote(study: store.Study, votes: Sequence[Vote], judges: Sequence[StudyJu
 
 
 def _report(one: StudyJudge, votes: Sequence[Vote], traits: SideTraits) -> JudgeReport:
-    by_measure = judge_votes.judged(votes, one.decks)
+    by_measure = agreement.of_judge(votes, one.decks)
     overall = by_measure.get("overall")
     drawn_to = {trait: _drawn_to(one, votes, trait, traits) for trait in TRAITS}
     costs = [cost for cost in one.costs if cost is not None]
@@ -205,8 +194,8 @@ def _report(one: StudyJudge, votes: Sequence[Vote], traits: SideTraits) -> Judge
 
 def _credits(one: StudyJudge, votes: Iterable[Vote]) -> list[tuple[Vote, float]]:
     """`[(untied vote, 1 where the judge prefers the same deck, a half where it prefers none)]`."""
-    gaps = judge_votes.gaps(votes, one.decks, "overall")
-    return judge_votes.credits((vote, vote["choice"], gap) for vote, gap in gaps)
+    gaps = agreement.gaps(votes, one.decks, "overall")
+    return agreement.credits((vote, vote["choice"], gap) for vote, gap in gaps)
 
 
 def _drawn_to(
@@ -214,25 +203,24 @@ def _drawn_to(
 ) -> DrawnTo | None:
     """How often the judge, and how often people on the same votes, prefer the deck that has more
     of a trait; None where nothing is known of it."""
-    import numpy
-
     used: list[Vote] = []
     judged: list[float] = []
     voted: list[float] = []
-    for vote, gap in judge_votes.gaps(votes, one.decks, "overall"):
-        left, right = (traits[vote["pair"], vote[side]].get(trait) for side in estimates.SIDES)
+    for vote, gap in agreement.gaps(votes, one.decks, "overall"):
+        left, right = (traits[vote["pair"], vote[side]].get(trait) for side in SIDES)
         if left is None or right is None or left == right or vote["choice"] in ("tie", "bad"):
             continue
         more = 1 if left > right else -1
         used.append(vote)
-        judged.append((1 + judge_votes.sign(gap) * more) / 2)
+        judged.append((1 + agreement.sign(gap) * more) / 2)
         voted.append(float((vote["choice"] == "left") == (more > 0)))
     if not used:
         return None
+    gaps = [one - other for one, other in zip(judged, voted, strict=True)]
     return {
         "judge": intervals.share(judged, used),
         "people": intervals.share(voted, used),
-        "difference": intervals.ratio(numpy.subtract(judged, voted), used, -1, 1),
+        "difference": intervals.mean(gaps, used, -1, 1),
     }
 
 
@@ -240,17 +228,11 @@ def _differences(judges: Sequence[StudyJudge], votes: Sequence[Vote]) -> list[Ju
     """Of each two judges how much more often the one follows people, on the votes that both say
     something of."""
     found = [_difference(a, b, votes) for a, b in itertools.combinations(judges, 2)]
-    tests = [pair["difference"]["p"] for pair in found]
-    adjusted = stats.holm([math.nan if p is None else p for p in tests])
-    for pair, p in zip(found, adjusted, strict=True):
-        pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
-        pair["verdict"], pair["sentence"] = claims.verdict(cast(TestedPair, {**pair}))
+    estimates.settle(found)
     return found
 
 
 def _difference(a: StudyJudge, b: StudyJudge, votes: Sequence[Vote]) -> JudgeDifference:
-    import numpy
-
     of_a = {id(vote): credit for vote, credit in _credits(a, votes)}
     of_b = {id(vote): credit for vote, credit in _credits(b, votes)}
     used = [vote for vote in votes if id(vote) in of_a and id(vote) in of_b]
@@ -260,18 +242,14 @@ def _difference(a: StudyJudge, b: StudyJudge, votes: Sequence[Vote]) -> JudgeDif
         "votes": len(used),
         "on": f" in the share of people's votes that it follows ({len(used)} votes)",
         "difference": {**intervals.UNKNOWN, "sd": None, "p": None},
-        "p_holm": None,
-        "family": 0,
-        "verdict": "",
-        "sentence": "",
+        **estimates.UNSETTLED,
     }
     if used:
         first = [of_a[id(vote)] for vote in used]
         second = [of_b[id(vote)] for vote in used]
-        figure = intervals.ratio(numpy.subtract(first, second), used, -1, 1)
-        sd, p = estimates.difference_test(used, first, second)
-        prompts = len({vote["prompt"] for vote in used})
-        found["difference"] = {**figure, "n": prompts, "sd": sd, "p": p}
+        gaps = [one - other for one, other in zip(first, second, strict=True)]
+        net = intervals.mean(gaps, used, -1, 1)
+        found["difference"] = estimates.tested(net, used, first, second)
     return found
 
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack, cast
+from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
@@ -18,8 +18,7 @@ from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout
 from decksmith.people.study import pair_pictures, store
-from decksmith.people.study.records import PairKind, PairSide, StudyPair
-from decksmith.people.study.store import StudyAbout, StudyRun
+from decksmith.people.study.records import PairKind, PairSide, StudyAbout, StudyPair
 
 QUESTION = "Which of the two decks would you rather present?"
 KINDS: tuple[PairKind, ...] = ("vote", "repeat", "gold")
@@ -81,15 +80,6 @@ class Built(TypedDict):
     seed: int | None
 
 
-class StudyWanted(TypedDict, total=False):
-    """What is asked of a study. What is not named stays as it was, or as a new study has it."""
-
-    title: str | None
-    question: str | None
-    raters_per_pair: int | None  # how many people are to see a pair
-    per_rater: int | None  # how many pairs a person is given
-
-
 def build(
     folder: Path | str,
     runs: Iterable[Path | str],
@@ -99,7 +89,7 @@ def build(
     repeats: float = 0.1,
     gold: float = 0.05,
     failed: bool = False,
-    **wanted: Unpack[StudyWanted],
+    **wanted: str | int | None,
 ) -> Built:
     """Make the study in `folder`, or bring it up to what is asked.
 
@@ -110,6 +100,7 @@ def build(
     repeats   share of the pairs that come again later with sides swapped; gold: share of attention
               items, a deck beside a visibly damaged copy of itself
     failed    also pairs in which an answer gave no accepted deck: it is shown as far as it got
+    wanted    title, question, raters_per_pair and per_rater of StudyAbout; None leaves them
 
     Sides are balanced for each two runs. No line that is there is changed: calling it again adds
     only what is missing. Two processes wait for each other; one that is killed leaves the study
@@ -121,12 +112,11 @@ def build(
             f"{folder} has imported votes (vote-import); a study to vote in needs a folder of "
             "its own"
         )
-    named = {run.name: run for run in map(_run, _distinct(runs))}
-    _comparable(list(named.values()))
+    named = _runs(runs, {})
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # raters may have an account here too
     with store.locked(folder) as secret:
         study = _settled(folder, seed, wanted)
-        known = _with_known(named, study["runs"])
+        known = _runs((run["path"] for run in study["runs"]), named)
         _comparable(list(known.values()))
         old = list(store.pairs_of(folder).values())
         lot = _Lot(study["seed"] or 0, secret, known, failed)
@@ -137,23 +127,18 @@ def build(
             {"name": run.name, "label": run.label, "path": str(run.path), "protocol": run.protocol}
             for _, run in sorted(known.items())
         ]
-        added = Counter(pair["kind"] for pair in new)
-        # A build that was killed between the two files has left a round that is drawn again now.
         this = 1 + max((pair["round"] for pair in old), default=0)
-        study["made"] = [made for made in study["made"] if made["round"] < this]
-        if new:
-            study["made"].append(
-                {
-                    "round": this,
-                    "at": store.now(),
-                    "prompts": prompts,
-                    "repeats": repeats,
-                    "gold": gold,
-                    "failed": failed,
-                    "added": {str(kind): n for kind, n in added.items()},
-                }
+        new = [{**pair, "round": this} for pair in new]
+        slides = {
+            (deck["run"], pair["prompt"], deck["sample"]): known[deck["run"]].slides(
+                pair["prompt"], deck["sample"]
             )
-        _write(folder, secret, study, known, old, [{**pair, "round": this} for pair in new])
+            for pair in new
+            for deck in (pair["left"], pair["right"])
+        }
+        pair_pictures.draw(folder, secret, new, slides)
+        store.write(folder, study, [*old, *new])
+    added = Counter(pair["kind"] for pair in new)
     there = Counter(pair["kind"] for pair in [*old, *new])
     return {
         "study": str(folder),
@@ -164,20 +149,17 @@ def build(
     }
 
 
-def _settled(folder: Path, seed: int | None, wanted: StudyWanted) -> StudyAbout:
+def _settled(folder: Path, seed: int | None, wanted: Mapping[str, object]) -> StudyAbout:
     """study.json as it is to be: of a new study with a seed, with those settings that are given."""
     study: StudyAbout = store.about_of(folder) or {
         "title": "Two decks, one request",
         "question": QUESTION,
-        "seed": None,
+        "seed": secrets.randbelow(1 << 48) if seed is None else seed,
         "raters_per_pair": 3,
         "per_rater": 40,
         "runs": [],
-        "made": [],
     }
-    if study["seed"] is None:
-        study["seed"] = secrets.randbelow(1 << 48) if seed is None else seed
-    elif seed not in (None, study["seed"]):
+    if seed not in (None, study["seed"]):
         raise cli.BadData(
             f"{folder} was made with seed {study['seed']}; another seed is another study"
         )
@@ -185,63 +167,27 @@ def _settled(folder: Path, seed: int | None, wanted: StudyWanted) -> StudyAbout:
     return cast(StudyAbout, {**study, **given})
 
 
-def _with_known(
-    named: Mapping[str, StudiedRun], before: Iterable[StudyRun]
-) -> dict[str, StudiedRun]:
-    """The runs that are named now and those that the study had, by name."""
-    found = dict(named)
-    for about in before:
-        name, path = about["name"], Path(about["path"])
+# The runs
+
+
+def _runs(paths: Iterable[Path | str], known: Mapping[str, StudiedRun]) -> dict[str, StudiedRun]:
+    """The runs in some folders by name; those that are `known` are not read again. Raises
+    cli.BadData for two folders of one name."""
+    found: dict[str, StudiedRun] = {**known}
+    for path in map(Path, paths):
+        name = layout.run_name(path)
         if name not in found:
-            found[name] = _run(path)
+            found[name] = _run(path, name)
         elif path.resolve() != found[name].path.resolve():
             raise cli.BadData(
-                f"{found[name].path}: this study has {path} under the name {name}; name the "
-                "folder differently"
+                f"{found[name].path} and {path} have one name; a study knows runs by their models"
             )
     return found
 
 
-def _write(
-    folder: Path,
-    secret: bytes,
-    study: StudyAbout,
-    runs: Mapping[str, StudiedRun],
-    old: Sequence[StudyPair],
-    new: Sequence[StudyPair],
-) -> None:
-    """Pictures, then the study, then the pairs: whoever sees a pair sees all that belongs to it."""
-    slides = {}
-    for pair in new:
-        for deck in (pair["left"], pair["right"]):
-            run, prompt, sample = deck["run"], pair["prompt"], deck["sample"]
-            slides[run, prompt, sample] = runs[run].slides(prompt, sample)
-    pair_pictures.draw(folder, secret, new, slides)
-    stream.write(folder / "study.json", json.dumps(study, ensure_ascii=False, indent=1) + "\n")
-    if new:
-        lines = (stream.dumps(pair) + b"\n" for pair in [*old, *new])
-        stream.write(folder / "pairs.jsonl", b"".join(lines))
-
-
-# The runs
-
-
-def _distinct(paths: Iterable[Path | str]) -> list[Path]:
-    seen: dict[str, Path] = {}
-    for path in map(Path, paths):
-        name = layout.run_name(path)
-        if name in seen and seen[name].resolve() != path.resolve():
-            raise cli.BadData(
-                f"{seen[name]} and {path} have one name; a study knows runs by their models"
-            )
-        seen.setdefault(name, path)
-    return list(seen.values())
-
-
-def _run(path: Path) -> StudiedRun:
+def _run(path: Path, name: str) -> StudiedRun:
     """The run in a folder. Raises cli.Missing or cli.BadData for one that cannot be shown."""
     files = [path / name for name in ("scores.jsonl", "renders.jsonl") if (path / name).is_file()]
-    name = layout.run_name(path)
     if not files:
         raise layout.missing(path)
     try:
@@ -280,20 +226,16 @@ def _deck(record: DeckRecord) -> StudyDeck:
         state = "rendered"
     else:
         state = "failed" if error and error["kind"] == "model" else "excluded"
+    # What the person asked for, without the instructions that the model also had.
+    asked = [one["content"] for one in record.get("messages", []) if one["role"] == "user"]
     return StudyDeck(
         state=state,
         why=error["class"] if error else None,
         clean=state == "rendered" and render.get("status") == "ok",
         slides=slides,
-        request=_request(record),
+        request="\n\n".join(asked).strip(),
         domain=record.get("asks", {}).get("domain", ""),
     )
-
-
-def _request(record: DeckRecord) -> str:
-    """What the person asked for, without the instructions that the model also had."""
-    said = [one["content"] for one in record.get("messages", []) if one["role"] == "user"]
-    return "\n\n".join(said).strip()
 
 
 def _comparable(runs: Sequence[StudiedRun]) -> None:

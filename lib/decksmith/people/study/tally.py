@@ -10,22 +10,26 @@ from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Score
 from decksmith.measure.results import stats
 from decksmith.people.study import (
-    duplicate_raters,
+    agreement,
     estimates,
     import_votes,
     intervals,
-    judge_votes,
     raters,
     store,
 )
-from decksmith.people.study.duplicate_raters import Crowds
-from decksmith.people.study.estimates import OddsPair, Preference, Strengths
+from decksmith.people.study.agreement import JudgeAgreement, PairMeasures, RaterAgreement
+from decksmith.people.study.estimates import Preference, Strengths
 from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.judge_votes import JudgeAgreement
-from decksmith.people.study.messages import CHOICES
-from decksmith.people.study.raters import RaterAgreement, RaterSummary, RepeatCount, preferred
-from decksmith.people.study.records import Measures, Scores, Vote
-from decksmith.people.study.store import Rater
+from decksmith.people.study.raters import Crowds, RaterSummary, RepeatCount
+from decksmith.people.study.records import (
+    CHOICES,
+    SIDES,
+    Measures,
+    Rater,
+    Scores,
+    Vote,
+    preferred,
+)
 
 QUARTILES = (0.25, 0.5, 0.75)
 
@@ -61,7 +65,6 @@ class IntervalMethod(TypedDict):
 class BriefTally(TypedDict):
     votes: int  # that count in this way
     pairs: list[Preference]  # each two models
-    log_odds: list[OddsPair]  # each two models of a group
 
 
 class Tally(TypedDict):
@@ -94,17 +97,17 @@ class StudyTally(Tally):
 
 def tally(
     votes: Sequence[Vote],
-    decks: judge_votes.PairMeasures | None = None,
+    decks: PairMeasures | None = None,
     came: Iterable[Rater] = (),
 ) -> Tally:
     """Everything the votes say. decks: what the judge said of them; came: who came whence and when
-    (duplicate_raters.find). Raises cli.BadData where nothing is left to count."""
+    (raters.crowds). Raises cli.BadData where nothing is left to count."""
     kept, people = raters.counted(votes)
     if not kept:
         raise cli.BadData(
             "no vote counts: there is none yet, or all are by raters who are left out"
         )
-    crowds = duplicate_raters.find(came, kept)
+    crowds = raters.crowds(came, kept)
     voters = {vote["rater"] for vote in kept}
     strong = estimates.strengths(kept)
     return {
@@ -123,8 +126,8 @@ def tally(
         "strengths": strong,
         "position": _position(kept, people, strong),
         "seconds": _seconds(kept),
-        "agreement": raters.agreement(kept),
-        "judge": judge_votes.judged(kept, decks) if decks else None,
+        "agreement": agreement.of_people(kept),
+        "judge": agreement.of_judge(kept, decks) if decks else None,
         "crowds": crowds,
         "otherwise": _otherwise(votes, kept, frozenset(crowds["raters"])),
     }
@@ -148,7 +151,7 @@ def _counts(votes: Sequence[Vote], kept: Sequence[Vote]) -> VoteCounts:
 def _models(votes: Sequence[Vote]) -> dict[str, ModelVotes]:
     """How the votes on each model went."""
     found: dict[str, ModelVotes] = {}
-    for model in sorted({vote[side] for vote in votes for side in estimates.SIDES}):
+    for model in sorted({vote[side] for vote in votes for side in SIDES}):
         mine = [vote for vote in votes if model in (vote["left"], vote["right"])]
         won = [{None: 0.5, model: 1.0}.get(preferred(vote), 0.0) for vote in mine]
         bad = [float(vote["choice"] == "bad") for vote in mine]
@@ -187,26 +190,18 @@ def _otherwise(
     votes: Sequence[Vote], kept: Sequence[Vote], crowd: frozenset[str]
 ) -> dict[str, BriefTally]:
     """The figures that a reader compares, of votes that are counted in other ways."""
-    without_bad = [vote for vote in kept if vote["choice"] != "bad"]
     untied = [vote for vote in kept if preferred(vote)]
-    found = {
-        "with_raters_left_out": _brief(raters.usable(votes), crowd),
-        "without_both_bad": _brief(without_bad, crowd),
+    ways = {
+        "with_raters_left_out": raters.usable(votes),
+        "without_both_bad": [vote for vote in kept if vote["choice"] != "bad"],
     }
     if crowd:
-        found["without_crowds"] = _brief([one for one in kept if one["rater"] not in crowd])
+        ways["without_crowds"] = [vote for vote in kept if vote["rater"] not in crowd]
     if len(untied) < len(kept):
-        found["ties_dropped"] = _brief(untied, crowd)
-    return found
-
-
-def _brief(votes: Sequence[Vote], crowd: frozenset[str] = frozenset()) -> BriefTally:
-    if not votes:
-        return {"votes": 0, "pairs": [], "log_odds": []}
+        ways["ties_dropped"] = untied
     return {
-        "votes": len(votes),
-        "pairs": estimates.preferences(votes, crowd),
-        "log_odds": estimates.strengths(votes)["pairs"],
+        name: {"votes": len(some), "pairs": estimates.preferences(some, crowd)}
+        for name, some in ways.items()
     }
 
 
@@ -238,13 +233,11 @@ def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
 
 
 def _labelled(vote: Vote, labels: Mapping[str, str]) -> Vote:
-    left, right = (labels.get(vote[side], vote[side]) for side in estimates.SIDES)
+    left, right = (labels.get(vote[side], vote[side]) for side in SIDES)
     return {**vote, "left": left, "right": right}
 
 
-def decks_of(
-    study: store.Study, scores: Scores, labels: Mapping[str, str]
-) -> judge_votes.PairMeasures:
+def decks_of(study: store.Study, scores: Scores, labels: Mapping[str, str]) -> PairMeasures:
     """The measures of both decks of each pair to vote on that has them, by the models' labels."""
     found = {}
     for ident, pair in study.pairs.items():

@@ -1,15 +1,33 @@
-"""The tally as markdown for people."""
+"""The tally for people: as markdown, and as pictures (equal tallies give equal bytes)."""
 
-from typing import NamedTuple
+import itertools
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
+from decksmith.measure.results import plots
+from decksmith.measure.results.runs import COLORS
 from decksmith.measure.results.summary import TITLES
 from decksmith.measure.results.text import interval, markdown_table, p_value
-from decksmith.people.study import duplicate_raters
-from decksmith.people.study.duplicate_raters import Crowds
 from decksmith.people.study.estimates import Preference
 from decksmith.people.study.intervals import RATERS
-from decksmith.people.study.raters import FASTEST, GOLD, REPEATS, RaterSummary
-from decksmith.people.study.tally import StudyTally
+from decksmith.people.study.raters import (
+    CROWD_RULE,
+    FASTEST,
+    GOLD,
+    REPEATS,
+    Crowds,
+    RaterSummary,
+)
+from decksmith.people.study.tally import StudyTally, Tally
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+Tone = dict[str, str]  # colours by what they are for (plots.INKS)
 
 OTHERWISE = {
     "with_raters_left_out": "all raters",
@@ -145,7 +163,7 @@ def _crowds(found: Crowds) -> TallyTable:
     """Who chose a name whence and when."""
     rows = [
         [
-            duplicate_raters.origin(one),
+            one["origin"],
             str(one["people"]),
             str(one["votes"]),
             _percent(one["share"]),
@@ -157,7 +175,7 @@ def _crowds(found: Crowds) -> TallyTable:
     addresses = f"{found['addresses']} address{'es' * (found['addresses'] != 1)}"
     note = (
         f"{found['chose']} people chose their names, from {addresses}; "
-        f"{found['people']} of them are in a crowd: {duplicate_raters.rule()}"
+        f"{found['people']} of them are in a crowd: {CROWD_RULE}"
     )
     header = ["From", "People", "Votes", "Share of votes", "First name", "Last name"]
     return TallyTable("Crowds", header, rows, note=note)
@@ -224,3 +242,95 @@ def _otherwise(found: StudyTally) -> TallyTable:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f} %"
+
+
+# Pictures
+
+
+def draw(out: Path, found: Tally) -> list[str]:
+    """Draw the tally into the folder `out`; returns the file names."""
+    colors = dict(zip(sorted(found["models"]), itertools.cycle(COLORS)))
+    names: list[str] = []
+    for name, kind in (("strengths", _plot_strengths), ("preference", _plot_preference)):
+        names += plots.each_form(out, name, partial(kind, found=found, colors=colors))
+    return names
+
+
+def _at_right(axes: "Axes", y: float, text: str, color: str) -> None:
+    transform = axes.get_yaxis_transform()
+    axes.text(1.03, y, text, va="center", size=9, transform=transform, color=color)
+
+
+def _room(figure: "Drawing", below: float) -> None:
+    """Room for names at the left, text at the right, and so many inches below."""
+    figure.subplots_adjust(left=0.23, right=0.74, bottom=below / figure.get_figheight())
+
+
+def _size(found: Tally) -> str:
+    votes = found["votes"]["counted"]
+    return f"{votes:,} votes, {found['raters']} raters, {found['prompts']} prompts."
+
+
+def _plot_strengths(
+    pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
+) -> "Drawing | None":
+    models = sorted(found["strengths"]["models"].items(), reverse=True)
+    rows = [(model, value) for model, value in models if value["mean"] is not None]
+    if len(found["strengths"]["groups"]) > 1 or not rows:
+        return None  # strengths of different groups have no common scale
+    figure, axes = pyplot.subplots(figsize=(8.4, 1.45 + 0.5 * len(rows)))
+    for y, (model, value) in enumerate(rows):
+        color = colors[model]
+        if value["lo"] is not None:
+            ends = [value["lo"], value["hi"]]
+            axes.plot(ends, [y, y], color=color, linewidth=2.2, solid_capstyle="round")
+        axes.plot([value["mean"]], [y], "o", markersize=7, color=color, markeredgewidth=1.6)
+        _at_right(axes, y, interval(value), tone["ink"])
+    axes.axvline(0, color=tone["soft"], linewidth=1)
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [plots.wrapped(model) for model, _ in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    _room(figure, 0.35)
+    note = f"Log odds, mean 0. {_size(found)} Lines are 95 % intervals."
+    plots.titled(figure, tone, "Strength by people's votes", note, 0.85)
+    return figure
+
+
+def _plot_preference(
+    pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
+) -> "Drawing":
+    pairs = list(reversed(found["pairs"]))
+    figure, axes = pyplot.subplots(figsize=(8.8, 1.75 + 0.62 * len(pairs)))
+    for y, pair in enumerate(pairs):
+        _bar(axes, y, pair, colors, tone)
+        verdict = "separated" if pair["verdict"] == "beats" else pair["verdict"]
+        _at_right(axes, y, f"{interval(pair['share'])}\n{verdict}", tone["ink"])
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
+    names = [f"{plots.wrapped(pair['a'])}\nand {plots.wrapped(pair['b'])}" for pair in pairs]
+    axes.set_yticks(range(len(pairs)), names)
+    axes.set_ylim(-0.6, len(pairs) - 0.4)
+    _room(figure, 0.4)
+    note = (
+        "From the left: for the first, tied, both bad (darker), for the second.\n"
+        "At the right: share of the first (ties and both bad a half) in its 95 % interval. "
+        f"{_size(found)}"
+    )
+    plots.titled(figure, tone, "Votes for each of two models", note, 1.0)
+    return figure
+
+
+def _bar(axes: "Axes", y: float, pair: Preference, colors: Mapping[str, str], tone: Tone) -> None:
+    """The votes on two models, side by side, with their numbers where there is room."""
+    left = 0.0
+    for count, color, alpha in (
+        (pair["for_a"], colors[pair["a"]], 0.75),
+        (pair["tied"], tone["soft"], 0.3),
+        (pair["bad"], tone["soft"], 0.6),
+        (pair["for_b"], colors[pair["b"]], 0.75),
+    ):
+        width = count / pair["votes"]
+        axes.barh(y, width, left=left, height=0.42, color=color, alpha=alpha, linewidth=0)
+        if width > 0.05:
+            axes.text(left + width / 2, y, str(count), ha="center", va="center", size=9)
+        left += width
