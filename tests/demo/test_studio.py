@@ -688,7 +688,7 @@ def test_a_reference_deck_is_seen_by_all_and_changed_by_nobody(tmp_path):
             request={"prompt": "x"},
             models=[studios.REFERENCE],
             reference="p002",
-            sha256=studios._sha256(studios.references.all_of()["p002"].text),
+            sha256=studios._sha256(studios.references()["p002"].text),
         )
         ask.say(0, "deck", version=1, text=DECK, source="reference", title="Tides")
         ask.say(0, "end", status="done", message=None, fault=None)

@@ -55,12 +55,6 @@ class ShownPage(TypedDict):
     text: str
 
 
-ShownError = TypedDict(
-    "ShownError",
-    {"kind": str, "class": str, "slide": int | None, "line": int | None, "message": str},
-)
-
-
 class EventFacts(TypedDict, total=False):
     """What an event says, by its type: asked, place, started, text, reasoning, turn, written, wish,
     changing, unchanged, slide, deck, rendered, end."""
@@ -86,9 +80,7 @@ class EventFacts(TypedDict, total=False):
     source: str
     status: str
     slides: int
-    expected: int | None
     site: bool
-    error: ShownError | None
     took: float
     pages: list[ShownPage]
     message: str | None
@@ -104,12 +96,9 @@ class Event(EventFacts):
     type: str
 
 
-class SideState(TypedDict):
+class SideState(AskedModel):
     """How one of the decks of an ask stands."""
 
-    model: str
-    label: str
-    color: str | None
     status: str
     version: int
     slides: int

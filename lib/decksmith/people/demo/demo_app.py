@@ -24,50 +24,11 @@ from decksmith.measure.decks import sources
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import pool
 from decksmith.models.registry import Model
-from decksmith.people.demo import references
 from decksmith.people.demo.ask import AskedMaterial, DeckAsk, DeckWish, Event, version_id
-from decksmith.people.demo.studio import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio
+from decksmith.people.demo.studio import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio, references
 
 PROMPT, WORDS = 4000, 80  # characters of the request, and of audience and tone
 WISH, NAME = 1000, 120  # characters of what shall change on a slide, of a document's name
-# Requests to begin with: (what the button says, the form's fields).
-EXAMPLES = (
-    (
-        "A talk about tides",
-        {
-            "prompt": "Why are there two tides a day, and not one? For people who sail at "
-            "weekends: "
-            "one clear picture of the cause, what spring and neap tides are, and what it means "
-            "for leaving the harbour.",
-            "audience": "weekend sailors",
-            "tone": "calm",
-            "slides": 6,
-        },
-    ),
-    (
-        "A decision for a board",
-        {
-            "prompt": "Our library lends tools as well as books: 412 loans in six months, 9 "
-            "tools broken, 3,200 euros spent. "
-            "Ask the board for a second year. Show the numbers in a table and end with the "
-            "decision we need.",
-            "audience": "executives",
-            "tone": "matter-of-fact",
-            "slides": 6,
-        },
-    ),
-    (
-        "A lesson with code",
-        {
-            "prompt": "Explain recursion in Python to beginners: a function that calls itself, "
-            "the base case, one traced example "
-            "with code, and the mistake everybody makes first.",
-            "audience": "students",
-            "tone": "warm",
-            "slides": 7,
-        },
-    ),
-)
 BODY = 4 * TEXT + 4096  # bytes of a body of JSON
 STREAMS = 12  # open event streams of one visitor
 ALIVE = 15  # seconds between two signs of life in an event stream
@@ -88,13 +49,7 @@ DOWNLOADS = {
     "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
 # What the page loads, by its name below assets/web.
-ASSETS = {
-    "demo.css": "text/css; charset=utf-8",
-    "element.js": "text/javascript; charset=utf-8",
-    "demo.js": "text/javascript; charset=utf-8",
-    "fonts/inter-400.woff": "font/woff",
-    "fonts/inter-600.woff": "font/woff",
-}
+ASSETS = ("demo.css", "element.js", "demo.js", "fonts/inter-400.woff", "fonts/inter-600.woff")
 FOR_A_DAY = "private, max-age=86400, immutable"
 _PICTURE = re.compile(
     rf"({ASK_ID})(?:\.([01])\.(\d+)/slides/(\d+)\.png|/early/([01])/(\d+)/slides/(\d+)\.png)\Z"
@@ -117,28 +72,25 @@ def _typed(value: object) -> object:
 
 
 def _line(text: str) -> str:
-    return _at_most(WORDS, " ".join(text.split()))
+    return " ".join(text.split())
 
 
-def _prompt(text: str) -> str:
-    if not text.strip():
-        raise validation.sentence("Say what the deck is about.")
-    return _at_most(PROMPT, text.strip())
+def _at_most(most: int, missing: str = "") -> AfterValidator:
+    """Text of at most so many characters; `missing`: what is said where there is none."""
+
+    def check(text: str) -> str:
+        text = text.strip()
+        if missing and not text:
+            raise validation.sentence(missing)
+        if len(text) > most:
+            raise ValueError(f"{len(text)} characters; at most {most} can be used")
+        return text
+
+    return AfterValidator(check)
 
 
-def _at_most(most: int, text: str) -> str:
-    if len(text) > most:
-        raise ValueError(f"{len(text)} characters; at most {most} can be used")
-    return text
-
-
-Typed = Annotated[str, BeforeValidator(_typed)]
-
-
-def _wish(text: str) -> str:
-    if not text.strip():
-        raise validation.sentence("Say what shall change on the slide.")
-    return _at_most(WISH, text.strip())
+Typed = Annotated[str, BeforeValidator(_typed), Field(description="text")]
+Line = Annotated[Typed, AfterValidator(_line), _at_most(WORDS)]
 
 
 class Material(validation.Body):
@@ -167,33 +119,49 @@ class AskRequest(validation.Body):
     has."""
 
     models: list[str] = Field(default=[], validate_default=True)
-    prompt: Annotated[Typed, AfterValidator(_prompt)] = Field(
-        default="", validate_default=True, description="text"
+    prompt: Annotated[Typed, _at_most(PROMPT, "Say what the deck is about.")] = Field(
+        default="", validate_default=True
     )
-    audience: Annotated[Typed, AfterValidator(_line)] = Field(default="", description="text")
-    tone: Annotated[Typed, AfterValidator(_line)] = Field(default="", description="text")
+    audience: Line = ""
+    tone: Line = ""
     slides: int | None = Field(
         default=None, ge=1, le=SLIDES, description=f"a whole number from 1 to {SLIDES}"
     )
     theme: str = ""
     material: Material | None = None
 
-    _here = field_validator("models", "theme", mode="before")(_from_context)
+    @field_validator("models", mode="before")
+    @classmethod
+    def _one_or_two(cls, value: object, info: ValidationInfo) -> object:
+        known = (info.context or {})["models"]
+        some = value if isinstance(value, list) else []
+        unknown = [name for name in some if name not in known]
+        if unknown or len(some) not in (1, 2) or some[0] in some[1:]:
+            raise ValueError(f"one or two of {', '.join(known)}")
+        return some
+
+    @field_validator("theme", mode="before")
+    @classmethod
+    def _known_theme(cls, value: object, info: ValidationInfo) -> object:
+        known = (info.context or {})["theme"]
+        if value and value not in known:
+            raise ValueError(f"one of {', '.join(known)}")
+        return value
 
 
 class ChangeRequest(validation.Body):
     """The body of POST /asks/ASK/SIDE/change: one slide, written anew as somebody wishes."""
 
     slide: int = Field(ge=1, le=1000, description="the number of a slide")
-    wish: Annotated[Typed, AfterValidator(_wish)] = Field(
-        default="", validate_default=True, description="text"
+    wish: Annotated[Typed, _at_most(WISH, "Say what shall change on the slide.")] = Field(
+        default="", validate_default=True
     )
 
 
 class TextRequest(validation.Body):
     """The body of POST /asks/ASK/SIDE/text: a deck that somebody edited."""
 
-    text: Typed = Field(default="", description="text")
+    text: Typed = ""
 
 
 # The decks
@@ -299,7 +267,7 @@ class DemoHandlers:
         ask, side = f"/asks/{{ask:{ASK_ID}}}", "{side:[01]}"
         return [
             http.get("/", self.page),
-            *(_asset(name, kind) for name, kind in ASSETS.items()),
+            *map(_asset, ASSETS),
             http.get("/health", self.health),
             http.get("/asks", self.history),
             http.post("/asks", self.ask),
@@ -387,7 +355,6 @@ class DemoHandlers:
             "themes": self.themes,
             "decks": frames,
             "limits": limits,
-            "examples": [{"label": label, "request": fields} for label, fields in EXAMPLES],
             "documents": sources.KINDS,
         }
         policy = web.policy(
@@ -405,12 +372,7 @@ class DemoHandlers:
         )
 
     async def health(self, request: http.Request) -> http.Response:
-        at_work = sum(len(ask.tasks) for ask in self.studio.loaded.values())
-        waiting = sum(len(line.waiting) for line in self.studio.lines.values())
-        models = list(self.studio.models)
-        return http.json_response(
-            {"status": "ok", "models": models, "at work": at_work, "waiting": waiting}
-        )
+        return http.json_response({"status": "ok"})
 
     async def history(self, request: http.Request) -> http.Response:
         self.looking.check(web.remote(request))
@@ -462,7 +424,7 @@ class DemoHandlers:
         """The reference decks, each with its first picture where it was looked at before."""
         self.looking.check(web.remote(request))
         found = []
-        for name, deck in references.all_of().items():
+        for name, deck in references().items():
             kept = self.studio.kept_reference(name)
             picture = kept.sides()[0]["picture"] if kept else None
             facts = {"title": deck.title, "theme": deck.theme, "slides": deck.slides}
@@ -518,9 +480,7 @@ class DemoHandlers:
         place = self.studio.folder / path
         if not place.is_file():
             raise http.HTTPNotFound(text="this picture is no longer kept")
-        return http.FileResponse(
-            place, headers={"Content-Type": "image/png", "Cache-Control": FOR_A_DAY}
-        )
+        return http.FileResponse(place, headers={"Cache-Control": FOR_A_DAY})
 
     async def download(self, request: http.Request) -> http.Response:
         ask, kind = self._ask(request), request.match_info["kind"]
@@ -569,10 +529,9 @@ async def _body(request: http.Request) -> bytes:
     return data
 
 
-def _asset(name: str, kind: str) -> http.RouteDef:
+def _asset(name: str) -> http.RouteDef:
     async def send(request: http.Request) -> http.FileResponse:
-        headers = {"Content-Type": kind, "Cache-Control": "no-cache"}
-        return http.FileResponse(pages.WEB / name, headers=headers)
+        return http.FileResponse(pages.WEB / name, headers={"Cache-Control": "no-cache"})
 
     return http.get(f"/{Path(name).name}", send)
 
@@ -637,13 +596,12 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     public: tuple[str | None, str | None] = (None, None),
-    jobs: int = 1,
     budget: float | None = None,
     template: Template | None = None,
 ) -> None:
     """Serve the demo until SIGTERM or Ctrl-C, the page on `port` and the decks on the next one.
 
-    models, jobs, budget and template are Studio's. public: the origins that a reverse proxy gives
+    models, budget and template are Studio's. public: the origins that a reverse proxy gives
     the two. While it runs, `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing
     for ports in use, and where there is no renderer."""
     folder = Path(folder)
@@ -655,7 +613,7 @@ def serve(
         listening = _listen(host, port + 1 if port else 0)
         start, _, page_port = url.rpartition(":")
         decks_port = listening.getsockname()[1]
-        studio = Studio(folder, models, jobs=jobs, budget=budget, template=template)
+        studio = Studio(folder, models, budget=budget, template=template)
         second = decks(studio, hosts, public_page or int(page_port), public_decks)
         async with web.serving(second, listening):
             warming = asyncio.create_task(studio.warm())

@@ -16,8 +16,9 @@ import secrets
 import shutil
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypedDict, Unpack, cast
 
@@ -30,14 +31,13 @@ from decksmith.measure.decks import clean, edits, lint, prompts, templates
 from decksmith.measure.decks import pictures as deck_pictures
 from decksmith.measure.decks.edits import SETTINGS
 from decksmith.measure.decks.parser import Deck, Slide
-from decksmith.measure.decks.records import Build, Finding, Render
+from decksmith.measure.decks.records import Finding, Render
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import site
 from decksmith.models import client as chat_client
 from decksmith.models import embedded
 from decksmith.models import registry as model_registry
 from decksmith.models.records import Usage
-from decksmith.people.demo import references
 from decksmith.people.demo.ask import (
     ENDS,
     INTERRUPTED,
@@ -46,7 +46,6 @@ from decksmith.people.demo.ask import (
     DeckAsk,
     DeckWish,
     EventFacts,
-    ShownError,
     ShownPage,
     SideState,
     TurnQueue,
@@ -123,6 +122,38 @@ def excerpt(deck: Deck, slides: Iterable[Slide]) -> tuple[str, list[int]]:
     return "\n".join(out), lines
 
 
+@dataclass(frozen=True)
+class ReferenceDeck:
+    """A deck that people wrote for a prompt of the benchmark: no model is needed."""
+
+    id: str
+    request: str
+    text: str
+    title: str
+    theme: str
+    slides: int
+
+
+@cache
+def references() -> dict[str, ReferenceDeck]:
+    """The decks of data/reference by their prompts' ids; empty in a checkout without them."""
+    prompts_file = cli.ROOT / "data/prompts.jsonl"
+    if not prompts_file.is_file():
+        return {}
+    rows = (json.loads(line) for line in prompts_file.read_text().splitlines())
+    requests = {row["id"]: row["messages"][-1]["content"] for row in rows}
+    found = {}
+    for path in sorted((cli.ROOT / "data/reference").glob("*.md")):
+        name, text = path.stem, path.read_text(encoding="utf-8")
+        if name in requests:
+            deck = Deck.parse(text)
+            title = str(deck.headmatter.get("title") or name)
+            found[name] = ReferenceDeck(
+                name, requests[name], text, title, str(deck.theme), len(deck.shown)
+            )
+    return found
+
+
 class PastAsk(TypedDict):
     """An ask in a visitor's list, without its texts. at: seconds since 1970."""
 
@@ -136,9 +167,9 @@ class Studio:
     """Everything that works: the models, the line before each endpoint, the warm renderer, the
     asks of all visitors.
 
-    folder: where all of it is kept. models: registry entries by name. `jobs` render workers,
-    `budget` in USD for each model; all decks but the reference ones are under `template`. Raises
-    cli.Missing for a folder in which another server works.
+    folder: where all of it is kept. models: registry entries by name. budget: in USD for each
+    model; all decks but the reference ones are under `template`. Raises cli.Missing for a folder
+    in which another server works.
     Refusals are aiohttp's exceptions."""
 
     def __init__(
@@ -146,7 +177,6 @@ class Studio:
         folder: Path,
         models: dict[str, model_registry.Model],
         *,
-        jobs: int = 1,
         budget: float | None = None,
         template: Template | None = None,
     ) -> None:
@@ -168,27 +198,27 @@ class Studio:
         self.provider = deck_pictures.providers(protocol.images["provider"])
         self.lines = {model.base_url: TurnQueue(self._width(model)) for model in models.values()}
         self.clients = {name: self._open(model) for name, model in models.items()}
-        self.builder = site.Builder(protocol, ["site"], jobs=jobs)
+        self.builder = site.Builder(protocol, ["site"])
         self.loaded: dict[str, DeckAsk] = {}  # by id, those that were looked at
-        self.owner: dict[str, str] = {}  # of each ask, its visitor
-        # Of each visitor, (when, id), oldest first.
-        self.asks: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
-        self.making: dict[tuple[str, str], asyncio.Task[Build]] = {}
-        self._remember()
-
-    def _remember(self) -> None:
-        """Find the asks that are kept, and remove what was being removed, or made for an ask that
-        was removed meanwhile."""
-        for path in self.folder.glob("*/journal.jsonl"):
-            with contextlib.suppress(OSError, ValueError, KeyError), open(path, "rb") as file:
-                first = json.loads(file.readline())
-                self.owner[path.parent.name] = first["visitor"]
-                self.asks[first["visitor"]].append((first["at"], path.parent.name))
-        for asks in self.asks.values():
-            asks.sort()
+        self.owner = self._kept()  # the visitor of each ask, the oldest ask first
+        self.making = asyncio.Lock()  # whoever makes a file for a download
+        # What was being removed, or made for an ask that was removed meanwhile.
         for path in self.folder.iterdir():
             if re.match(ASK_ID, path.name) and path.name[:32] not in self.owner:
                 shutil.rmtree(path, ignore_errors=True)
+
+    def _kept(self) -> dict[str, str]:
+        """The visitors of the asks that are on the disk, the oldest ask first."""
+        found: list[tuple[float, str, str]] = []
+        for path in self.folder.glob("*/journal.jsonl"):
+            with contextlib.suppress(OSError, ValueError, KeyError), open(path, "rb") as file:
+                first = json.loads(file.readline())
+                found.append((first["at"], path.parent.name, first["visitor"]))
+        return {ident: visitor for _, ident, visitor in sorted(found)}
+
+    def _of(self, visitor: str) -> list[str]:
+        """The asks of a visitor, the oldest first."""
+        return [ident for ident, owner in self.owner.items() if owner == visitor]
 
     @staticmethod
     def _width(model: model_registry.Model) -> int:
@@ -279,9 +309,9 @@ class Studio:
                 for name, model in models.items()
             ],
         )
-        self._shrink(visitor)
         for side in range(len(names)):
             self._work(ask, side, self._write(ask, side))
+        self._shrink(visitor)
         return ask
 
     def _check_room(self, visitor: str, more: int) -> None:
@@ -301,19 +331,17 @@ class Studio:
     def _open_ask(self, **facts: Unpack[EventFacts]) -> DeckAsk:
         """A new ask, whose first event says these facts."""
         ask = DeckAsk(self.folder, secrets.token_hex(16))
-        visitor = facts["visitor"]
         facts["seed"] = secrets.randbelow(2**31)
         ask.say(None, "asked", **facts)
-        self.loaded[ask.id], self.owner[ask.id] = ask, visitor
-        self.asks[visitor].append((ask.asked["at"], ask.id))
+        self.loaded[ask.id], self.owner[ask.id] = ask, facts["visitor"]
         return ask
 
     def reference(self, name: str) -> DeckAsk:
         """The ask in which everybody sees this reference deck; rendered when it is first looked at,
         and kept. Raises HTTPNotFound."""
-        if name not in references.all_of():
+        if name not in references():
             raise http.HTTPNotFound(text="there is no such reference deck")
-        deck = references.all_of()[name]
+        deck = references()[name]
         if kept := self.kept_reference(name):
             return kept
         ask = self._open_ask(
@@ -329,8 +357,8 @@ class Studio:
     def kept_reference(self, name: str) -> DeckAsk | None:
         """The ask of a reference deck that was rendered or is being rendered; None where there is
         none of its text, or it failed."""
-        sha256 = _sha256(references.all_of()[name].text)
-        for _, ident in reversed(self.asks[EVERYBODY]):
+        sha256 = _sha256(references()[name].text)
+        for ident in reversed(self._of(EVERYBODY)):
             with contextlib.suppress(http.HTTPNotFound):
                 ask = self.find(EVERYBODY, ident)
                 is_it = (ask.asked.get("reference"), ask.asked.get("sha256")) == (name, sha256)
@@ -376,7 +404,7 @@ class Studio:
     def history(self, visitor: str) -> list[PastAsk]:
         """The visitor's asks, newest first, each with how its decks stand."""
         found: list[PastAsk] = []
-        for at, ident in reversed(self.asks.get(visitor, [])):
+        for ident in reversed(self._of(visitor)):
             with contextlib.suppress(http.HTTPNotFound):
                 ask = self.find(visitor, ident)
                 request = ask.asked["request"]
@@ -384,17 +412,18 @@ class Studio:
                     named: AskedMaterial = {"name": material["name"], "text": ""}
                     request = {**request, "material": named}
                 sides: list[SideState] = [{**side, "text": ""} for side in ask.sides()]
-                found.append({"id": ident, "at": at, "request": request, "sides": sides})
+                found.append(
+                    {"id": ident, "at": ask.asked["at"], "request": request, "sides": sides}
+                )
         return found
 
     async def forget(self, ask: DeckAsk) -> None:
         """Remove an ask and all that came of it."""
         for side in list(ask.tasks):
             await self.stop(ask, side)
-        self._remove(ask.asked["visitor"], ask.id)
+        self._remove(ask.id)
 
-    def _remove(self, visitor: str, ident: str) -> None:
-        self.asks[visitor] = [entry for entry in self.asks[visitor] if entry[1] != ident]
+    def _remove(self, ident: str) -> None:
         self.owner.pop(ident, None)
         if ask := self.loaded.pop(ident, None):
             ask.close()
@@ -404,18 +433,11 @@ class Studio:
     def _shrink(self, visitor: str) -> None:
         """Make room: the oldest asks of this visitor, then of all, that nobody works on."""
         working = {ident for ident, ask in self.loaded.items() if ask.tasks}
-        mine = [entry for entry in self.asks[visitor][:-1] if entry[1] not in working]
-        for _, ident in mine[: max(0, len(self.asks[visitor]) - ASKS)]:
-            self._remove(visitor, ident)
-        if len(self.owner) > KEPT:
-            everybody = sorted(
-                (at, ident, who)
-                for who, asks in self.asks.items()
-                for at, ident in asks
-                if ident not in working
-            )
-            for _, ident, who in everybody[: len(self.owner) - KEPT]:
-                self._remove(who, ident)
+        for owned_by, most in ((visitor, ASKS), (None, KEPT)):
+            asks = self._of(owned_by) if owned_by else list(self.owner)
+            resting = [ident for ident in asks if ident not in working]
+            for ident in resting[: max(0, len(asks) - most)]:
+                self._remove(ident)
 
     # Work on one deck
 
@@ -506,11 +528,13 @@ class Studio:
             return
         await self._finish(ask, side, made, "change")
 
+    def _sampling(self, client: chat_client.Client) -> dict[str, object]:
+        sampling = {**self.sampling, **client.model.params}
+        return {**sampling, "max_tokens": min(sampling.get("max_tokens", TOKENS), TOKENS)}
+
     async def _reply(self, ask: DeckAsk, name: str, text: str, slide: int, wish: str) -> str:
         """What the model says when it is asked for another slide."""
         client = await self.client(name)
-        sampling = {**self.sampling, **client.model.params}
-        sampling["max_tokens"] = min(sampling.get("max_tokens", TOKENS), TOKENS)
         request = messages(ask.asked["request"])[-1]["content"]
         asked = edits.messages(request, text, slide, wish)
         if self.template:
@@ -518,7 +542,7 @@ class Studio:
         # Another version is another seed: the same wish may have another answer.
         seed = ask.asked["seed"] + len(ask.events)
         async with asyncio.timeout(SECONDS):
-            answer = await client.ask(asked, sampling, seed=seed)
+            answer = await client.ask(asked, self._sampling(client), seed=seed)
         return answer.text
 
     @staticmethod
@@ -552,8 +576,7 @@ class Studio:
                 message = f"the reply was stopped after {REPLY} characters"
                 raise stream.Fault("model", "too-long", message)
 
-        sampling = {**self.sampling, **client.model.params}
-        sampling["max_tokens"] = min(sampling.get("max_tokens", TOKENS), TOKENS)
+        sampling = self._sampling(client)
         asked = messages(ask.asked["request"], self.template)
         try:
             async with asyncio.timeout(SECONDS):
@@ -653,21 +676,18 @@ class Studio:
             side,
             "rendered",
             version=version,
-            status=value["status"],
             slides=made,
-            expected=value["expected"],
             site=bool(built.get("site")),
             findings=_few(found, 300),
-            error=_fault(value),
             took=round(time.monotonic() - began, 2),
             pages=pages,
         )
-        failed = None if made else _fault(value)
+        failed = None if made else value.get("error")
         ask.say(
             side,
             "end",
             status="failed" if failed else "done",
-            message=failed["message"] if failed else None,
+            message=_short(failed["message"], 400) if failed else None,
             fault=failed["kind"] if failed else None,
         )
         self._discard(ask, side, version, made)
@@ -694,15 +714,14 @@ class Studio:
         path = self.folder / ident / "build" / f"deck.{kind}"
         if path.is_file():
             return path
-        if (ident, kind) not in self.making:
-            template = None if ask.asked.get("reference") else self.template
-            record: Record = {"id": ident, "deck": _deck(self.folder, ident, template)}
-            if (self.folder / ident / "illustrated.md").is_file():
-                record["images"] = {"path": f"{ident}/illustrated.md"}
-            task = asyncio.create_task(self.builder.build(self.folder, record, [kind]))
-            task.add_done_callback(lambda _: self.making.pop((ident, kind), None))
-            self.making[ident, kind] = task
-        built = await asyncio.shield(self.making[ident, kind])
+        template = None if ask.asked.get("reference") else self.template
+        record: Record = {"id": ident, "deck": _deck(self.folder, ident, template)}
+        if (self.folder / ident / "illustrated.md").is_file():
+            record["images"] = {"path": f"{ident}/illustrated.md"}
+        async with self.making:
+            if path.is_file():  # somebody else asked for it meanwhile
+                return path
+            built = await self.builder.build(self.folder, record, [kind])
         if kind not in built:
             why = built["error"]["message"]
             raise http.HTTPUnprocessableEntity(
@@ -727,8 +746,7 @@ class Studio:
         elif made and wanted and made != wanted:
             rule = "slides"
             were = " was" if wanted == 1 else "s were"
-            there = "is 1" if made == 1 else f"are {made}"
-            message = f"{wanted} slide{were} asked for, there {there}"
+            message = f"{wanted} slide{were} asked for, there {'is' if made == 1 else 'are'} {made}"
         else:
             return None
         return {"line": 1, "slide": None, "rule": rule, "box": None, "message": message}
@@ -781,20 +799,6 @@ def _short(text: str | None, most: int = 120) -> str:
 
 def _few(findings: list[Finding], most: int = 40) -> list[Finding]:
     return [{**finding, "message": _short(finding["message"], 300)} for finding in findings[:most]]
-
-
-def _fault(value: Render) -> ShownError | None:
-    """The error of a `render` value, its message shortened."""
-    if "error" not in value:
-        return None
-    error = value["error"]
-    return {
-        "kind": error["kind"],
-        "class": error["class"],
-        "slide": error.get("slide"),
-        "line": error.get("line"),
-        "message": _short(error["message"], 400),
-    }
 
 
 def registry(
