@@ -671,7 +671,7 @@ def test_a_change_that_fails_leaves_the_deck_as_it_was_and_says_so(tmp_path):
         assert unchanged.startswith("Slide 2 was not changed: ") and "127.0.0.1:9" in unchanged
         assert unchanged.endswith("The deck is as it was.")
         assert (ask.sides()[0]["status"], ask.sides()[0]["version"]) == ("done", 1)
-        assert studios._last_text(ask, 0) == DECK
+        assert ask.last(0, "deck")["text"] == DECK
 
     talk(tmp_path, work)
 
@@ -684,11 +684,11 @@ def test_a_reference_deck_is_seen_by_all_and_changed_by_nobody(tmp_path):
             shown[0]["title"] == "The easiest pet in the science block" and not shown[0]["picture"]
         )
         ask = studio._open_ask(
+            studios.references()["p002"].ask,
             visitor=studios.EVERYBODY,
             request={"prompt": "x"},
             models=[studios.REFERENCE],
             reference="p002",
-            sha256=studios._sha256(studios.references()["p002"].text),
         )
         ask.say(0, "deck", version=1, text=DECK, source="reference", title="Tides")
         ask.say(0, "end", status="done", message=None, fault=None)

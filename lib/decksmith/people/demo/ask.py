@@ -59,12 +59,11 @@ class EventFacts(TypedDict, total=False):
     """What an event says, by its type: asked, place, started, text, reasoning, turn, written, wish,
     changing, unchanged, slide, deck, rendered, end."""
 
-    visitor: str  # asked, and the next five
+    visitor: str  # asked, and the next four
     request: DeckWish
     seed: int
     models: list[AskedModel]
     reference: str
-    sha256: str
     place: int
     text: str
     finish: str | None

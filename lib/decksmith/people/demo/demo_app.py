@@ -425,7 +425,7 @@ class DemoHandlers:
         self.looking.check(web.remote(request))
         found = []
         for name, deck in references().items():
-            kept = self.studio.kept_reference(name)
+            kept = self.studio.kept_reference(deck)
             picture = kept.sides()[0]["picture"] if kept else None
             facts = {"title": deck.title, "theme": deck.theme, "slides": deck.slides}
             found.append({"id": name, "request": deck.request, "picture": picture, **facts})

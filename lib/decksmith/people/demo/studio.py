@@ -31,7 +31,7 @@ from decksmith.measure.decks import clean, edits, lint, prompts, templates
 from decksmith.measure.decks import pictures as deck_pictures
 from decksmith.measure.decks.edits import SETTINGS
 from decksmith.measure.decks.parser import Deck, Slide
-from decksmith.measure.decks.records import Finding, Render
+from decksmith.measure.decks.records import Finding, Page, Render
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import site
 from decksmith.models import client as chat_client
@@ -126,7 +126,8 @@ def excerpt(deck: Deck, slides: Iterable[Slide]) -> tuple[str, list[int]]:
 class ReferenceDeck:
     """A deck that people wrote for a prompt of the benchmark: no model is needed."""
 
-    id: str
+    id: str  # of its prompt
+    ask: str  # the id of the ask in which it is shown
     request: str
     text: str
     title: str
@@ -147,9 +148,14 @@ def references() -> dict[str, ReferenceDeck]:
         name, text = path.stem, path.read_text(encoding="utf-8")
         if name in requests:
             deck = Deck.parse(text)
-            title = str(deck.headmatter.get("title") or name)
             found[name] = ReferenceDeck(
-                name, requests[name], text, title, str(deck.theme), len(deck.shown)
+                id=name,
+                ask=hashlib.sha256(f"{name}\n{text}".encode()).hexdigest()[:32],
+                request=requests[name],
+                text=text,
+                title=str(deck.headmatter.get("title") or name),
+                theme=str(deck.theme),
+                slides=len(deck.shown),
             )
     return found
 
@@ -328,9 +334,9 @@ class Studio:
                 headers={"Retry-After": "120"},
             )
 
-    def _open_ask(self, **facts: Unpack[EventFacts]) -> DeckAsk:
+    def _open_ask(self, ident: str | None = None, **facts: Unpack[EventFacts]) -> DeckAsk:
         """A new ask, whose first event says these facts."""
-        ask = DeckAsk(self.folder, secrets.token_hex(16))
+        ask = DeckAsk(self.folder, ident or secrets.token_hex(16))
         facts["seed"] = secrets.randbelow(2**31)
         ask.say(None, "asked", **facts)
         self.loaded[ask.id], self.owner[ask.id] = ask, facts["visitor"]
@@ -342,28 +348,25 @@ class Studio:
         if name not in references():
             raise http.HTTPNotFound(text="there is no such reference deck")
         deck = references()[name]
-        if kept := self.kept_reference(name):
+        if kept := self.kept_reference(deck):
             return kept
+        self._remove(deck.ask)  # one that failed
         ask = self._open_ask(
+            deck.ask,
             visitor=EVERYBODY,
             request={"prompt": deck.request},
             models=[REFERENCE],
             reference=name,
-            sha256=_sha256(deck.text),
         )
         self._work(ask, 0, self._finish(ask, 0, deck.text, "reference"))
         return ask
 
-    def kept_reference(self, name: str) -> DeckAsk | None:
-        """The ask of a reference deck that was rendered or is being rendered; None where there is
-        none of its text, or it failed."""
-        sha256 = _sha256(references()[name].text)
-        for ident in reversed(self._of(EVERYBODY)):
-            with contextlib.suppress(http.HTTPNotFound):
-                ask = self.find(EVERYBODY, ident)
-                is_it = (ask.asked.get("reference"), ask.asked.get("sha256")) == (name, sha256)
-                if is_it and (ask.tasks or ask.sides()[0]["status"] == "done"):
-                    return ask
+    def kept_reference(self, deck: ReferenceDeck) -> DeckAsk | None:
+        """The ask of a reference deck that was rendered or is being rendered, else None."""
+        with contextlib.suppress(http.HTTPNotFound):
+            ask = self.find(EVERYBODY, deck.ask)
+            if ask.tasks or ask.sides()[0]["status"] == "done":
+                return ask
         return None
 
     def edit(self, ask: DeckAsk, side: int, text: str) -> None:
@@ -393,7 +396,7 @@ class Studio:
             raise http.HTTPConflict(text="there is no deck yet; render it first")
         if ask.asked["models"][side]["model"] not in self.models:
             raise http.HTTPConflict(text="the model of this deck is no longer here")
-        text = _last_text(ask, side)
+        text = ask.last(side, "deck")["text"]
         shown = len(Deck.parse(text).shown)
         if not 1 <= slide <= shown:
             has = "1 slide" if shown == 1 else f"{shown} slides"
@@ -450,20 +453,18 @@ class Studio:
         """Do the work, and say how it failed if it does."""
         try:
             await work
+            return
         except stream.Fault as fault:
-            self._failed(ask, side, str(fault), fault.error["kind"])
+            message, kind = str(fault), fault.error["kind"]
         except cli.Stop as error:
-            self._failed(ask, side, str(error), "infra")
+            message, kind = str(error), "infra"
         except Exception as error:
             traceback.print_exc()
             what = type(error).__name__
             message = f"A fault of the demo itself ({what}); its log says more."
-            self._failed(ask, side, message, "renderer")
+            kind = "renderer"
         finally:
             ask.tasks.pop(side, None)
-
-    @staticmethod
-    def _failed(ask: DeckAsk, side: int, message: str, kind: str) -> None:
         ask.flush(side)
         ask.say(side, "end", status="failed", message=message, fault=kind)
 
@@ -519,12 +520,22 @@ class Studio:
                 ask.say(side, "changing", slide=slide)
                 reply = await self._reply(ask, name, text, slide, wish)
             made = edits.changed(text, slide, reply)
-        except asyncio.CancelledError:
-            self._unchanged(ask, side, slide, "stopped", before)
-            raise
-        except (edits.NoSlide, stream.Fault, cli.Stop, TimeoutError) as error:
-            why = f"no reply in {SECONDS} s" if isinstance(error, TimeoutError) else str(error)
-            self._unchanged(ask, side, slide, why, before)
+        except (
+            asyncio.CancelledError,
+            edits.NoSlide,
+            stream.Fault,
+            cli.Stop,
+            TimeoutError,
+        ) as error:
+            stopped = isinstance(error, asyncio.CancelledError)
+            late = isinstance(error, TimeoutError)
+            why = "stopped" if stopped else f"no reply in {SECONDS} s" if late else str(error)
+            message = f"Slide {slide} was not changed: {why[:300]}. The deck is as it was."
+            ask.say(side, "unchanged", slide=slide, message=message)
+            status, said = before.get("status", "failed"), before.get("message")
+            ask.say(side, "end", status=status, message=said, fault=before.get("fault"))
+            if stopped:
+                raise
             return
         await self._finish(ask, side, made, "change")
 
@@ -535,27 +546,13 @@ class Studio:
     async def _reply(self, ask: DeckAsk, name: str, text: str, slide: int, wish: str) -> str:
         """What the model says when it is asked for another slide."""
         client = await self.client(name)
-        request = messages(ask.asked["request"])[-1]["content"]
-        asked = edits.messages(request, text, slide, wish)
-        if self.template:
-            asked[0] = messages(ask.asked["request"], self.template)[0]
+        first = messages(ask.asked["request"], self.template)
+        asked = [first[0], *edits.messages(first[1]["content"], text, slide, wish)[1:]]
         # Another version is another seed: the same wish may have another answer.
         seed = ask.asked["seed"] + len(ask.events)
         async with asyncio.timeout(SECONDS):
             answer = await client.ask(asked, self._sampling(client), seed=seed)
         return answer.text
-
-    @staticmethod
-    def _unchanged(ask: DeckAsk, side: int, slide: int, why: str, before: EventFacts) -> None:
-        message = f"Slide {slide} was not changed: {why[:300]}. The deck is as it was."
-        ask.say(side, "unchanged", slide=slide, message=message)
-        ask.say(
-            side,
-            "end",
-            status=before.get("status", "failed"),
-            message=before.get("message"),
-            fault=before.get("fault"),
-        )
 
     async def _heard(
         self, ask: DeckAsk, side: int, client: chat_client.Client, text: list[str]
@@ -623,7 +620,7 @@ class Studio:
         place = self.folder / ask.id / "early" / str(side)
         try:
             record = await self._prepared(place, ident, part, self.template)
-            value = cast(Render, await self.builder.render(place, record))
+            value = await self.builder.render(place, record)
             found = await self._findings(place, record, value)
         except stream.Fault:
             return False
@@ -635,21 +632,14 @@ class Studio:
                 for finding in found
                 if finding["slide"] == page["slide"]
             ]
-            ask.say(
-                side,
-                "slide",
-                no=no,
-                line=slide.start,
-                title=_short(page["title"]),
-                text=_short(page["text"], 400),
-                findings=_few(here),
-                picture=f"{ask.id}/early/{side}/{picture}",
-            )
+            picture = f"{ask.id}/early/{side}/{picture}"
+            shown = _shown(page, slide.start)
+            ask.say(side, "slide", no=no, picture=picture, findings=_few(here, 40), **shown)
         return True
 
     async def _finish(self, ask: DeckAsk, side: int, text: str, source: str) -> None:
-        """Render and build a text: the next version of a deck. `source`: model or edit. Raises
-        stream.Fault for what is not rendered."""
+        """Render and build a text: the next version of a deck. `source`: model, change, edit or
+        reference. Raises stream.Fault for what is not rendered."""
         deck = _parsed(ask, side, text)
         version, request = ask.sides()[side]["version"] + 1, ask.asked["request"]
         titles = (slide.title for slide in deck.shown if slide.title)
@@ -658,20 +648,11 @@ class Studio:
         began, ident = time.monotonic(), version_id(ask.id, side, version)
         template = None if source == "reference" else self.template
         record = await self._prepared(self.folder, ident, text, template)
-        shown, built = await self.builder.show(self.folder, record)
-        value = cast(Render, shown)
+        value, built = await self.builder.show(self.folder, record)
         found = await self._findings(self.folder, record, value)
         made = len(value["slides"])
         if finding := self._count_finding(made, request.get("slides")):
             found.insert(0, finding)
-        pages: list[ShownPage] = [
-            {
-                "line": page["line"],
-                "title": _short(page["title"]),
-                "text": _short(page["text"], 400),
-            }
-            for page in value["xray"][:made]
-        ]
         ask.say(
             side,
             "rendered",
@@ -680,17 +661,17 @@ class Studio:
             site=bool(built.get("site")),
             findings=_few(found, 300),
             took=round(time.monotonic() - began, 2),
-            pages=pages,
+            pages=[_shown(page, page["line"]) for page in value["xray"][:made]],
         )
-        failed = None if made else value.get("error")
-        ask.say(
-            side,
-            "end",
-            status="failed" if failed else "done",
-            message=_short(failed["message"], 400) if failed else None,
-            fault=failed["kind"] if failed else None,
-        )
-        self._discard(ask, side, version, made)
+        error = None if made else value.get("error")
+        status, fault = ("failed", error["kind"]) if error else ("done", None)
+        message = _short(error["message"], 400) if error else None
+        ask.say(side, "end", status=status, message=message, fault=fault)
+        # The early slides, unless they are all there is to see, and versions before the last three.
+        if made:
+            shutil.rmtree(self.folder / ask.id / "early" / str(side), ignore_errors=True)
+        for old in range(1, version - 2):
+            shutil.rmtree(self.folder / version_id(ask.id, side, old), ignore_errors=True)
 
     async def _prepared(
         self, folder: Path, ident: str, text: str, template: Template | None
@@ -729,14 +710,6 @@ class Studio:
             )
         return path
 
-    def _discard(self, ask: DeckAsk, side: int, version: int, made: int) -> None:
-        """Remove what a new version makes superfluous: the early slides, unless they are all there
-        is to see, and versions before the last three."""
-        if made:
-            shutil.rmtree(self.folder / ask.id / "early" / str(side), ignore_errors=True)
-        for old in range(1, version - 2):
-            shutil.rmtree(self.folder / version_id(ask.id, side, old), ignore_errors=True)
-
     def _count_finding(self, made: int, wanted: int | None) -> Finding | None:
         """The finding on a deck whose number of slides is not what was asked for, or too small to
         count."""
@@ -758,38 +731,19 @@ def _deck(folder: Path, ident: str, template: Template | None) -> Record:
     return {"path": f"{ident}/deck.md", **under}
 
 
-def _last_text(ask: DeckAsk, side: int) -> str:
-    """The text of a deck's newest version."""
-    return str(ask.last(side, "deck")["text"])
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _parsed(ask: DeckAsk, side: int, text: str) -> Deck:
     """The deck of a text. Raises stream.Fault for one that is empty or too large to be rendered
     here."""
     if not text.strip():
-        thought = any(
-            event["type"] == "reasoning" and event["side"] == side for event in ask.events
-        )
-        raise stream.Fault(
-            "model",
-            "no-deck",
-            "The model gave reasoning, but no deck." if thought else "The model's reply is empty.",
-        )
-    if len(text) > TEXT:
-        raise _too_large(f"{len(text)} characters", TEXT)
-    deck = Deck.parse(text)
-    if len(deck.shown) > LONGEST:
-        raise _too_large(f"{len(deck.shown)} slides", LONGEST)
+        thought = ask.last(side, "reasoning")
+        why = "The model gave reasoning, but no deck." if thought else "The model's reply is empty."
+        raise stream.Fault("model", "no-deck", why)
+    deck = Deck.parse(text[: TEXT + 1])
+    for size, what, most in ((len(text), "characters", TEXT), (len(deck.shown), "slides", LONGEST)):
+        if size > most:
+            message = f"The deck has {size} {what}; at most {most} are rendered here."
+            raise stream.Fault("model", "memory", message)
     return deck
-
-
-def _too_large(what: str, most: int) -> stream.Fault:
-    message = f"The deck has {what}; at most {most} are rendered here."
-    return stream.Fault("model", "memory", message)
 
 
 def _short(text: str | None, most: int = 120) -> str:
@@ -797,7 +751,12 @@ def _short(text: str | None, most: int = 120) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _few(findings: list[Finding], most: int = 40) -> list[Finding]:
+def _shown(page: Page, line: int) -> ShownPage:
+    """A rendered slide that begins in this line."""
+    return {"line": line, "title": _short(page["title"]), "text": _short(page["text"], 400)}
+
+
+def _few(findings: list[Finding], most: int) -> list[Finding]:
     return [{**finding, "message": _short(finding["message"], 300)} for finding in findings[:most]]
 
 

@@ -10,12 +10,20 @@ from typing import TypedDict, cast
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import judge_agreement, layout, runs, text
-from decksmith.people.study import agreement, estimates, intervals, raters, store, tally
+from decksmith.measure.results import judge_agreement, layout, runs
+from decksmith.people.study import (
+    agreement,
+    estimates,
+    intervals,
+    raters,
+    store,
+    tally,
+    tally_report,
+)
 from decksmith.people.study.agreement import RaterAgreement
 from decksmith.people.study.estimates import ComparedVotes
 from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.records import DIMENSIONS, SIDES, DeckKey, Measures, Scores, Vote
+from decksmith.people.study.records import DIMENSIONS, DeckKey, Measures, Scores, Vote, preferred
 
 TRAITS = {"words": "longer", "craft": "with more features"}  # of a deck: what may draw a judge
 
@@ -60,7 +68,7 @@ class StudyJudge:
     of: str = ""  # the name in its records
     costs: list[float | None] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    traits: dict[DeckKey, dict[str, float]] = field(default_factory=dict)
+    traits: Scores = field(default_factory=dict)
 
 
 # What judges said
@@ -118,9 +126,9 @@ def _measures(score: Score) -> Measures:
     return found
 
 
-def _traits(row: DeckRecord) -> dict[str, float]:
+def _traits(row: DeckRecord) -> Measures:
     """What a judge may be drawn to in a deck, as far as its record says."""
-    found = {}
+    found: Measures = {}
     if reply := row.get("gen", {}).get("text"):
         found["words"] = float(len(reply.split()))
     if (craft := row.get("features", {}).get("craft")) is not None:
@@ -139,7 +147,8 @@ def compare(study: store.Study, judges: Sequence[StudyJudge]) -> JudgeComparison
     votes, _ = raters.counted(list(study.votes()))
     if not votes:
         raise cli.BadData(f"{study.folder}: no vote counts yet; ask people first (make vote)")
-    traits = _by_vote(study, votes, judges)
+    known = {deck: said for one in judges for deck, said in one.traits.items() if said}
+    traits = tally.decks_of(study, known, {})
     return {
         "study": study.about["title"],
         "votes": len(votes),
@@ -159,22 +168,7 @@ def keep(found: JudgeComparison) -> None:
             judge_agreement.keep(one["of"], {**about, "agreement": one["agreement"]})
 
 
-SideTraits = dict[tuple[str, str], dict[str, float]]  # by pair and model
-
-
-def _by_vote(study: store.Study, votes: Sequence[Vote], judges: Sequence[StudyJudge]) -> SideTraits:
-    """What the judges' records say of the decks that were voted on."""
-    traits = {deck: said for one in judges for deck, said in one.traits.items() if said}
-    found: SideTraits = {}
-    for ident in {vote["pair"] for vote in votes}:
-        pair = study.pairs[ident]
-        for deck in (pair["left"], pair["right"]):
-            of = traits.get((deck["run"], pair["prompt"], deck["sample"]), {})
-            found[ident, deck["model"]] = of
-    return found
-
-
-def _report(one: StudyJudge, votes: Sequence[Vote], traits: SideTraits) -> JudgeReport:
+def _report(one: StudyJudge, votes: Sequence[Vote], traits: agreement.PairMeasures) -> JudgeReport:
     by_measure = agreement.of_judge(votes, one.decks)
     overall = by_measure.get("overall")
     drawn_to = {trait: _drawn_to(one, votes, trait, traits) for trait in TRAITS}
@@ -199,21 +193,20 @@ def _credits(one: StudyJudge, votes: Iterable[Vote]) -> list[tuple[Vote, float]]
 
 
 def _drawn_to(
-    one: StudyJudge, votes: Sequence[Vote], trait: str, traits: SideTraits
+    one: StudyJudge, votes: Sequence[Vote], trait: str, traits: agreement.PairMeasures
 ) -> DrawnTo | None:
     """How often the judge, and how often people on the same votes, prefer the deck that has more
     of a trait; None where nothing is known of it."""
+    leads = {id(vote): agreement.sign(gap) for vote, gap in agreement.gaps(votes, traits, trait)}
     used: list[Vote] = []
     judged: list[float] = []
     voted: list[float] = []
     for vote, gap in agreement.gaps(votes, one.decks, "overall"):
-        left, right = (traits[vote["pair"], vote[side]].get(trait) for side in SIDES)
-        if left is None or right is None or left == right or vote["choice"] in ("tie", "bad"):
-            continue
-        more = 1 if left > right else -1
-        used.append(vote)
-        judged.append((1 + agreement.sign(gap) * more) / 2)
-        voted.append(float((vote["choice"] == "left") == (more > 0)))
+        more = leads.get(id(vote), 0)
+        if more and preferred(vote):
+            used.append(vote)
+            judged.append((1 + agreement.sign(gap) * more) / 2)
+            voted.append(float((vote["choice"] == "left") == (more > 0)))
     if not used:
         return None
     gaps = [one - other for one, other in zip(judged, voted, strict=True)]
@@ -253,57 +246,6 @@ def _difference(a: StudyJudge, b: StudyJudge, votes: Sequence[Vote]) -> JudgeDif
     return found
 
 
-# For people
-
-
 def markdown(found: JudgeComparison) -> str:
     """The comparison as markdown."""
-    people = found["people"]
-    blank = [""] * (len(DIMENSIONS) + 2)
-    rows = [
-        ["another person", text.interval(people["another"]), *blank],
-        ["any judge, at most", text.interval(people["at_most"]), *blank],
-        *(_row(one) for one in found["judges"]),
-    ]
-    header = ["Judge", "Follows", *(name.capitalize() for name in DIMENSIONS), "USD", "Time"]
-    lines = [
-        f"# Judges beside people: {found['study']}",
-        "",
-        f"{found['votes']} votes of {found['raters']} people on {found['prompts']} prompts. "
-        "Follows: the share of the untied votes whose deck the judge prefers too, half where it "
-        "prefers neither; 0.50 is a coin. A dimension: of what people said of it. USD and time are "
-        "of one judging.",
-        "",
-        *text.markdown_table(header, rows, 1),
-        "",
-        *_biases(found["judges"]),
-    ]
-    return "\n".join([*lines, *(f"- {pair['sentence']}" for pair in found["differences"])]) + "\n"
-
-
-def _row(one: JudgeReport) -> list[str]:
-    dimensions = [text.interval(one["dimensions"].get(name)) for name in DIMENSIONS]
-    took = text.DASH if one["seconds"] is None else f"{one['seconds']:.1f} s"
-    return [
-        one["judge"],
-        text.interval(one["agreement"]),
-        *dimensions,
-        text.price(one["cost"]),
-        took,
-    ]
-
-
-def _biases(judges: Sequence[JudgeReport]) -> list[str]:
-    rows = [
-        [
-            one["judge"],
-            TRAITS[trait],
-            *map(text.interval, (said["judge"], said["people"], said["difference"])),
-        ]
-        for one in judges
-        for trait, said in one["drawn_to"].items()
-    ]
-    if not rows:
-        return []
-    header = ["Judge", "Prefers the deck", "Judge", "People", "Difference"]
-    return ["**What a judge is drawn to**", "", *text.markdown_table(header, rows, 2), ""]
+    return tally_report.card("judges", **found, dimensions=DIMENSIONS, traits=TRAITS)
