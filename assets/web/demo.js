@@ -626,7 +626,7 @@ async function refresh() {
   try { asks = await call("/asks"); } catch (error) { return wrong(error.message); }
   $("past").hidden = $("to-past").hidden = !asks.length;
   $("cards").replaceChildren(...asks.map((one) => {
-    const title = one.sides.map((side) => side.title).find(Boolean) || one.request.prompt.slice(0, 90);
+    const title = one.sides.map((side) => side.title).find(Boolean) || one.prompt.slice(0, 90);
     const states = one.sides.map((side) => (side.status in ENDS ? (side.status === "done" ? many(side.slides, "slide") : ENDS[side.status].toLowerCase()) : "in work"));
     return h("li.card", { "data-id": one.id }, h("div.thumbs", { "aria-hidden": "true" }, one.sides.map((side) => (side.picture ? h("img", { src: `/pictures/${side.picture}`, alt: "", loading: "lazy" }) : h("span", null, side.status in ENDS ? ENDS[side.status] : "in work")))),
       h("a", { href: `#${one.id}` }, h("span", { dir: "auto" }, title)), h("p", null, `${when(one.at)} · ${one.sides.map((side, at) => `${side.label}: ${states[at]}`).join(" · ")}`),

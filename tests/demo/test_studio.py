@@ -213,9 +213,9 @@ def test_a_journal_that_was_cut_off_anywhere_is_read_and_says_that_the_work_ende
         ask.path.write_bytes(whole[:cut])
         found = DeckAsk.load(tmp_path, ask.id)
         assert [event["n"] for event in found.events] == list(range(len(found.events)))
-        assert found.sides()[0]["status"] == "interrupted" and "# Tides\n## More\n".startswith(
-            found.sides()[0]["text"]
-        )
+        text = "".join(event["text"] for event in found.events if event["type"] == "text")
+        assert found.sides()[0]["status"] == "interrupted"
+        assert "# Tides\n## More\n".startswith(text)
         again = DeckAsk.load(tmp_path, ask.id)
         assert again.events == found.events, "what ended does not end twice"
     ask.path.write_bytes(whole[: first - 5])
@@ -578,9 +578,9 @@ def test_after_a_restart_the_decks_are_there_for_their_visitor_alone(tmp_path):
         history = await (
             await pages.get("/asks", headers={"Cookie": f"{demo_app.COOKIE}={jar['cookie']}"})
         ).json()
-        assert [
-            (one["id"], one["request"]["prompt"], one["sides"][0]["status"]) for one in history
-        ] == [(jar["id"], "Tides", "interrupted")]
+        assert [(one["id"], one["prompt"], one["sides"][0]["status"]) for one in history] == [
+            (jar["id"], "Tides", "interrupted")
+        ]
         assert {path.name for path in studio.folder.iterdir()} == {jar["id"], ".lock"}, (
             "what belongs to no ask is gone"
         )
@@ -628,8 +628,7 @@ def test_material_goes_to_the_model_as_facts_and_stays_out_of_the_history(tmp_pa
         ask = {"prompt": "Tides", "models": ["one"], "material": found}
         ident = (await (await pages.post("/asks", json=ask)).json())["id"]
         assert studio.loaded[ident].asked["request"]["material"]["text"] == "Two a day."
-        history = await (await pages.get("/asks")).json()
-        assert history[0]["request"]["material"] == {"name": "notes.md", "text": ""}
+        assert "Two a day" not in await (await pages.get("/asks")).text()
         long = ask | {"material": found | {"text": "x" * 12_001}}
         assert (await pages.post("/asks", json=long)).status == 400
 

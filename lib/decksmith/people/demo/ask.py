@@ -7,9 +7,11 @@ killed show the same.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, NotRequired, TypedDict, Unpack, cast
 
@@ -102,7 +104,6 @@ class SideState(AskedModel):
     version: int
     slides: int
     picture: str | None
-    text: str
     title: str | None
 
 
@@ -115,7 +116,7 @@ class DeckAsk:
         self.events: list[Event] = []
         self.changed = asyncio.Event()  # set, and replaced, with each event
         self.tasks: dict[int, asyncio.Task[None]] = {}  # by side: who works on it
-        self.pending: dict[int, list[tuple[str, list[str]]]] = {}  # by side: text not yet said
+        self.pending: dict[int, list[tuple[str, str]]] = {}  # by side: text not yet said
         self.file: IO[bytes] | None = None
 
     @classmethod
@@ -161,33 +162,17 @@ class DeckAsk:
         waiting = self.pending.setdefault(side, [])
         if not waiting:
             asyncio.get_running_loop().call_later(BEAT, self.flush, side)
-        if waiting and waiting[-1][0] == kind:
-            waiting[-1][1].append(piece)
-        else:
-            waiting.append((kind, [piece]))
+        waiting.append((kind, piece))
 
     def flush(self, side: int) -> None:
         """Say what waits."""
-        for kind, pieces in self.pending.pop(side, []):
-            if kind == "turn":
-                self.say(side, "turn")
-            else:
-                self.say(side, kind, text="".join(pieces))
+        for kind, pieces in itertools.groupby(self.pending.pop(side, []), key=itemgetter(0)):
+            self.say(side, kind, text="".join(piece for _, piece in pieces))
 
     def sides(self) -> list[SideState]:
         """How each deck stands."""
-        sides: list[SideState] = [
-            {
-                **model,
-                "status": "queued",
-                "version": 0,
-                "slides": 0,
-                "picture": None,
-                "text": "",
-                "title": None,
-            }
-            for model in self.asked["models"]
-        ]
+        at_first = {"status": "queued", "version": 0, "slides": 0, "picture": None, "title": None}
+        sides = [cast(SideState, {**model, **at_first}) for model in self.asked["models"]]
         for event in self.events[1:]:
             if event["side"] is not None:
                 self._follow(sides[event["side"]], event)
@@ -196,10 +181,6 @@ class DeckAsk:
     def _follow(self, at: SideState, event: Event) -> None:
         """Bring one deck to where it stands after an event."""
         match event["type"]:
-            case "text":
-                at["text"] += event["text"]
-            case "turn":
-                at["text"] = ""
             case "started" | "changing":
                 at["status"] = "writing"
             case "wish":
@@ -249,21 +230,17 @@ class TurnQueue:
     async def turn(self, tell: Callable[[int], None]) -> AsyncIterator[None]:
         """One's turn; `tell` is called with one's place, from 1, whenever it changes."""
         if self.free.locked():
-            await self._wait(tell)
-        else:
+            self.waiting.append(tell)
+            tell(len(self.waiting))
+        try:
             await self.free.acquire()
+        finally:
+            if tell in self.waiting:
+                at = self.waiting.index(tell)
+                del self.waiting[at]
+                for place, later in enumerate(self.waiting[at:], at + 1):
+                    later(place)
         try:
             yield
         finally:
             self.free.release()
-
-    async def _wait(self, tell: Callable[[int], None]) -> None:
-        self.waiting.append(tell)
-        tell(len(self.waiting))
-        try:
-            await self.free.acquire()
-        finally:
-            at = self.waiting.index(tell)
-            self.waiting.remove(tell)
-            for place, later in enumerate(self.waiting[at:], at + 1):
-                later(place)

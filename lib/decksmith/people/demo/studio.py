@@ -41,7 +41,6 @@ from decksmith.models.records import Usage
 from decksmith.people.demo.ask import (
     ENDS,
     INTERRUPTED,
-    AskedMaterial,
     AskedModel,
     DeckAsk,
     DeckWish,
@@ -161,11 +160,11 @@ def references() -> dict[str, ReferenceDeck]:
 
 
 class PastAsk(TypedDict):
-    """An ask in a visitor's list, without its texts. at: seconds since 1970."""
+    """An ask in a visitor's list. at: seconds since 1970."""
 
     id: str
     at: float
-    request: DeckWish
+    prompt: str
     sides: list[SideState]
 
 
@@ -410,13 +409,9 @@ class Studio:
         for ident in reversed(self._of(visitor)):
             with contextlib.suppress(http.HTTPNotFound):
                 ask = self.find(visitor, ident)
-                request = ask.asked["request"]
-                if material := request.get("material"):
-                    named: AskedMaterial = {"name": material["name"], "text": ""}
-                    request = {**request, "material": named}
-                sides: list[SideState] = [{**side, "text": ""} for side in ask.sides()]
+                prompt = ask.asked["request"]["prompt"]
                 found.append(
-                    {"id": ident, "at": ask.asked["at"], "request": request, "sides": sides}
+                    {"id": ident, "at": ask.asked["at"], "prompt": prompt, "sides": ask.sides()}
                 )
         return found
 
