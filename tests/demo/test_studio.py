@@ -664,7 +664,7 @@ def test_a_change_that_fails_leaves_the_deck_as_it_was_and_says_so(tmp_path):
         assert (await pages.post(path, json={"slide": 2, "wish": "shorter"})).status == 202
         if ask.tasks:
             with pytest.raises(demo_app.http.HTTPConflict):
-                studio.change("v", ask, 0, 2, "again")
+                studio.change(ask, 0, 2, "again")
             await asyncio.wait(list(ask.tasks.values()))
         unchanged = ask.last(0, "unchanged")["message"]
         assert unchanged.startswith("Slide 2 was not changed: ") and "127.0.0.1:9" in unchanged

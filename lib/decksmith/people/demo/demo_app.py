@@ -27,8 +27,16 @@ from decksmith.models.registry import Model
 from decksmith.people.demo.ask import AskedMaterial, DeckAsk, DeckWish, Event, version_id
 from decksmith.people.demo.studio import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio, references
 
-PROMPT, WORDS = 4000, 80  # characters of the request, and of audience and tone
-WISH, NAME = 1000, 120  # characters of what shall change on a slide, of a document's name
+# Characters of the request, of audience and tone, of a deck, and of what shall change on a slide;
+# slides that may be asked for; bytes of a document.
+LIMITS = {
+    "prompt": 4000,
+    "words": 80,
+    "text": TEXT,
+    "wish": 1000,
+    "slides": SLIDES,
+    "document": sources.LARGEST,
+}
 BODY = 4 * TEXT + 4096  # bytes of a body of JSON
 STREAMS = 12  # open event streams of one visitor
 ALIVE = 15  # seconds between two signs of life in an event stream
@@ -90,28 +98,15 @@ def _at_most(most: int, missing: str = "") -> AfterValidator:
 
 
 Typed = Annotated[str, BeforeValidator(_typed), Field(description="text")]
-Line = Annotated[Typed, AfterValidator(_line), _at_most(WORDS)]
+Line = Annotated[Typed, AfterValidator(_line), _at_most(LIMITS["words"])]
 
 
 class Material(validation.Body):
     """A document as POST /material gave it back."""
 
-    name: Annotated[Typed, Field(max_length=NAME)]
+    name: Annotated[Typed, Field(max_length=120)]
     text: Annotated[Typed, Field(max_length=sources.BUDGET)]
     cut: Annotated[Typed, Field(max_length=300)] | None = None
-
-
-def _from_context(value: object, info: ValidationInfo) -> object:
-    """Hold models and theme to what this server has, as the context says."""
-    known = (info.context or {})[info.field_name]
-    if info.field_name == "models":
-        if not isinstance(value, list) or not 1 <= len(value) <= 2:
-            raise ValueError(f"one or two of {', '.join(known)}")
-        if value[0] in value[1:] or any(name not in known for name in value):
-            raise ValueError(f"one or two of {', '.join(known)}")
-    elif value and value not in known:
-        raise ValueError(f"one of {', '.join(known)}")
-    return value
 
 
 class AskRequest(validation.Body):
@@ -119,7 +114,7 @@ class AskRequest(validation.Body):
     has."""
 
     models: list[str] = Field(default=[], validate_default=True)
-    prompt: Annotated[Typed, _at_most(PROMPT, "Say what the deck is about.")] = Field(
+    prompt: Annotated[Typed, _at_most(LIMITS["prompt"], "Say what the deck is about.")] = Field(
         default="", validate_default=True
     )
     audience: Line = ""
@@ -153,7 +148,7 @@ class ChangeRequest(validation.Body):
     """The body of POST /asks/ASK/SIDE/change: one slide, written anew as somebody wishes."""
 
     slide: int = Field(ge=1, le=1000, description="the number of a slide")
-    wish: Annotated[Typed, _at_most(WISH, "Say what shall change on the slide.")] = Field(
+    wish: Annotated[Typed, _at_most(LIMITS["wish"], "Say what shall change on the slide.")] = Field(
         default="", validate_default=True
     )
 
@@ -299,6 +294,11 @@ class DemoHandlers:
         request[self.fresh] = secrets.token_hex(32)
         return _hashed(request[self.fresh])
 
+    def _allow(self, request: http.Request, rate: web.Rate, visitor: str) -> None:
+        """Raises HTTPTooManyRequests where this visitor, or this address, asks too often."""
+        rate.check(visitor)
+        self.everybody.check(web.remote(request))
+
     def _ask(self, request: http.Request) -> DeckAsk:
         """The ask that a path names. Raises HTTPNotFound, HTTPTooManyRequests."""
         visitor = self._visitor(request)
@@ -309,9 +309,8 @@ class DemoHandlers:
         """`_ask`, of one that this visitor may change: everybody's is nobody's to change."""
         ask = self._ask(request)
         if ask.asked["visitor"] == EVERYBODY:
-            raise http.HTTPForbidden(
-                text="a reference deck is everybody's; download it to change it"
-            )
+            why = "a reference deck is everybody's; download it to change it"
+            raise http.HTTPForbidden(text=why)
         return ask
 
     def _side(self, request: http.Request, ask: DeckAsk) -> int:
@@ -338,23 +337,14 @@ class DemoHandlers:
 
     async def page(self, request: http.Request) -> http.Response:
         frames = beside(request, self.decks)
-        models = [
-            {"name": name, "label": model.label or name, "color": model.color}
-            for name, model in self.studio.models.items()
-        ]
-        limits = {
-            "prompt": PROMPT,
-            "words": WORDS,
-            "slides": SLIDES,
-            "text": TEXT,
-            "wish": WISH,
-            "document": sources.LARGEST,
-        }
         facts = {
-            "models": models,
+            "models": [
+                {"name": name, "label": model.label or name, "color": model.color}
+                for name, model in self.studio.models.items()
+            ],
             "themes": self.themes,
             "decks": frames,
-            "limits": limits,
+            "limits": LIMITS,
             "documents": sources.KINDS,
         }
         policy = web.policy(
@@ -366,7 +356,7 @@ class DemoHandlers:
             frame_src=frames,
         )
         return http.Response(
-            text=self.template.render(data=pages.data(facts), limits=limits),
+            text=self.template.render(data=pages.data(facts), limits=LIMITS),
             content_type="text/html",
             headers={"Content-Security-Policy": policy},
         )
@@ -382,8 +372,7 @@ class DemoHandlers:
         who = self._new_visitor(request)
         known = {"models": list(self.studio.models), "theme": self.themes}
         asked = validation.read(AskRequest, await _body(request), known)
-        self.asking.check(who)
-        self.everybody.check(web.remote(request))
+        self._allow(request, self.asking, who)
         wanted = asked.model_dump(exclude={"models"}, exclude_none=True) | {"slides": asked.slides}
         ask = self.studio.begin(who, cast(DeckWish, wanted), asked.models)
         return self._answer(request, {"id": ask.id}, 201)
@@ -399,10 +388,9 @@ class DemoHandlers:
         response = http.StreamResponse(headers={"Content-Type": "text/event-stream", **web.HEADERS})
         self.streams[who] += 1
         try:
-            await response.prepare(request)
-            await _follow(ask, at, response)
-        except ConnectionError:
-            pass
+            with contextlib.suppress(ConnectionError):
+                await response.prepare(request)
+                await _follow(ask, at, response)
         finally:
             self.streams[who] -= 1
             if not self.streams[who]:
@@ -411,9 +399,8 @@ class DemoHandlers:
 
     async def material(self, request: http.Request) -> http.Response:
         """What of a document is used: its bytes are the body, its name the query's `name`."""
-        self.making.check(self._new_visitor(request))
-        self.everybody.check(web.remote(request))
-        name = _line(_visible(request.query.get("name", ""))[-WORDS:]) or "document"
+        self._allow(request, self.making, self._new_visitor(request))
+        name = _line(_visible(request.query.get("name", ""))[-LIMITS["words"] :]) or "document"
         try:
             found = await read_document(name, await request.read())
         except sources.NotRead as error:
@@ -441,10 +428,8 @@ class DemoHandlers:
         ask = self._own(request)
         side = self._side(request, ask)
         wanted = validation.read(ChangeRequest, await _body(request))
-        visitor = ask.asked["visitor"]
-        self.asking.check(visitor)
-        self.everybody.check(web.remote(request))
-        self.studio.change(visitor, ask, side, wanted.slide, wanted.wish)
+        self._allow(request, self.asking, ask.asked["visitor"])
+        self.studio.change(ask, side, wanted.slide, wanted.wish)
         return http.json_response({}, status=202)
 
     async def stop(self, request: http.Request) -> http.Response:
@@ -459,11 +444,8 @@ class DemoHandlers:
         if not text.strip():
             raise http.HTTPBadRequest(text="The deck is empty.")
         if len(text) > TEXT:
-            raise http.HTTPRequestEntityTooLarge(
-                max_size=TEXT,
-                actual_size=len(text),
-                text=f"The deck has {len(text)} characters; at most {TEXT} are rendered.",
-            )
+            said = f"The deck has {len(text)} characters; at most {TEXT} are rendered."
+            raise http.HTTPRequestEntityTooLarge(TEXT, len(text), text=said)
         self.editing.check(self._visitor(request))
         self.studio.edit(ask, side, text)
         return http.json_response({}, status=202)
@@ -482,7 +464,7 @@ class DemoHandlers:
             raise http.HTTPNotFound(text="this picture is no longer kept")
         return http.FileResponse(place, headers={"Cache-Control": FOR_A_DAY})
 
-    async def download(self, request: http.Request) -> http.Response:
+    async def download(self, request: http.Request) -> http.FileResponse:
         ask, kind = self._ask(request), request.match_info["kind"]
         side, version = self._side(request, ask), int(request.match_info["version"])
         place = self.studio.folder / version_id(ask.id, side, version)
@@ -493,16 +475,12 @@ class DemoHandlers:
                 text="this version is no longer kept" if old else "there is nothing to download yet"
             )
         self.making.check(self._visitor(request))
-        if kind == "md":
-            data = (place / "deck.md").read_bytes()
-        else:
-            data = (await self.studio.made(ask, side, version, kind)).read_bytes()
-        name = f"{_file_name(at.get('title') or '')}.{kind}"
-        return http.Response(
-            body=data,
-            content_type=DOWNLOADS[kind],
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
+        path = place / "deck.md"
+        if kind != "md":
+            path = await self.studio.made(ask, side, version, kind)
+        disposition = f'attachment; filename="{_file_name(at["title"] or "")}.{kind}"'
+        headers = {"Content-Type": DOWNLOADS[kind], "Content-Disposition": disposition}
+        return http.FileResponse(path, headers=headers)
 
 
 async def read_document(name: str, data: bytes) -> AskedMaterial:

@@ -387,7 +387,7 @@ class Studio:
             )
         return at
 
-    def change(self, visitor: str, ask: DeckAsk, side: int, slide: int, wish: str) -> None:
+    def change(self, ask: DeckAsk, side: int, slide: int, wish: str) -> None:
         """Have the model write one slide of a deck anew. Raises HTTPConflict, HTTPBadRequest, and
         what `begin` raises."""
         at = self._at_rest(ask, side)
@@ -400,7 +400,7 @@ class Studio:
         if not 1 <= slide <= shown:
             has = "1 slide" if shown == 1 else f"{shown} slides"
             raise http.HTTPBadRequest(text=f"there is no slide {slide}; the deck has {has}")
-        self._check_room(visitor, 1)
+        self._check_room(ask.asked["visitor"], 1)
         self._work(ask, side, self._change(ask, side, text, slide, wish))
 
     def history(self, visitor: str) -> list[PastAsk]:
