@@ -315,9 +315,7 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
             pairs.setdefault(vote.ident, _pair(vote))
         sides = [side for pair in pairs.values() for side in (pair["left"], pair["right"])]
         makers = sorted({side["run"] for side in sides})
-        about["runs"] = [
-            {"name": name, "label": name, "path": "", "protocol": ""} for name in makers
-        ]
+        about["runs"] = [{"name": name, "label": name, "path": ""} for name in makers]
         # Scores and pairs first: whoever sees a vote sees all that belongs to it.
         if scores is not None:
             stream.write(folder / "scores.jsonl", scores.read_bytes())

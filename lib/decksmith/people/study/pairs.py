@@ -47,7 +47,6 @@ class StudiedRun:
     name: str
     path: Path
     label: str
-    protocol: str
     identity: dict[str, object]  # MADE_BY of its protocol.json; empty where nothing is known
     decks: dict[str, dict[int, StudyDeck]] = field(repr=False)  # by prompt and sample
 
@@ -119,12 +118,12 @@ def build(
         known = _runs((run["path"] for run in study["runs"]), named)
         _comparable(list(known.values()))
         old = list(store.pairs_of(folder).values())
-        lot = _Lot(study["seed"] or 0, secret, known, failed)
-        new = _wanted(lot, old, prompts, repeats, gold)
+        lot = PairLot(study["seed"] or 0, secret, known, failed)
+        new = lot.missing(old, prompts, repeats, gold)
         if not old and not any(pair["kind"] == "vote" for pair in new):
             raise cli.BadData(_nothing(known, failed))
         study["runs"] = [
-            {"name": run.name, "label": run.label, "path": str(run.path), "protocol": run.protocol}
+            {"name": run.name, "label": run.label, "path": str(run.path)}
             for _, run in sorted(known.items())
         ]
         this = 1 + max((pair["round"] for pair in old), default=0)
@@ -210,7 +209,6 @@ def _run(path: Path, name: str) -> StudiedRun:
         name=name,
         path=path,
         label=(known.get(name) or {}).get("label", name),
-        protocol=protocol.get("protocol", ""),
         identity={key: protocol[key] for key in MADE_BY if key in protocol},
         decks=decks,
     )
@@ -281,7 +279,7 @@ Models = tuple[str, str]  # two names in the order of the alphabet
 
 
 @dataclass(frozen=True)
-class _Lot:
+class PairLot:
     """What pairs are drawn from. The same seed and runs give the same pairs; ids are keyed by
     the secret."""
 
@@ -289,6 +287,18 @@ class _Lot:
     secret: bytes
     runs: Mapping[str, StudiedRun]
     failed: bool
+
+    def missing(
+        self, old: Sequence[StudyPair], prompts: int, repeats: float, gold: float
+    ) -> list[StudyPair]:
+        """The pairs that are missing, in the order in which people get them: every stretch has all
+        models and many requests."""
+        of_kind = {kind: [pair for pair in old if pair["kind"] == kind] for kind in KINDS}
+        new = self.votes(of_kind["vote"], prompts)
+        votes = [*of_kind["vote"], *new]
+        new += self.repeats(votes, {pair["of"] for pair in of_kind["repeat"]}, repeats)
+        count = math.ceil(len(votes) * gold) - len(of_kind["gold"])
+        return new + self.gold({pair["prompt"] for pair in votes}, of_kind["gold"], count)
 
     def dice(self, *words: object) -> float:
         return store.dice(self.seed, *words)
@@ -298,14 +308,15 @@ class _Lot:
         than the second."""
         return balance < 0 or (balance == 0 and self.dice(*words) < 0.5)
 
-    def eligible(self, run: str, prompt: str) -> list[int]:
+    def samples(self, run: str, prompt: str) -> list[int]:
+        """Of the decks of a prompt, those that can be shown."""
         states = ("rendered", "failed") if self.failed else ("rendered",)
         return self.runs[run].eligible(prompt, states)
 
     def open(self, between: Models, prompt: str) -> bool:
         """Whether people can compare two models on a prompt: both have a deck to show, one of
         them a rendered one."""
-        if not all(self.eligible(name, prompt) for name in between):
+        if not all(self.samples(name, prompt) for name in between):
             return False
         return any(self.runs[name].eligible(prompt, ("rendered",)) for name in between)
 
@@ -314,17 +325,11 @@ class _Lot:
         return {"model": run, "run": run, "sample": sample, "rendered": rendered}
 
     def pair(
-        self,
-        ident: str,
-        kind: PairKind,
-        prompt: str,
-        left: PairSide,
-        right: PairSide,
-        expect: str | None = None,
+        self, kind: PairKind, prompt: str, left: PairSide, right: PairSide, *key: str
     ) -> StudyPair:
-        """A pair whose pictures are not drawn yet."""
+        """A pair whose pictures are not drawn yet. key: what its id is made of."""
         return {
-            "id": ident,
+            "id": store.keyed(self.secret, kind, *key, size=6),
             "kind": kind,
             "prompt": prompt,
             "request": self.runs[left["run"]].decks[prompt][left["sample"]].request,
@@ -332,7 +337,7 @@ class _Lot:
             "right": right,
             "pictures": {},
             "of": None,
-            "expect": expect,
+            "expect": None,
             "round": 0,
         }
 
@@ -347,107 +352,80 @@ class _Lot:
             sorted(domains[domain], key=lambda prompt: self.dice("prompt", prompt))
             for domain in sorted(domains, key=lambda domain: self.dice("domain", domain))
         ]
-        return [
-            prompt
-            for turn in itertools.zip_longest(*drawn)
-            for prompt in turn
-            if prompt is not None
+        turns = itertools.zip_longest(*drawn)
+        return [prompt for turn in turns for prompt in turn if prompt is not None]
+
+    def votes(self, old: Sequence[StudyPair], prompts: int) -> list[StudyPair]:
+        """Pairs to vote on, until each two models meet on so many prompts."""
+        taken: dict[Models, set[str]] = defaultdict(set)
+        lefts: Counter[Models] = Counter()  # how often the first stood left more than the second
+        for pair in old:
+            first, second = sorted((pair["left"]["run"], pair["right"]["run"]))
+            taken[first, second].add(pair["prompt"])
+            lefts[first, second] += 1 if pair["left"]["run"] == first else -1
+        order = self.prompts()
+        columns: list[list[tuple[Models, str]]] = []
+        for between in itertools.combinations(sorted(self.runs), 2):
+            rest = [prompt for prompt in order if prompt not in taken[between]]
+            usable = [prompt for prompt in rest if self.open(between, prompt)]
+            chosen = usable[: max(0, prompts - len(taken[between]))]
+            # Each column starts elsewhere, so that one request is not asked about again and again.
+            at = round(len(columns) * len(chosen) * GOLDEN) % len(chosen) if chosen else 0
+            columns.append([(between, prompt) for prompt in chosen[at:] + chosen[:at]])
+        found = []
+        for turn in itertools.zip_longest(*columns):
+            for between, prompt in filter(None, turn):
+                sides = []
+                for name in between:
+                    samples = self.samples(name, prompt)
+                    at = int(self.dice("sample", *between, prompt, name) * len(samples))
+                    sides.append(self.side(name, prompt, samples[at]))
+                as_named = self.heads(lefts[between], "side", *between, prompt)
+                lefts[between] += 1 if as_named else -1
+                left, right = sides if as_named else sides[::-1]
+                found.append(self.pair("vote", prompt, left, right, prompt, *between))
+        return found
+
+    def repeats(
+        self, votes: Sequence[StudyPair], repeated: set[str | None], share: float
+    ) -> list[StudyPair]:
+        """The first pair, and one in so many after it, again with its sides swapped, unless it was
+        `repeated`."""
+        found: list[StudyPair] = []
+        for index, pair in enumerate(votes):
+            due = math.floor(index * share) > math.floor((index - 1) * share)
+            if due and pair["id"] not in repeated:
+                sides = pair["right"], pair["left"]
+                again = self.pair("repeat", pair["prompt"], *sides, pair["id"])
+                found.append({**again, "of": pair["id"]})
+        return found
+
+    def gold(self, asked: set[str], old: Sequence[StudyPair], count: int) -> list[StudyPair]:
+        """Attention items: a clean deck beside a damaged copy of itself, of prompts that are not
+        `asked` about where there are such."""
+        used = {(pair["left"]["run"], pair["prompt"]) for pair in old}
+        decks = [
+            (name, prompt, sample)
+            for prompt in self.prompts()
+            for name, run in self.runs.items()
+            for sample, deck in run.decks.get(prompt, {}).items()
+            if deck.clean and len(deck.slides) in GOLD_SLIDES and (name, prompt) not in used
         ]
-
-
-def _wanted(
-    lot: _Lot, old: Sequence[StudyPair], prompts: int, repeats: float, gold: float
-) -> list[StudyPair]:
-    """The pairs that are missing, in the order in which people get them: every stretch has all
-    models and many requests."""
-    of_kind = {kind: [pair for pair in old if pair["kind"] == kind] for kind in KINDS}
-    new = _votes(lot, of_kind["vote"], prompts)
-    votes = [*of_kind["vote"], *new]
-    new += _repeats(lot, votes, {pair["of"] for pair in of_kind["repeat"]}, repeats)
-    missing = math.ceil(len(votes) * gold) - len(of_kind["gold"])
-    return new + _gold(lot, {pair["prompt"] for pair in votes}, of_kind["gold"], missing)
-
-
-def _votes(lot: _Lot, old: Sequence[StudyPair], prompts: int) -> list[StudyPair]:
-    """Pairs to vote on, until each two models meet on so many prompts."""
-    taken: dict[Models, set[str]] = defaultdict(set)
-    lefts: Counter[Models] = Counter()  # how often the first stood left more than the second
-    for pair in old:
-        first, second = sorted((pair["left"]["run"], pair["right"]["run"]))
-        taken[first, second].add(pair["prompt"])
-        lefts[first, second] += 1 if pair["left"]["run"] == first else -1
-    order = lot.prompts()
-    columns: list[list[tuple[Models, str]]] = []
-    for between in itertools.combinations(sorted(lot.runs), 2):
-        rest = [prompt for prompt in order if prompt not in taken[between]]
-        usable = [prompt for prompt in rest if lot.open(between, prompt)]
-        chosen = usable[: max(0, prompts - len(taken[between]))]
-        # Each column starts elsewhere, so that one request is not asked about again and again.
-        at = round(len(columns) * len(chosen) * GOLDEN) % len(chosen) if chosen else 0
-        columns.append([(between, prompt) for prompt in chosen[at:] + chosen[:at]])
-    found = []
-    for turn in itertools.zip_longest(*columns):
-        for between, prompt in filter(None, turn):
-            as_named = lot.heads(lefts[between], "side", *between, prompt)
-            lefts[between] += 1 if as_named else -1
-            found.append(_vote(lot, between, prompt, as_named))
-    return found
-
-
-def _vote(lot: _Lot, between: Models, prompt: str, as_named: bool) -> StudyPair:
-    """Two decks for one prompt. as_named: the first of the two models stands left."""
-
-    def drawn(name: str) -> PairSide:
-        samples = lot.eligible(name, prompt)
-        at = int(lot.dice("sample", *between, prompt, name) * len(samples))
-        return lot.side(name, prompt, samples[at])
-
-    left, right = map(drawn, between if as_named else between[::-1])
-    ident = store.keyed(lot.secret, "vote", prompt, *between, size=6)
-    return lot.pair(ident, "vote", prompt, left, right)
-
-
-def _repeats(
-    lot: _Lot, votes: Sequence[StudyPair], repeated: set[str | None], share: float
-) -> list[StudyPair]:
-    """The first pair, and one in so many after it, again with its sides swapped, unless it was
-    `repeated`."""
-    found: list[StudyPair] = []
-    for index, pair in enumerate(votes):
-        due = math.floor(index * share) > math.floor((index - 1) * share)
-        if due and pair["id"] not in repeated:
-            ident = store.keyed(lot.secret, "repeat", pair["id"], size=6)
-            again = lot.pair(ident, "repeat", pair["prompt"], pair["right"], pair["left"])
-            found.append({**again, "request": pair["request"], "of": pair["id"]})
-    return found
-
-
-def _gold(lot: _Lot, asked: set[str], old: Sequence[StudyPair], missing: int) -> list[StudyPair]:
-    """Attention items: a clean deck beside a damaged copy of itself, of prompts that are not
-    `asked` about where there are such."""
-    used = {(pair["left"]["run"], pair["prompt"]) for pair in old}
-    decks = [
-        (name, prompt, sample)
-        for prompt in lot.prompts()
-        for name, run in lot.runs.items()
-        for sample, deck in run.decks.get(prompt, {}).items()
-        if deck.clean and len(deck.slides) in GOLD_SLIDES and (name, prompt) not in used
-    ]
-    counts = Counter(pair["left"]["run"] for pair in old)
-    balance = sum(1 if pair["expect"] == "left" else -1 for pair in old)
-    found: list[StudyPair] = []
-    while len(found) < missing and decks:
-        name, prompt, sample = min(
-            decks,
-            key=lambda deck: (deck[1] in asked, counts[deck[0]], lot.dice("gold", *deck)),
-        )
-        decks = [deck for deck in decks if deck[:2] != (name, prompt)]
-        counts[name] += 1
-        left = lot.heads(balance, "gold side", name, prompt)
-        balance += 1 if left else -1
-        whole = lot.side(name, prompt, sample)
-        broken: PairSide = {**whole, "broken": True}
-        sides = (whole, broken) if left else (broken, whole)
-        ident = store.keyed(lot.secret, "gold", prompt, name, size=6)
-        found.append(lot.pair(ident, "gold", prompt, *sides, expect="left" if left else "right"))
-    return found
+        counts = Counter(pair["left"]["run"] for pair in old)
+        balance = sum(1 if pair["expect"] == "left" else -1 for pair in old)
+        found: list[StudyPair] = []
+        while len(found) < count and decks:
+            name, prompt, sample = min(
+                decks,
+                key=lambda deck: (deck[1] in asked, counts[deck[0]], self.dice("gold", *deck)),
+            )
+            decks = [deck for deck in decks if deck[:2] != (name, prompt)]
+            counts[name] += 1
+            left = self.heads(balance, "gold side", name, prompt)
+            balance += 1 if left else -1
+            whole = self.side(name, prompt, sample)
+            broken: PairSide = {**whole, "broken": True}
+            sides = (whole, broken) if left else (broken, whole)
+            pair = self.pair("gold", prompt, *sides, prompt, name)
+            found.append({**pair, "expect": "left" if left else "right"})
+        return found

@@ -42,7 +42,6 @@ class StudyRun(TypedDict):
     name: str  # of the model
     label: str  # how the tally names it
     path: str  # the run's folder
-    protocol: str  # its name
 
 
 class VotesFile(TypedDict):

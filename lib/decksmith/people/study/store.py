@@ -151,11 +151,7 @@ def _joined(words: Iterable[object]) -> bytes:
 def locked(folder: Path) -> Iterator[bytes]:
     """The study's secret, made on the first call; one process at a time has it."""
     with open(os.open(folder / "secret", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            cli.say(f"waiting for another process that is building {folder}")
-            fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX)
         secret = file.read()
         if len(secret) != 32:
             if (folder / "pairs.jsonl").exists():
@@ -241,16 +237,10 @@ class Study:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        for name in ("study.json", "pairs.jsonl"):
+        for name in ("study.json", "pairs.jsonl", "secret"):
             if not (self.folder / name).is_file():
                 raise cli.Missing(f"{self.folder} is no study; {_maker(self.folder)} makes one")
-        try:
-            self.secret = (self.folder / "secret").read_bytes()
-        except OSError as error:
-            raise cli.BadData(
-                f"{self.folder}/secret cannot be read ({error.strerror}): raters' links depend "
-                "on it"
-            ) from None
+        self.secret = (self.folder / "secret").read_bytes()
         self._stamp: list[tuple[int, int, int]] = []
         self._about: StudyAbout
         self._pairs: dict[str, StudyPair]
