@@ -534,7 +534,7 @@
       shown = now;
       const most = Math.max(1, body.pairs);
       parts.state.replaceChildren(
-        h("div.figures", {}, figure(body.votes, body.votes === 1 ? "vote" : "votes"), figure(body.raters.length, body.raters.length === 1 ? "person" : "people"), figure(body.pairs, body.pairs === 1 ? "pair" : "pairs"), figure(`${Math.round(100 * (body.covered.at(-1) || 0) / most)} %`, `of them with ${many(body.each, "vote")} or more`)),
+        h("div.figures", {}, figure(body.votes, body.votes === 1 ? "vote" : "votes"), figure(body.raters.length, body.raters.length === 1 ? "person" : "people"), figure(body.pairs, body.pairs === 1 ? "pair" : "pairs"), figure(`${Math.round(100 * (body.covered) / most)} %`, `of them with ${many(body.each, "vote")} or more`)),
         h("div.row", {}, h("b", {}, body.closed ? "Closed: nobody votes, everybody sees the counts." : "Open: people vote, nobody but you sees results."), h("span.grow"),
           h(body.closed || sure ? "button.main" : "button", { type: "button", id: "toggle", onclick: () => toggle(body.closed) }, body.closed ? "Open again" : sure ? "Yes, close and show the counts" : "Close the study"),
           sure && h("button", { type: "button", onclick: () => { sure = false; refresh(); } }, "No")),

@@ -68,7 +68,7 @@ def test_a_rater_joins_once_by_a_name_votes_and_comes_back(server, study):
     taken = requests.post(
         f"{link}vote", json={**body, "key": "key-0002", "ballot": {**BALLOT, "choice": "tie"}}
     )
-    assert (taken.status_code, taken.json()["stored"]["choice"]) == (409, "left")
+    assert taken.status_code == 409
     assert requests.post(
         f"{link}skip", json={"pair": pairs[1]["id"], "key": "key-0003"}
     ).json() == {"is": "stored"}

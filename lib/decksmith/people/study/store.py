@@ -57,16 +57,6 @@ VERSION = 2  # of this schema
 Action = Literal["vote", "skip", "undo"]
 
 
-class StoredBallot(TypedDict):
-    """A ballot as votes.db has it. Of an imported vote it also has `left` and `right`."""
-
-    choice: str
-    dimensions: dict[str, str]
-    tags: list[str]
-    seconds: float | None
-    seen: bool
-
-
 class SheetPair(TypedDict):
     """What a rater is told of a pair: picture names by side."""
 
@@ -77,8 +67,8 @@ class SheetPair(TypedDict):
 
 
 class Sheet(TypedDict):
-    """All that a rater's page is told. `rater` is a name; `acted` has the pairs of `done` and
-    `skipped`, the last one last."""
+    """All that a rater's page is told. `rater` is a name; `done` has the ballots by pair; `acted`
+    has the pairs of `done` and `skipped`, the last one last."""
 
     title: str
     question: str
@@ -88,7 +78,7 @@ class Sheet(TypedDict):
     dimensions: dict[str, str]
     tags: dict[str, str]
     pairs: list[SheetPair]
-    done: dict[str, StoredBallot]
+    done: dict[str, dict[str, object]]
     skipped: list[str]
     acted: list[str]
 
@@ -105,11 +95,7 @@ class PlainCounts(TypedDict):
 
 
 class Conflict(Exception):
-    """What is asked contradicts what is stored; `stored` is the ballot that stands, or None."""
-
-    def __init__(self, message: str, stored: StoredBallot | None = None) -> None:
-        super().__init__(message)
-        self.stored = stored
+    """What is asked contradicts what is stored."""
 
 
 class Closed(Conflict):
@@ -489,19 +475,16 @@ class Study:
 
     def sheet(self, rater: str) -> Sheet:
         """All that a rater's page is told."""
-        about, pairs = self.about, self.pairs
-        given = [pairs[pair] for pair in self.queue(rater) if pair in pairs]
-        skipped = self._column(
-            "SELECT pair FROM given WHERE rater = ? AND skipped ORDER BY pair", rater
-        )
+        given = [self.pairs[pair] for pair in self.queue(rater) if pair in self.pairs]
         ballots = self._rows("SELECT pair, ballot FROM votes WHERE rater = ?", rater)
-        done: dict[str, StoredBallot] = {pair: json.loads(ballot) for pair, ballot in ballots}
+        done = {pair: json.loads(ballot) for pair, ballot in ballots}
+        skipped = self._column("SELECT pair FROM given WHERE rater = ? AND skipped", rater)
         acted = self._column(
             "SELECT pair FROM events WHERE rater = ? GROUP BY pair ORDER BY max(n)", rater
         )
         return {
-            "title": about["title"],
-            "question": about["question"],
+            "title": self.about["title"],
+            "question": self.about["question"],
             "rater": str(self._value("SELECT name FROM raters WHERE id = ?", rater)),
             "closed": self.closed,
             "choices": records.CHOICES,
@@ -518,7 +501,7 @@ class Study:
             ],
             "done": done,
             "skipped": skipped,
-            "acted": [pair for pair in acted if pair in done or pair in skipped],
+            "acted": [pair for pair in acted if pair in {*done, *skipped}],
         }
 
     # Votes
@@ -558,9 +541,9 @@ class Study:
             given = "SELECT 1 FROM given WHERE rater = ? AND pair = ?"
             if not pair.isascii() or not self._rows(given, *here):
                 raise cli.BadData("this pair is not in the rater's queue")
-            stands = self._value("SELECT ballot FROM votes WHERE rater = ? AND pair = ?", *here)
+            stands = self._rows("SELECT 1 FROM votes WHERE rater = ? AND pair = ?", *here)
             if stands and what != "undo":
-                raise Conflict("there is a vote on this pair; undo it first", json.loads(stands))
+                raise Conflict("there is a vote on this pair; undo it first")
             self._db.execute(
                 "INSERT INTO events (rater, key, what, pair, ballot, at) VALUES (?, ?, ?, ?, ?, ?)",
                 (rater, key, what, pair, text, now()),

@@ -100,7 +100,7 @@ class VoteHandlers:
         except store.Closed as error:
             return web.problem(423, str(error))
         except store.Conflict as error:
-            return web.problem(409, str(error), stored=error.stored)
+            return web.problem(409, str(error))
         except sqlite3.Error as error:  # a full disk, say
             cli.say(f"a vote could not be stored: {error}")
             raise cli.TryAgain("this could not be stored; it will be tried again") from None
@@ -298,15 +298,14 @@ class RaterProgress(Rater):
 
 
 class StudyProgress(TypedDict):
-    """What the owner's page shows. covered: how many pairs have 0, 1, .. `each` votes or more;
+    """What the owner's page shows. covered: how many pairs have `each` votes or more;
     crowd_rule: in words."""
 
-    title: str
     closed: bool
     pairs: int
     each: int
     votes: int
-    covered: list[int]
+    covered: int
     raters: list[RaterProgress]
     crowds: Crowds
     crowd_rule: str
@@ -337,14 +336,12 @@ def progress(study: store.Study) -> StudyProgress:
     asked = [pair for pair, about in study.pairs.items() if about["kind"] == "vote"]
     covered = Counter(vote["pair"] for vote in counted)
     each = study.about["raters_per_pair"]
-    enough = Counter(min(covered[pair], each) for pair in asked)
     return {
-        "title": study.about["title"],
         "closed": study.closed,
         "pairs": len(asked),
         "each": each,
         "votes": len(votes),
-        "covered": [enough[n] for n in range(each + 1)],
+        "covered": sum(covered[pair] >= each for pair in asked),
         "raters": found,
         "crowds": raters.crowds(people, counted),
         "crowd_rule": raters.CROWD_RULE,
