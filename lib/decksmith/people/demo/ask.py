@@ -85,7 +85,6 @@ class EventFacts(TypedDict, total=False):
     took: float
     pages: list[ShownPage]
     message: str | None
-    fault: str | None
 
 
 class Event(EventFacts):

@@ -175,13 +175,7 @@ def beside(request: http.Request, place: str | int) -> str:
 
 # A deck is only ever shown in a frame, because only the page around a frame can forbid that it
 # goes elsewhere (CSP frame-src). Whoever opens its address by itself gets this page around it.
-_ALONE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A deck</title>
-<style>html,body,iframe{margin:0;border:0;width:100%;height:100%;display:block;overflow:hidden;
-background:#000}</style>
-<iframe sandbox="allow-scripts" referrerpolicy="no-referrer" allow="" allowfullscreen
-title="A deck"></iframe>
-<script>document.querySelector("iframe").src = "?framed" + location.hash</script></html>
-"""
+_ALONE = (pages.WEB / "alone.html").read_text()
 
 
 def _policy_alone() -> str:

@@ -31,7 +31,7 @@ from decksmith.measure.decks import clean, edits, lint, prompts, templates
 from decksmith.measure.decks import pictures as deck_pictures
 from decksmith.measure.decks.edits import SETTINGS
 from decksmith.measure.decks.parser import Deck, Slide
-from decksmith.measure.decks.records import Finding, Page, Render
+from decksmith.measure.decks.records import Finding, Page
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import site
 from decksmith.models import client as chat_client
@@ -97,11 +97,9 @@ def messages(asked: DeckWish, template: Template | None = None) -> list[dict[str
     ]
 
 
-def excerpt(deck: Deck, slides: Iterable[Slide]) -> tuple[str, list[int]]:
-    """`(text, lines)`: a deck of some slides of `deck` alone, under its settings. Line i + 1 of
-    the text is line `lines[i]` of the deck."""
+def excerpt(deck: Deck, slides: Iterable[Slide]) -> str:
+    """A deck of some slides of `deck` alone, under its settings."""
     out: list[str] = []
-    lines: list[int] = []
     for slide in slides:
         front = {}
         if not out:
@@ -112,13 +110,8 @@ def excerpt(deck: Deck, slides: Iterable[Slide]) -> tuple[str, list[int]]:
         }
         front["layout"] = slide.layout
         keys = [f"{json.dumps(str(name))}: {json.dumps(value)}" for name, value in front.items()]
-        block = ["---", *keys, "---", ""]
-        content = slide.content.split("\n")
-        out += [*block, *content, ""]
-        lines += [slide.frontmatter_line or slide.start] * len(block)
-        lines += range(slide.content_line, slide.content_line + len(content))
-        lines.append(slide.end)
-    return "\n".join(out), lines
+        out += ["---", *keys, "---", "", slide.content, ""]
+    return "\n".join(out)
 
 
 @dataclass(frozen=True)
@@ -449,19 +442,16 @@ class Studio:
         try:
             await work
             return
-        except stream.Fault as fault:
-            message, kind = str(fault), fault.error["kind"]
-        except cli.Stop as error:
-            message, kind = str(error), "infra"
+        except (stream.Fault, cli.Stop) as error:
+            message = str(error)
         except Exception as error:
             traceback.print_exc()
             what = type(error).__name__
             message = f"A fault of the demo itself ({what}); its log says more."
-            kind = "renderer"
         finally:
             ask.tasks.pop(side, None)
         ask.flush(side)
-        ask.say(side, "end", status="failed", message=message, fault=kind)
+        ask.say(side, "end", status="failed", message=message)
 
     async def stop(
         self,
@@ -528,7 +518,7 @@ class Studio:
             message = f"Slide {slide} was not changed: {why[:300]}. The deck is as it was."
             ask.say(side, "unchanged", slide=slide, message=message)
             status, said = before.get("status", "failed"), before.get("message")
-            ask.say(side, "end", status=status, message=said, fault=before.get("fault"))
+            ask.say(side, "end", status=status, message=said)
             if stopped:
                 raise
             return
@@ -611,25 +601,18 @@ class Studio:
     ) -> bool:
         """Render some slides of a deck that is still being written; False where no more of it is
         to be tried."""
-        part, lines = excerpt(deck, [slide for _, slide in todo])
         place = self.folder / ask.id / "early" / str(side)
         try:
+            part = excerpt(deck, [slide for _, slide in todo])
             record = await self._prepared(place, ident, part, self.template)
             value = await self.builder.render(place, record)
-            found = await self._findings(place, record, value)
         except stream.Fault:
             return False
         if any(error["class"] in ("deadline", "memory", "crash") for error in value["errors"]):
             return False  # what this deck does to a worker, it need do once only
         for picture, page, (no, slide) in zip(value["slides"], value["xray"], todo, strict=False):
-            here: list[Finding] = [
-                {**finding, "slide": no, "line": lines[min(finding["line"] or 1, len(lines)) - 1]}
-                for finding in found
-                if finding["slide"] == page["slide"]
-            ]
             picture = f"{ask.id}/early/{side}/{picture}"
-            shown = _shown(page, slide.start)
-            ask.say(side, "slide", no=no, picture=picture, findings=_few(here, 40), **shown)
+            ask.say(side, "slide", no=no, picture=picture, **_shown(page, slide.start))
         return True
 
     async def _finish(self, ask: DeckAsk, side: int, text: str, source: str) -> None:
@@ -644,7 +627,10 @@ class Studio:
         template = None if source == "reference" else self.template
         record = await self._prepared(self.folder, ident, text, template)
         value, built = await self.builder.show(self.folder, record)
-        found = await self._findings(self.folder, record, value)
+        source_text = (self.folder / record["images"]["path"]).read_text("utf-8", "replace")
+        found = await asyncio.to_thread(
+            lint.found, self.folder, {**record, "render": value}, source_text
+        )
         made = len(value["slides"])
         if finding := self._count_finding(made, request.get("slides")):
             found.insert(0, finding)
@@ -654,14 +640,13 @@ class Studio:
             version=version,
             slides=made,
             site=bool(built.get("site")),
-            findings=_few(found, 300),
+            findings=[{**one, "message": _short(one["message"], 300)} for one in found[:300]],
             took=round(time.monotonic() - began, 2),
             pages=[_shown(page, page["line"]) for page in value["xray"][:made]],
         )
         error = None if made else value.get("error")
-        status, fault = ("failed", error["kind"]) if error else ("done", None)
         message = _short(error["message"], 400) if error else None
-        ask.say(side, "end", status=status, message=message, fault=fault)
+        ask.say(side, "end", status="failed" if error else "done", message=message)
         # The early slides, unless they are all there is to see, and versions before the last three.
         if made:
             shutil.rmtree(self.folder / ask.id / "early" / str(side), ignore_errors=True)
@@ -676,12 +661,6 @@ class Studio:
         await asyncio.to_thread(stream.write, folder / ident / "deck.md", text)
         images = await asyncio.to_thread(deck_pictures.illustrate, folder, record, self.provider)
         return {**record, "images": images}
-
-    async def _findings(self, folder: Path, record: Record, value: Render) -> list[Finding]:
-        """What the linter says of a record and its `render` value."""
-        path = folder / record["images"]["path"]
-        text = path.read_text(encoding="utf-8", errors="replace")
-        return await asyncio.to_thread(lint.found, folder, {**record, "render": value}, text)
 
     async def made(self, ask: DeckAsk, side: int, version: int, kind: str) -> Path:
         """The path of a version's `pdf` or `pptx`, which is made when it is first asked for.
@@ -749,10 +728,6 @@ def _short(text: str | None, most: int = 120) -> str:
 def _shown(page: Page, line: int) -> ShownPage:
     """A rendered slide that begins in this line."""
     return {"line": line, "title": _short(page["title"]), "text": _short(page["text"], 400)}
-
-
-def _few(findings: list[Finding], most: int) -> list[Finding]:
-    return [{**finding, "message": _short(finding["message"], 300)} for finding in findings[:most]]
 
 
 def registry(
