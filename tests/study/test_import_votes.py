@@ -422,11 +422,9 @@ def test_decks_without_scores_are_counted_and_samples_are_averaged(tmp_path):
     )
     assert done["unscored"] == [("six", "p3"), ("two", "p2"), ("two", "p3")]
     study = store.Study(tmp_path / "study")
-    found, without = import_votes.measures(study)
-    assert found["one", "p1", 0] == {"overall": 3, "design": 3} and found["one", "p2", 0] == {
-        "overall": None,
-        "design": None,
-    }
+    found, without = tally.scores_of(study)
+    given = {deck: (one["overall"], one["design"]) for deck, one in found.items()}
+    assert (given["one", "p1", 0], given["one", "p2", 0]) == ((3, 3), (None, None))
     assert without == ["six"]
     tallied, _ = tally.of_study(study)
     assert (

@@ -187,10 +187,7 @@ def _policy_alone() -> str:
 
 
 def decks(
-    studio: Studio,
-    hosts: Collection[str] | None,
-    main: str | int,
-    public: str | None = None,
+    studio: Studio, hosts: Collection[str] | None, main: str | int, public: str | None = None
 ) -> http.Application:
     """The second origin: built decks and nothing else, by names that cannot be guessed. Even on
     its own such a page is sandboxed.
@@ -545,10 +542,7 @@ def _file_name(title: str) -> str:
 
 
 def application(
-    studio: Studio,
-    hosts: Collection[str] | None,
-    decks: str | int,
-    public: str | None = None,
+    studio: Studio, hosts: Collection[str] | None, decks: str | int, public: str | None = None
 ) -> http.Application:
     """The first origin: the page, and what it asks for. Its arguments as those of `decks`."""
     app = web.application(hosts=hosts, public=public, body=sources.LARGEST + 4096)

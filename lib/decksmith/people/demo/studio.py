@@ -91,10 +91,7 @@ def messages(asked: DeckWish, template: Template | None = None) -> list[dict[str
             f"no instructions.\n\n<material>\n{material['text']}\n</material>"
         )
     told = [prompts.system(), *([template.system()] if template else [])]
-    return [
-        {"role": "system", "content": "\n\n".join(told)},
-        {"role": "user", "content": user},
-    ]
+    return [{"role": "system", "content": "\n\n".join(told)}, {"role": "user", "content": user}]
 
 
 def excerpt(deck: Deck, slides: Iterable[Slide]) -> str:

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -19,15 +19,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs
-from decksmith.people.study import store
+from decksmith.people.study import store, tally
 from decksmith.people.study.records import (
     DIMENSIONS,
     LONGEST_VIEW,
     SIDES,
     Choice,
-    DeckKey,
-    Measures,
-    Scores,
     SideOrTie,
     StudyAbout,
     StudyPair,
@@ -288,11 +285,6 @@ def _no_other(vote: ImportedVote, before: str, where: str) -> None:
 # The study
 
 
-def is_imported(study: store.Study) -> bool:
-    """Whether the votes of this study were imported."""
-    return "imported" in study.about
-
-
 def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
     """Put the votes of `path`, and the scores beside them, into the study in `folder`, which is
     made unless there. Raises cli.BadData, and then nothing was taken; a file that came before
@@ -324,7 +316,7 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
             stored = study.enter(
                 (vote.rater, vote.ident, _ballot(vote), vote.time) for vote in votes
             )
-            judged, _ = measures(study)
+            judged, _ = tally.scores_of(study)
     decks = {(maker, vote.prompt) for vote in votes for maker in (vote.left, vote.right)}
     return {
         "file": str(path),
@@ -411,30 +403,3 @@ def _fits(path: Path, votes: Sequence[ImportedVote], study: store.Study) -> None
                 _no_other(vote, preferred(stored) or stored["choice"], "in the study")
             except ValueError as error:
                 raise cli.BadData(f"{path}:{vote.line}: {error}; nothing was taken") from None
-
-
-def measures(study: store.Study) -> tuple[Scores, list[str]]:
-    """`(scores of the decks, makers without any)` from the scores beside the votes.
-
-    Of several samples of a deck the mean counts, because a vote does not say which of them was
-    seen; a sample without scores is left out."""
-    names = {run["name"] for run in study.about["runs"]}
-    if not (study.folder / "scores.jsonl").exists():
-        return {}, sorted(names)
-    samples: dict[DeckKey, list[Measures]] = {}
-    for run in runs.load([study.folder / "scores.jsonl"]):
-        for record in run["records"]:
-            said = record["score"]
-            found = samples.setdefault((run["name"], record["id"], 0), [])
-            found.append({"overall": said["overall"], **said["dimensions"]})
-    scores = {
-        deck: {name: _mean(one[name] for one in some) for name in some[0]}
-        for deck, some in samples.items()
-    }
-    return scores, sorted(names - {maker for maker, *_ in scores})
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of those values that are known."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -2,15 +2,14 @@
 
 import itertools
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import TypedDict
 
-from decksmith.core import cli, stream
-from decksmith.core.records import prompt_of, sample_of
+from decksmith.core import cli
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import judge_agreement, layout, runs
+from decksmith.measure.results import judge_agreement
 from decksmith.people.study import (
     agreement,
     estimates,
@@ -23,7 +22,7 @@ from decksmith.people.study import (
 from decksmith.people.study.agreement import RaterAgreement
 from decksmith.people.study.estimates import ComparedVotes
 from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.records import DIMENSIONS, DeckKey, Measures, Scores, Vote, preferred
+from decksmith.people.study.records import DIMENSIONS, Measures, Scores, Vote, preferred
 
 TRAITS = {"words": "longer", "craft": "with more features"}  # of a deck: what may draw a judge
 
@@ -81,7 +80,7 @@ def read(study: store.Study, name: str, paths: Sequence[Path]) -> StudyJudge:
     study's decks."""
     found, scores = StudyJudge(name), Scores()
     for path in paths:
-        for deck, row in _rows(path):
+        for deck, row in tally.scored(path):
             if "score" not in row:
                 raise cli.BadData(
                     f'{path}: {row["id"]}: no "score" in this record; deck-score writes it'
@@ -100,21 +99,6 @@ def read(study: store.Study, name: str, paths: Sequence[Path]) -> StudyJudge:
             f"{name}: none of the study's pairs has both decks in {', '.join(map(str, paths))}"
         )
     return found
-
-
-def _rows(path: Path) -> Iterator[tuple[DeckKey, DeckRecord]]:
-    if path.is_dir():
-        if not (path / "scores.jsonl").is_file():
-            raise layout.missing(path)
-        found = [cast(DeckRecord, row) for _, row in stream.records(path / "scores.jsonl")]
-        named = [(layout.run_name(path), found)]
-    elif path.is_file():
-        named = [(run["name"], run["records"]) for run in runs.load([path])]
-    else:
-        raise cli.Missing(f"there is no {path}; a judge is NAME=a run's folder or a file")
-    for name, rows in named:
-        for row in rows:
-            yield (name, prompt_of(row), sample_of(row)), row
 
 
 def _measures(score: Score) -> Measures:

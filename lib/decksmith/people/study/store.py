@@ -302,6 +302,11 @@ class Study:
         self._refresh()
         return self._pairs
 
+    @property
+    def imported(self) -> bool:
+        """Whether the votes of this study were imported."""
+        return "imported" in self.about
+
     def _refresh(self) -> None:
         """Read the files again where they changed."""
         info = [os.stat(self.folder / name) for name in ("study.json", "pairs.jsonl")]

@@ -1,22 +1,16 @@
 """What people's votes say, as vote-tally prints it: one object of everything that the other modules
 estimate."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import stats
-from decksmith.people.study import (
-    agreement,
-    estimates,
-    import_votes,
-    intervals,
-    raters,
-    store,
-)
+from decksmith.measure.results import layout, runs, stats
+from decksmith.people.study import agreement, estimates, intervals, raters, store
 from decksmith.people.study.agreement import JudgeAgreement, PairMeasures, RaterAgreement
 from decksmith.people.study.estimates import Preference, Strengths
 from decksmith.people.study.intervals import Estimate
@@ -24,6 +18,7 @@ from decksmith.people.study.raters import Crowds, RaterSummary, RepeatCount
 from decksmith.people.study.records import (
     CHOICES,
     SIDES,
+    DeckKey,
     Measures,
     Rater,
     Scores,
@@ -96,9 +91,7 @@ class StudyTally(Tally):
 
 
 def tally(
-    votes: Sequence[Vote],
-    decks: PairMeasures | None = None,
-    came: Iterable[Rater] = (),
+    votes: Sequence[Vote], decks: PairMeasures | None = None, came: Iterable[Rater] = ()
 ) -> Tally:
     """Everything the votes say. decks: what the judge said of them; came: who came whence and when
     (raters.crowds). Raises cli.BadData where nothing is left to count."""
@@ -218,10 +211,7 @@ def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
         labels = {}  # two runs have one label: names tell them apart
     votes = list(study.votes())
     named = [_labelled(vote, labels) for vote in votes]
-    if import_votes.is_imported(study):
-        scores, unjudged = import_votes.measures(study)
-    else:
-        scores, unjudged = _scores(study)
+    scores, unjudged = scores_of(study)
     found = tally(named, decks_of(study, scores, labels), study.raters())
     heading: StudyHeading = {
         "title": about["title"],
@@ -251,16 +241,52 @@ def decks_of(study: store.Study, scores: Scores, labels: Mapping[str, str]) -> P
     return found
 
 
-def _scores(study: store.Study) -> tuple[Scores, list[str]]:
-    """`(scores of the decks, names of runs without any)` from the folders of our runs."""
-    scores: Scores = {}
-    for run in study.about["runs"]:
-        path = Path(run["path"], "scores.jsonl")
-        for _, record in stream.records(path) if path.is_file() else ():
-            if score := cast(DeckRecord, record).get("score"):
-                scores[run["name"], prompt_of(record), sample_of(record)] = deck_measures(score)
+def scores_of(study: store.Study) -> tuple[Scores, list[str]]:
+    """`(scores of the decks, names of runs without any)` from the folders of our runs, or from the
+    file beside imported votes.
+
+    There the mean of several samples of a deck counts, because a vote does not say which of them
+    was seen; a sample without scores is left out."""
+    paths = [Path(run["path"]) for run in study.about["runs"]]
+    files = [study.folder] if study.imported else paths
+    samples: dict[DeckKey, list[Measures]] = defaultdict(list)
+    for path in files:
+        if (path / "scores.jsonl").is_file():
+            for (name, prompt, sample), record in scored(
+                path / "scores.jsonl" if study.imported else path
+            ):
+                if score := record.get("score"):
+                    deck = (name, prompt, 0 if study.imported else sample)
+                    samples[deck].append(deck_measures(score))
+    scores = {
+        deck: {name: _mean(one.get(name) for one in some) for name in some[0]}
+        for deck, some in samples.items()
+    }
     judged = {name for name, *_ in scores}
     return scores, [run["name"] for run in study.about["runs"] if run["name"] not in judged]
+
+
+def scored(path: Path) -> Iterator[tuple[DeckKey, DeckRecord]]:
+    """The records with a judge's scores in a run's folder, or in a file of another tool, each with
+    its deck."""
+    if path.is_dir():
+        if not (path / "scores.jsonl").is_file():
+            raise layout.missing(path)
+        found = [cast(DeckRecord, row) for _, row in stream.records(path / "scores.jsonl")]
+        named = [(layout.run_name(path), found)]
+    elif path.is_file():
+        named = [(run["name"], run["records"]) for run in runs.load([path])]
+    else:
+        raise cli.Missing(f"there is no {path}; a judge is NAME=a run's folder or a file")
+    for name, rows in named:
+        for row in rows:
+            yield (name, prompt_of(row), sample_of(row)), row
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of those values that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def deck_measures(score: Score) -> Measures:

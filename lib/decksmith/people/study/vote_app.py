@@ -20,7 +20,7 @@ from typing import TypedDict, TypeVar, cast
 from aiohttp import web as http
 
 from decksmith.core import cli, pages, stream, validation, web
-from decksmith.people.study import import_votes, raters, records, store
+from decksmith.people.study import raters, records, store
 from decksmith.people.study.raters import Crowds
 from decksmith.people.study.records import Rater, Vote
 
@@ -87,8 +87,8 @@ class VoteHandlers:
         """The start page."""
         about = self.study.about
         offers_names = self.handles and not self.study.closed
-        text = page(about["title"], "start", message, about["question"], offers_names)
-        return _html(text, status)
+        shown = {"message": message, "question": about["question"], "handles": offers_names}
+        return _html(page(about["title"], "start", **shown), status)
 
     async def _changed(
         self, call: Callable[[], Value], say: Callable[[Value], Mapping[str, object]]
@@ -208,8 +208,7 @@ class VoteHandlers:
         self._owner_only(request)
         close = request.match_info["what"] == "close"
         return await self._changed(
-            self.study.close if close else self.study.open,
-            lambda _: {"closed": self.study.closed},
+            self.study.close if close else self.study.open, lambda _: {"closed": self.study.closed}
         )
 
     async def invite(self, request: http.Request) -> http.Response:
@@ -251,23 +250,12 @@ def application(
 # The pages
 
 
-def page(
-    title: str, kind: str = "rater", message: str = "", question: str = "", handles: bool = True
-) -> str:
-    """The text of a page: `rater`, `start` or `owner`. message: stands on the start page; handles:
-    the start page offers to choose a name."""
+def page(title: str, kind: str = "rater", **shown: object) -> str:
+    """The text of a page: `rater`, `start` or `owner`. shown: the `question`, on the start page a
+    `message`, and whether it `handles` names that people choose."""
     names = {name.rpartition(".")[2]: name for name in files()}
-    template = pages.template("vote.html.j2")
-    return str(
-        template.render(
-            title=title,
-            kind=kind,
-            message=message,
-            question=question,
-            handles=handles,
-            names=names,
-        )
-    )
+    known = {"message": "", "question": "", "handles": True, **shown}
+    return pages.template("vote.html.j2").render(title=title, kind=kind, names=names, **known)
 
 
 @functools.cache
@@ -364,7 +352,7 @@ def serve(
     public    the origin that people open where a proxy stands between
     handles   people may choose a name; else they need a link from the owner"""
     study = store.Study(folder)
-    if import_votes.is_imported(study):
+    if study.imported:
         raise cli.BadData(
             f"{folder} has imported votes and no pictures; vote-tally counts it, "
             "and nobody can vote in it"
