@@ -51,6 +51,7 @@ from decksmith.people.demo.ask import (
     version_id,
 )
 
+STOPPED = "What had arrived is kept."
 SLIDES = 20  # that a visitor may ask for
 # Of a deck that is rendered: characters and slides. Of a reply: characters, then it is stopped.
 TEXT, LONGEST, REPLY = 60_000, 60, 120_000
@@ -295,15 +296,11 @@ class Studio:
         """Take an ask for one deck of each of the models `names`; returns it. Raises
         HTTPTooManyRequests, HTTPServiceUnavailable."""
         self._check_room(visitor, len(names))
-        models = {name: self.models[name] for name in names}
-        ask = self._open_ask(
-            visitor=visitor,
-            request=asked,
-            models=[
-                {"model": name, "label": model.label or name, "color": model.color}
-                for name, model in models.items()
-            ],
-        )
+        models: list[AskedModel] = []
+        for name in names:
+            model = self.models[name]
+            models.append({"model": name, "label": model.label or name, "color": model.color})
+        ask = self._open_ask(visitor=visitor, request=asked, models=models)
         for side in range(len(names)):
             self._work(ask, side, self._write(ask, side))
         self._shrink(visitor)
@@ -451,11 +448,7 @@ class Studio:
         ask.say(side, "end", status="failed", message=message)
 
     async def stop(
-        self,
-        ask: DeckAsk,
-        side: int,
-        status: str = "stopped",
-        message: str = "What had arrived is kept.",
+        self, ask: DeckAsk, side: int, status: str = "stopped", message: str = STOPPED
     ) -> None:
         """End the work on a deck: at the endpoint, in the line, in the renderer."""
         task = ask.tasks.get(side)

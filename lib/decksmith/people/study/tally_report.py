@@ -13,7 +13,6 @@ from decksmith.measure.results.runs import COLORS
 from decksmith.measure.results.summary import TITLES
 from decksmith.measure.results.text import interval, p_value, price
 from decksmith.people.study import intervals, raters
-from decksmith.people.study.estimates import Preference
 from decksmith.people.study.tally import StudyTally, Tally
 
 if TYPE_CHECKING:
@@ -80,9 +79,14 @@ def _at_right(axes: "Axes", y: float, text: str, color: str) -> None:
     axes.text(1.03, y, text, va="center", size=9, transform=transform, color=color)
 
 
-def _room(figure: "Drawing", below: float) -> None:
-    """Room for names at the left, text at the right, and so many inches below."""
-    figure.subplots_adjust(left=0.23, right=0.74, bottom=below / figure.get_figheight())
+def _label(
+    figure: "Drawing", axes: "Axes", tone: Tone, names: list[str], title: str, note: str
+) -> None:
+    """Names at the left, room for text at the right, a title and a note above."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    figure.subplots_adjust(left=0.23, right=0.74, bottom=0.4 / figure.get_figheight())
+    plots.titled(figure, tone, title, note, 1.0)
 
 
 def _size(found: Tally) -> str:
@@ -97,7 +101,7 @@ def _plot_strengths(
     rows = [(model, value) for model, value in models if value["mean"] is not None]
     if len(found["strengths"]["groups"]) > 1 or not rows:
         return None  # strengths of different groups have no common scale
-    figure, axes = pyplot.subplots(figsize=(8.4, 1.45 + 0.5 * len(rows)))
+    figure, axes = pyplot.subplots(figsize=(8.4, 1.65 + 0.5 * len(rows)))
     for y, (model, value) in enumerate(rows):
         color = colors[model]
         if value["lo"] is not None:
@@ -107,11 +111,9 @@ def _plot_strengths(
         _at_right(axes, y, interval(value), tone["ink"])
     axes.axvline(0, color=tone["soft"], linewidth=1)
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-    axes.set_yticks(range(len(rows)), [plots.wrapped(model) for model, _ in rows])
-    axes.set_ylim(-0.6, len(rows) - 0.4)
-    _room(figure, 0.35)
+    names = [plots.wrapped(model) for model, _ in rows]
     note = f"Log odds, mean 0. {_size(found)} Lines are 95 % intervals."
-    plots.titled(figure, tone, "Strength by people's votes", note, 0.85)
+    _label(figure, axes, tone, names, "Strength by people's votes", note)
     return figure
 
 
@@ -121,35 +123,27 @@ def _plot_preference(
     pairs = list(reversed(found["pairs"]))
     figure, axes = pyplot.subplots(figsize=(8.8, 1.75 + 0.62 * len(pairs)))
     for y, pair in enumerate(pairs):
-        _bar(axes, y, pair, colors, tone)
+        left = 0.0  # the votes side by side, with their numbers where there is room
+        for count, color, alpha in (
+            (pair["for_a"], colors[pair["a"]], 0.75),
+            (pair["tied"], tone["soft"], 0.3),
+            (pair["bad"], tone["soft"], 0.6),
+            (pair["for_b"], colors[pair["b"]], 0.75),
+        ):
+            width = count / pair["votes"]
+            axes.barh(y, width, left=left, height=0.42, color=color, alpha=alpha, linewidth=0)
+            if width > 0.05:
+                axes.text(left + width / 2, y, str(count), ha="center", va="center", size=9)
+            left += width
         verdict = "separated" if pair["verdict"] == "beats" else pair["verdict"]
         _at_right(axes, y, f"{interval(pair['share'])}\n{verdict}", tone["ink"])
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
     names = [f"{plots.wrapped(pair['a'])}\nand {plots.wrapped(pair['b'])}" for pair in pairs]
-    axes.set_yticks(range(len(pairs)), names)
-    axes.set_ylim(-0.6, len(pairs) - 0.4)
-    _room(figure, 0.4)
     note = (
         "From the left: for the first, tied, both bad (darker), for the second.\n"
         "At the right: share of the first (ties and both bad a half) in its 95 % interval. "
         f"{_size(found)}"
     )
-    plots.titled(figure, tone, "Votes for each of two models", note, 1.0)
+    _label(figure, axes, tone, names, "Votes for each of two models", note)
     return figure
-
-
-def _bar(axes: "Axes", y: float, pair: Preference, colors: Mapping[str, str], tone: Tone) -> None:
-    """The votes on two models, side by side, with their numbers where there is room."""
-    left = 0.0
-    for count, color, alpha in (
-        (pair["for_a"], colors[pair["a"]], 0.75),
-        (pair["tied"], tone["soft"], 0.3),
-        (pair["bad"], tone["soft"], 0.6),
-        (pair["for_b"], colors[pair["b"]], 0.75),
-    ):
-        width = count / pair["votes"]
-        axes.barh(y, width, left=left, height=0.42, color=color, alpha=alpha, linewidth=0)
-        if width > 0.05:
-            axes.text(left + width / 2, y, str(count), ha="center", va="center", size=9)
-        left += width
