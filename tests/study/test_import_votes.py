@@ -19,7 +19,6 @@ from decksmith.people.study import (
     records,
     store,
     tally,
-    tally_report,
     vote_app,
 )
 
@@ -387,7 +386,7 @@ def test_makers_may_have_any_name_that_can_be_seen(tmp_path):
     )
     study = store.Study(tmp_path / "study")
     found, cast = tally.of_study(study)
-    assert "preference.png" in tally_report.draw(tmp_path, found)
+    assert "preference.png" in tally.draw(tmp_path, found)
     assert found["pairs"][0]["sentence"].startswith(f"{makers[0]} beats {makers[1]} by 1.00 [")
     assert {vote["rater"] for vote in cast} == {f"=cmd, {n}" for n in range(8)}
     study.close_file()

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import requests
-from decksmith.people.study import intervals, pairs, raters, store, tally, tally_report
+from decksmith.people.study import intervals, pairs, raters, store, tally
 
 sys.path[:0] = [
     str(Path(__file__).resolve().parents[1]),
@@ -174,7 +174,7 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
     assert [(one["by"], one["people"], one["votes"]) for one in found["crowds"]["found"]] == [
         ("address", 40, 320)
     ]
-    text = tally_report.markdown(found)
+    text = tally.markdown(found)
     assert (
         "**Warning:** 40 people" in text
         and "| Address " in text
@@ -244,7 +244,7 @@ def test_a_class_behind_one_address_with_links_is_no_crowd(folder):
         and pair["sentence"].startswith("two beats one by 0.")
         and pair["sentence"].endswith("]")
     )
-    assert "Crowds" not in tally_report.markdown(found)
+    assert "Crowds" not in tally.markdown(found)
 
 
 # By hand

@@ -14,7 +14,6 @@ from decksmith.people.study import (
     raters,
     records,
     tally,
-    tally_report,
 )
 
 SIDES = ("left", "right")
@@ -230,9 +229,7 @@ def test_with_few_raters_prompts_alone_are_resampled_and_the_tally_says_so():
     votes = planted(3, {"a": 0.2, "b": -0.2}, raters=intervals.RATERS - 1, prompts=12, each=12)
     found = tally.tally(votes)
     assert found["interval"]["over"] == "prompts"
-    assert "the intervals speak for these people, not for others" in tally_report.markdown(
-        of_study(found)
-    )
+    assert "the intervals speak for these people, not for others" in tally.markdown(of_study(found))
 
 
 def test_the_sentence_itself_says_that_few_people_said_it():
@@ -326,7 +323,7 @@ def test_a_model_that_never_won_has_no_strength_and_the_tally_says_why():
         and found["strengths"]["models"]["a"]["mean"] is not None
     )
     assert [(pair["a"], pair["b"]) for pair in found["strengths"]["pairs"]] == [("a", "b")]
-    text = tally_report.markdown(of_study(found))
+    text = tally.markdown(of_study(found))
     assert "The votes do not join all models" in text and "| poor | – |" in text
     # What was counted stands all the same.
     (pair,) = [pair for pair in found["pairs"] if pair["b"] == "poor" and pair["a"] == "a"]
@@ -556,7 +553,7 @@ def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_b
     )
     assert found["another"]["hi"] < shared["mean"] < found["at_most"]["mean"] < 1
     assert found["at_most"]["lo"] < found["at_most"]["mean"] < found["at_most"]["hi"]
-    text = tally_report.markdown(of_study(tally.tally(votes, decks)))
+    text = tally.markdown(of_study(tally.tally(votes, decks)))
     assert (
         "| Any judge, at most | 0." in text
         and "Another person is no ceiling" in text
@@ -634,9 +631,9 @@ def test_equal_votes_give_an_equal_tally_and_equal_pictures(tmp_path):
     votes = planted(13, {"a": 0.5, "b": -0.5}, raters=8, prompts=10, each=10)
     first, second = tally.tally(votes), tally.tally(votes)
     assert json.dumps(first) == json.dumps(second)
-    names = tally_report.draw(tmp_path / "x", first)
+    names = tally.draw(tmp_path / "x", first)
     assert {name.partition(".")[0] for name in names} == {"strengths", "preference"}
-    tally_report.draw(tmp_path / "y", second)
+    tally.draw(tmp_path / "y", second)
     assert all(
         (tmp_path / "x" / name).read_bytes() == (tmp_path / "y" / name).read_bytes()
         for name in names

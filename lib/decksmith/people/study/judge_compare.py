@@ -10,15 +10,7 @@ from typing import TypedDict
 from decksmith.core import cli
 from decksmith.measure.judging.records import DeckRecord, Score
 from decksmith.measure.results import judge_agreement
-from decksmith.people.study import (
-    agreement,
-    estimates,
-    intervals,
-    raters,
-    store,
-    tally,
-    tally_report,
-)
+from decksmith.people.study import agreement, estimates, intervals, raters, store, tally
 from decksmith.people.study.agreement import RaterAgreement
 from decksmith.people.study.estimates import ComparedVotes
 from decksmith.people.study.intervals import Estimate
@@ -232,4 +224,4 @@ def _difference(a: StudyJudge, b: StudyJudge, votes: Sequence[Vote]) -> JudgeDif
 
 def markdown(found: JudgeComparison) -> str:
     """The comparison as markdown."""
-    return tally_report.card("judges", **found, dimensions=DIMENSIONS, traits=TRAITS)
+    return tally.card("judges", **found, dimensions=DIMENSIONS, traits=TRAITS)

@@ -93,14 +93,17 @@ class VoteHandlers:
     async def _changed(
         self, call: Callable[[], Value], say: Callable[[Value], Mapping[str, object]]
     ) -> http.Response:
-        """Change the study by `call`, and answer what `say` makes of its value; 409 and 423 say
-        why not. Once begun it is finished, whoever hangs up."""
+        """Change the study by `call`, and answer what `say` makes of its value; 409, 423 and 429
+        say why not. Once begun it is finished, whoever hangs up."""
         try:
             return http.json_response(say(await asyncio.to_thread(call)))
         except store.Closed as error:
             return web.problem(423, str(error))
         except store.Conflict as error:
             return web.problem(409, str(error))
+        except store.TooSoon as error:
+            wait = {"Retry-After": str(int(error.seconds) + 1)}
+            raise http.HTTPTooManyRequests(text=str(error), headers=wait) from None
         except sqlite3.Error as error:  # a full disk, say
             cli.say(f"a vote could not be stored: {error}")
             raise cli.TryAgain("this could not be stored; it will be tried again") from None
@@ -127,15 +130,10 @@ class VoteHandlers:
             raise http.HTTPForbidden(text="this study is by invitation: its owner gives you a link")
         address = web.remote(request)
         self.joins.check(address)
-        try:
-            return await self._changed(
-                lambda: self.study.add_rater(name, address=address),
-                lambda token: {"link": f"/r/{token}/"},
-            )
-        except store.TooSoon as error:
-            raise http.HTTPTooManyRequests(
-                text=str(error), headers={"Retry-After": str(int(error.seconds) + 1)}
-            ) from None
+        return await self._changed(
+            lambda: self.study.add_rater(name, address=address),
+            lambda token: {"link": f"/r/{token}/"},
+        )
 
     # Raters
 
