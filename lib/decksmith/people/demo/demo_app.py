@@ -25,7 +25,8 @@ from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import pool
 from decksmith.models.registry import Model
 from decksmith.people.demo.ask import AskedMaterial, DeckAsk, DeckWish, Event, version_id
-from decksmith.people.demo.studio import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio, references
+from decksmith.people.demo.studio import ASK_ID, EVERYBODY, Studio, references
+from decksmith.people.demo.writer import SLIDES, TEXT
 
 # Characters of the request, of audience and tone, of a deck, and of what shall change on a slide;
 # slides that may be asked for; bytes of a document.
@@ -468,7 +469,7 @@ class DemoHandlers:
         self.making.check(self._visitor(request))
         path = place / "deck.md"
         if kind != "md":
-            path = await self.studio.made(ask, side, version, kind)
+            path = await self.studio.writer.made(ask, side, version, kind)
         disposition = f'attachment; filename="{_file_name(at["title"] or "")}.{kind}"'
         headers = {"Content-Type": DOWNLOADS[kind], "Content-Disposition": disposition}
         return http.FileResponse(path, headers=headers)
@@ -582,7 +583,7 @@ def serve(
         studio = Studio(folder, models, budget=budget, template=template)
         second = decks(studio, hosts, public_page or int(page_port), public_decks)
         async with web.serving(second, listening):
-            warming = asyncio.create_task(studio.warm())
+            warming = asyncio.create_task(studio.writer.warm())
             try:
                 said = public_page or url
                 facts = {"url": said, "decks": public_decks or f"{start}:{decks_port}"}
