@@ -14,30 +14,31 @@ import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
-from typing import Annotated, cast
+from typing import cast
 
 from aiohttp import web as http
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from decksmith.core import cli, pages, stream, validation, web
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import pool
 from decksmith.models.registry import Model
-from decksmith.people.demo.ask import AskedMaterial, DeckAsk, DeckWish, Event, version_id
+from decksmith.people.demo.ask import (
+    LIMITS,
+    TEXT,
+    AskedMaterial,
+    AskRequest,
+    ChangeRequest,
+    DeckAsk,
+    DeckWish,
+    Event,
+    TextRequest,
+    line,
+    version_id,
+    visible,
+)
 from decksmith.people.demo.studio import ASK_ID, EVERYBODY, Studio, references
-from decksmith.people.demo.writer import SLIDES, TEXT
 
-# Characters of the request, of audience and tone, of a deck, and of what shall change on a slide;
-# slides that may be asked for; bytes of a document.
-LIMITS = {
-    "prompt": 4000,
-    "words": 80,
-    "text": TEXT,
-    "wish": 1000,
-    "slides": SLIDES,
-    "document": sources.LARGEST,
-}
 BODY = 4 * TEXT + 4096  # bytes of a body of JSON
 STREAMS = 12  # open event streams of one visitor
 ALIVE = 15  # seconds between two signs of life in an event stream
@@ -64,100 +65,6 @@ _PICTURE = re.compile(
     rf"({ASK_ID})(?:\.([01])\.(\d+)/slides/(\d+)\.png|/early/([01])/(\d+)/slides/(\d+)\.png)\Z"
 )
 _SITE = re.compile(rf"(?:_runtime|{ASK_ID}\.[01]\.\d+/build)/[\w./@-]+\Z")
-
-
-# Requests
-
-
-def _visible(text: str) -> str:
-    """What a person may have typed: no control characters, no half of a character."""
-    text = text.encode("utf-8", "replace").decode()
-    joiners_and_blanks = "\u200c\u200d\u00a0\u3000"
-    return "".join(c for c in text if c in f"\n\t\r{joiners_and_blanks}" or c.isprintable())
-
-
-def _typed(value: object) -> object:
-    return _visible(value) if isinstance(value, str) else value
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _at_most(most: int, missing: str = "") -> AfterValidator:
-    """Text of at most so many characters; `missing`: what is said where there is none."""
-
-    def check(text: str) -> str:
-        text = text.strip()
-        if missing and not text:
-            raise validation.sentence(missing)
-        if len(text) > most:
-            raise ValueError(f"{len(text)} characters; at most {most} can be used")
-        return text
-
-    return AfterValidator(check)
-
-
-Typed = Annotated[str, BeforeValidator(_typed), Field(description="text")]
-Line = Annotated[Typed, AfterValidator(_line), _at_most(LIMITS["words"])]
-
-
-class Material(validation.Body):
-    """A document as POST /material gave it back."""
-
-    name: Annotated[Typed, Field(max_length=120)]
-    text: Annotated[Typed, Field(max_length=sources.BUDGET)]
-    cut: Annotated[Typed, Field(max_length=300)] | None = None
-
-
-class AskRequest(validation.Body):
-    """The body of POST /asks. Its context has the names of `models` and `theme` that this server
-    has."""
-
-    models: list[str] = Field(default=[], validate_default=True)
-    prompt: Annotated[Typed, _at_most(LIMITS["prompt"], "Say what the deck is about.")] = Field(
-        default="", validate_default=True
-    )
-    audience: Line = ""
-    tone: Line = ""
-    slides: int | None = Field(
-        default=None, ge=1, le=SLIDES, description=f"a whole number from 1 to {SLIDES}"
-    )
-    theme: str = ""
-    material: Material | None = None
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _one_or_two(cls, value: object, info: ValidationInfo) -> object:
-        known = (info.context or {})["models"]
-        some = value if isinstance(value, list) else []
-        unknown = [name for name in some if name not in known]
-        if unknown or len(some) not in (1, 2) or some[0] in some[1:]:
-            raise ValueError(f"one or two of {', '.join(known)}")
-        return some
-
-    @field_validator("theme", mode="before")
-    @classmethod
-    def _known_theme(cls, value: object, info: ValidationInfo) -> object:
-        known = (info.context or {})["theme"]
-        if value and value not in known:
-            raise ValueError(f"one of {', '.join(known)}")
-        return value
-
-
-class ChangeRequest(validation.Body):
-    """The body of POST /asks/ASK/SIDE/change: one slide, written anew as somebody wishes."""
-
-    slide: int = Field(ge=1, le=1000, description="the number of a slide")
-    wish: Annotated[Typed, _at_most(LIMITS["wish"], "Say what shall change on the slide.")] = Field(
-        default="", validate_default=True
-    )
-
-
-class TextRequest(validation.Body):
-    """The body of POST /asks/ASK/SIDE/text: a deck that somebody edited."""
-
-    text: Typed = ""
 
 
 # The decks
@@ -392,12 +299,12 @@ class DemoHandlers:
     async def material(self, request: http.Request) -> http.Response:
         """What of a document is used: its bytes are the body, its name the query's `name`."""
         self._allow(request, self.making, self._new_visitor(request))
-        name = _line(_visible(request.query.get("name", ""))[-LIMITS["words"] :]) or "document"
+        name = line(visible(request.query.get("name", ""))[-LIMITS["words"] :]) or "document"
         try:
             found = await read_document(name, await request.read())
         except sources.NotRead as error:
             raise http.HTTPUnprocessableEntity(text=str(error)) from None
-        return self._answer(request, {**found, "text": _visible(found["text"])})
+        return self._answer(request, {**found, "text": visible(found["text"])})
 
     async def references(self, request: http.Request) -> http.Response:
         """The reference decks, each with its first picture where it was looked at before."""

@@ -29,11 +29,18 @@ from decksmith.models import client as chat_client
 from decksmith.models import embedded
 from decksmith.models.records import Usage
 from decksmith.models.registry import Model
-from decksmith.people.demo.ask import DeckAsk, DeckWish, ShownPage, TurnQueue, version_id
+from decksmith.people.demo.ask import (
+    SLIDES,
+    TEXT,
+    DeckAsk,
+    DeckWish,
+    ShownPage,
+    TurnQueue,
+    version_id,
+)
 
-SLIDES = 20  # that a visitor may ask for
-# Of a deck that is rendered: characters and slides. Of a reply: characters, then it is stopped.
-TEXT, LONGEST, REPLY = 60_000, 60, 120_000
+LONGEST = 60  # slides of a deck that is rendered
+REPLY = 120_000  # characters of a reply, then it is stopped
 SECONDS, TOKENS = 900, 4096  # for one reply
 # CPU seconds for a rendering while the model writes; building may take twice that (site.py).
 DEADLINE = 12
