@@ -19,17 +19,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs
-from decksmith.people.study import store, tally
-from decksmith.people.study.records import (
-    DIMENSIONS,
-    LONGEST_VIEW,
-    SIDES,
-    Choice,
-    SideOrTie,
-    StudyAbout,
-    StudyPair,
-    preferred,
-)
+from decksmith.people.study import records, store, tally
+from decksmith.people.study.records import DIMENSIONS, LONGEST_VIEW, SIDES, Choice, SideOrTie
 
 # By which names a column is known. `choice` may name a side by any name of the side's column, or
 # the maker.
@@ -339,9 +330,9 @@ def _opened(folder: Path) -> Iterator[store.Study]:
         study.close_file()
 
 
-def _about(folder: Path, path: Path) -> StudyAbout:
+def _about(folder: Path, path: Path) -> records.StudyAbout:
     """study.json of the folder, or of a new study, with `path` as its latest source."""
-    about: StudyAbout = store.about_of(folder) or {
+    about: records.StudyAbout = store.about_of(folder) or {
         "title": f"Votes of {path.name}",
         "question": "",
         "seed": None,
@@ -360,7 +351,7 @@ def _about(folder: Path, path: Path) -> StudyAbout:
     return about
 
 
-def _pair(vote: ImportedVote) -> StudyPair:
+def _pair(vote: ImportedVote) -> records.StudyPair:
     """The pair of a vote, as pairs.jsonl has it; there are no pictures."""
     left, right = vote.left, vote.right
     return {
@@ -400,6 +391,6 @@ def _fits(path: Path, votes: Sequence[ImportedVote], study: store.Study) -> None
     for vote in votes:
         if stored := stands.get((vote.rater, vote.ident)):
             try:
-                _no_other(vote, preferred(stored) or stored["choice"], "in the study")
+                _no_other(vote, records.preferred(stored) or stored["choice"], "in the study")
             except ValueError as error:
                 raise cli.BadData(f"{path}:{vote.line}: {error}; nothing was taken") from None

@@ -20,7 +20,7 @@ import threading
 import unicodedata
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
@@ -427,7 +427,7 @@ class Study:
     # Queues
 
     def more(self, rater: str, n: int = 10) -> int:
-        """Give a rater up to `n` pairs more, of those that have too few raters; returns how many
+        """Give a rater up to `n` pairs more, of those that have too few votes; returns how many
         there were."""
         with self.changing():
             self._open_only()
@@ -443,7 +443,8 @@ class Study:
         all_gold = [pair for pair, about in pairs.items() if about["kind"] == "gold"]
         candidates = [pair for pair in all_votes if pair not in own]
         if only_needed:
-            candidates = self._needed(candidates, given, each)
+            votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
+            candidates = [pair for pair in candidates if votes.get(pair, 0) < each]
         chosen = queues.planned(candidates, given, each, n)
         gold = [pair for pair in all_gold if pair not in own]
         gold.sort(key=lambda pair: (given.get(pair, 0), keyed(self.secret, rater, pair)))
@@ -466,13 +467,6 @@ class Study:
             [(rater, last + at, pair) for at, pair in enumerate(queue, 1)],
         )
         return len(queue)
-
-    def _needed(self, pairs: Sequence[str], given: dict[str, int], each: int) -> list[str]:
-        """Those of `pairs` that fewer than `each` people were given; where there are none, that
-        have fewer votes."""
-        votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
-        few = [pair for pair in pairs if given.get(pair, 0) < each]
-        return few or [pair for pair in pairs if votes.get(pair, 0) < each]
 
     def queue(self, rater: str) -> list[str]:
         """The ids of the pairs a rater was given, in the rater's own order."""
