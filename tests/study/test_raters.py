@@ -127,8 +127,8 @@ def counted(folder):
 def test_names_of_one_network_come_slowly_and_the_owners_links_at_once(folder):
     with bench_vote.Server(folder) as server:
         answers = [join(server, f"script {n}") for n in range(40)]
-        assert [answer.status_code for answer in answers] == [200] * store.NAMES + [429] * (
-            40 - store.NAMES
+        assert [answer.status_code for answer in answers] == [200] * raters.NAMES + [429] * (
+            40 - raters.NAMES
         )
         assert answers[-1].json()["error"] == (
             "5 people chose a name from your network within the last hour. The owner of this study can give you "
@@ -156,7 +156,7 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
         while len(links) < 40:
             links += [
                 server.url + join(server, f"script {len(links)} {n}").json()["link"]
-                for n in range(store.NAMES)
+                for n in range(raters.NAMES)
             ]
             hours_pass(folder, 2)
         vote(folder, server, links, for_two)
@@ -352,4 +352,4 @@ def test_where_nobody_else_voted_nothing_is_separated():
     ],
 )
 def test_a_network_is_what_an_asker_cannot_change_at_will(address, of):
-    assert store.network_of(address) == of
+    assert raters.network_of(address) == of

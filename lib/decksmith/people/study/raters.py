@@ -1,17 +1,20 @@
-"""What each rater did, who is left out and why, and which names may be fewer people than they seem
-(crowds).
+"""Who comes and what each rater did, who is left out and why, and which names may be fewer people
+than they seem (crowds).
 
 A name costs nothing, so votes under many names are as many people only where something else says
 so. Two things are known of everybody who chose a name: the network it came from, as a keyed hash,
 and when. Whoever opened a link of the owner's is known to the owner and is in no crowd.
 """
 
+import ipaddress
 import statistics
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TypedDict
 
+from decksmith.core import cli
 from decksmith.measure.results import stats
 from decksmith.people.study.records import Rater, Vote, preferred
 
@@ -22,10 +25,49 @@ FASTEST = 2.0  # seconds: a smaller median
 # So many people of one address are a crowd, and so many whose names came within so many seconds,
 # wherever from. A crowd with a larger share of the votes is warned of. These stood here too.
 PEOPLE, BURST, SECONDS, SHARE = 3, 5, 60, 0.1
+# So many names may be chosen from one network within so many seconds. The owner's links have no
+# such limit.
+NAMES, SPAN = 5, 3600
+# Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
+# themselves (RFC 6177).
+SITE = 56
 CROWD_RULE = (
     f"{PEOPLE} or more of one address, or {BURST} or more names within {SECONDS} s. "
     "Whom the owner gave a link is in none."
 )
+
+
+# Who comes
+
+
+def network_of(address: str) -> str:
+    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6
+    address; other text as it is."""
+    bare = address.strip()
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:  # some proxies name the port too
+        bare = bare.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(bare.partition("%")[0])
+    except ValueError:
+        return bare
+    found = getattr(found, "ipv4_mapped", None) or found
+    return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
+
+
+def handle(name: object) -> str:
+    """A name as people give it, tidied; raises cli.BadData for one that is empty, long or has
+    characters that cannot be seen."""
+    tidy = " ".join(unicodedata.normalize("NFC", name).split()) if isinstance(name, str) else ""
+    if not 1 <= len(tidy) <= 40:
+        raise cli.BadData("a name has 1 to 40 characters")
+    if any(unicodedata.category(char)[0] == "C" for char in tidy):
+        raise cli.BadData("a name has characters that can be seen")
+    return tidy
+
+
+# What they did
 
 
 class GoldCount(TypedDict):

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import hashlib
 import hmac
-import ipaddress
 import json
 import math
 import os
@@ -26,19 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from decksmith.core import cli, stream, validation
-from decksmith.people.study import queues, records
+from decksmith.people.study import queues, raters, records
 from decksmith.people.study.records import Rater, StudyAbout, StudyPair, Vote, preferred
 
 if TYPE_CHECKING:
     from itsdangerous import URLSafeSerializer
 
 MOST_RATERS = 20_000
-# So many names may be chosen from one network within so many seconds. The owner's links have no
-# such limit.
-NAMES, SPAN = 5, 3600
-# Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
-# themselves (RFC 6177).
-SITE = 56
 SCHEMA = """
 CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE,
   source TEXT NOT NULL, at TEXT NOT NULL, network TEXT);
@@ -178,33 +171,6 @@ def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
     stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
     lines = (stream.dumps(pair) + b"\n" for pair in pairs)
     stream.write(folder / "pairs.jsonl", b"".join(lines))
-
-
-def network_of(address: str) -> str:
-    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6
-    address; other text as it is."""
-    bare = address.strip()
-    if bare.startswith("["):
-        bare = bare[1:].partition("]")[0]
-    elif bare.count(":") == 1:  # some proxies name the port too
-        bare = bare.partition(":")[0]
-    try:
-        found = ipaddress.ip_address(bare.partition("%")[0])
-    except ValueError:
-        return bare
-    found = getattr(found, "ipv4_mapped", None) or found
-    return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
-
-
-def handle(name: object) -> str:
-    """A name as people give it, tidied; raises cli.BadData for one that is empty, long or has
-    characters that cannot be seen."""
-    tidy = " ".join(unicodedata.normalize("NFC", name).split()) if isinstance(name, str) else ""
-    if not 1 <= len(tidy) <= 40:
-        raise cli.BadData("a name has 1 to 40 characters")
-    if any(unicodedata.category(char)[0] == "C" for char in tidy):
-        raise cli.BadData("a name has characters that can be seen")
-    return tidy
 
 
 # The people and their votes
@@ -351,11 +317,11 @@ class Study:
 
         address: of whoever chose the name; of an invitation by the owner None. Of a name that was
         chosen a keyed hash of its network is kept. Raises Conflict where a chosen name is taken
-        already, and TooSoon when NAMES of its network came within SPAN.
+        already, and TooSoon when raters.NAMES of its network came within raters.SPAN.
 
         A name that somebody chose for themselves is taken for everybody else: an invitation
         would be to vote as them."""
-        name = handle(name)
+        name = raters.handle(name)
         folded = unicodedata.normalize("NFKC", name).casefold()
         rater = keyed(self.secret, "rater", folded, size=6)
         with self.changing():
@@ -382,20 +348,20 @@ class Study:
         return self.token(rater)
 
     def _network(self, address: str) -> str:
-        """A keyed hash of the network of `address`. Raises TooSoon when NAMES of it came within
-        SPAN. The names are counted on the disk: a server that starts again has not forgotten
+        """A keyed hash of the network of `address`. Raises TooSoon when raters.NAMES of it
+        came within raters.SPAN. The names are counted on the disk: a server that starts again has not forgotten
         them."""
-        network = keyed(self.secret, "network", network_of(address), size=8)
+        network = keyed(self.secret, "network", raters.network_of(address), size=8)
         last = self._value(
             "SELECT at FROM raters WHERE network = ? AND at > ? ORDER BY at DESC LIMIT 1 OFFSET ?",
             network,
-            now(SPAN),
-            NAMES - 1,
+            now(raters.SPAN),
+            raters.NAMES - 1,
         )
         if last:
-            wait = SPAN - (datetime.now(UTC) - datetime.fromisoformat(last)).total_seconds()
+            wait = raters.SPAN - (datetime.now(UTC) - datetime.fromisoformat(last)).total_seconds()
             raise TooSoon(
-                f"{NAMES} people chose a name from your network within the last hour. The owner "
+                f"{raters.NAMES} people chose a name from your network within the last hour. The owner "
                 "of this study can give you a personal "
                 f"link, which works at once; or come back in {math.ceil(wait / 60)} minutes",
                 wait,

@@ -212,7 +212,7 @@ class VoteHandlers:
     async def invite(self, request: http.Request) -> http.Response:
         self._owner_only(request)
         said = validation.read(records.Invitation, await request.read())
-        names = list(dict.fromkeys(map(store.handle, said.names)))
+        names = list(dict.fromkeys(map(raters.handle, said.names)))
 
         def invited() -> list[dict[str, str]]:
             with self.study.changing():
