@@ -4,14 +4,14 @@ their origin."""
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decksmith.core import cli, stream
 from decksmith.people.study import store
-from decksmith.people.study.records import DeckKey, StudyPair
+from decksmith.people.study.records import PairSide, StudyPair
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,23 +24,20 @@ def draw(
     folder: Path,
     secret: bytes,
     pairs: Sequence[StudyPair],
-    slides: Mapping[DeckKey, Sequence[Path]],
+    slides: Callable[[str, PairSide], Sequence[Path]],
 ) -> None:
     """Draw the slides of `pairs` into `folder`/pictures, both sides of a pair at one width, and
     name them in the pairs: {"pictures": {"left": [name], "right": [..]}}.
 
-    slides: the pictures of each deck, {(run, prompt, sample): paths}. Raises cli.BadData for one
-    that cannot be read."""
+    slides: gives the pictures of a prompt's deck. Raises cli.BadData for one that cannot be
+    read."""
     (folder / "pictures").mkdir(exist_ok=True)
     for left_over in (folder / "pictures").glob("*.tmp"):  # of a build that was killed
         left_over.unlink()
 
     def one(pair: StudyPair) -> None:
         decks = {"left": pair["left"], "right": pair["right"]}
-        sources = {
-            side: slides[deck["run"], pair["prompt"], deck["sample"]]
-            for side, deck in decks.items()
-        }
+        sources = {side: slides(pair["prompt"], deck) for side, deck in decks.items()}
         width = min([WIDEST, *(_width(path) for paths in sources.values() for path in paths)])
         for side, paths in sources.items():
             names = []

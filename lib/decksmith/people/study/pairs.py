@@ -128,14 +128,12 @@ def build(
         ]
         this = 1 + max((pair["round"] for pair in old), default=0)
         new = [{**pair, "round": this} for pair in new]
-        slides = {
-            (deck["run"], pair["prompt"], deck["sample"]): known[deck["run"]].slides(
-                pair["prompt"], deck["sample"]
-            )
-            for pair in new
-            for deck in (pair["left"], pair["right"])
-        }
-        pair_pictures.draw(folder, secret, new, slides)
+        pair_pictures.draw(
+            folder,
+            secret,
+            new,
+            lambda prompt, deck: known[deck["run"]].slides(prompt, deck["sample"]),
+        )
         store.write(folder, study, [*old, *new])
     added = Counter(pair["kind"] for pair in new)
     there = Counter(pair["kind"] for pair in [*old, *new])

@@ -11,8 +11,7 @@ import functools
 import hashlib
 import re
 import sqlite3
-import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TypedDict, TypeVar, cast
@@ -22,7 +21,7 @@ from aiohttp import web as http
 from decksmith.core import cli, pages, stream, validation, web
 from decksmith.people.study import raters, records, store
 from decksmith.people.study.raters import Crowds
-from decksmith.people.study.records import Rater, Vote
+from decksmith.people.study.records import Rater
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
 LARGEST = 1 << 16  # bytes of a request
@@ -302,19 +301,16 @@ def progress(study: store.Study) -> StudyProgress:
     """How far everybody is, how attentive, who came together, how many votes the pairs have, and
     the counts."""
     votes, people = list(study.votes()), study.raters()
-    by_rater: dict[str, list[Vote]] = defaultdict(list)
-    for vote in votes:
-        by_rater[vote["rater"]].append(vote)
+    did = {one["rater"]: one for one in raters.summaries(votes)}
     found: list[RaterProgress] = []
     for rater in people:
-        mine = by_rater[rater["id"]]
-        times = [vote["seconds"] or 0 for vote in mine]
-        gold = [vote["choice"] == vote["expect"] for vote in mine if vote["kind"] == "gold"]
+        mine = did.get(rater["id"])
+        gold = mine["gold"] if mine else {"n": 0, "failed": 0}
         found.append(
             {
                 **rater,
-                "seconds": statistics.median_high(times) if times else None,
-                "gold": [sum(gold), len(gold)],
+                "seconds": mine["seconds"] if mine else None,
+                "gold": [gold["n"] - gold["failed"], gold["n"]],
                 "link": f"/r/{study.token(rater['id'])}/",
             }
         )
