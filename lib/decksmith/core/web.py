@@ -402,7 +402,8 @@ async def _sweep(server: web.Server | None, busy: dict[Any, int]) -> None:
                 connection.transport.abort()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises cli.Missing for a port in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=512)
@@ -420,7 +421,7 @@ def run(
     port is known, and left after the last request ended. Open event streams are cut at the end. Raises cli.Missing for a port in use."""
 
     async def serve() -> None:
-        listening = _listen(host, port)
+        listening = listen(host, port)
         name = _known() if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

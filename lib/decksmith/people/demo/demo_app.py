@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import re
 import secrets
-import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
@@ -484,7 +483,7 @@ def serve(
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:
-        listening = _listen(host, port + 1 if port else 0)
+        listening = web.listen(host, port + 1 if port else 0)
         start, _, page_port = url.rpartition(":")
         decks_port = listening.getsockname()[1]
         studio = Studio(folder, models, budget=budget, template=template)
@@ -503,14 +502,3 @@ def serve(
                 await studio.close()
 
     web.run(make, host, port)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        why = str(error.strerror).partition(" (while")[0]
-        raise cli.Missing(
-            f"{host} port {port}, where the decks run: {why}; give another with --port"
-        ) from None
