@@ -22,20 +22,8 @@ from decksmith.measure.decks import sources
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import pool
 from decksmith.models.registry import Model
-from decksmith.people.demo.ask import (
-    LIMITS,
-    TEXT,
-    AskedMaterial,
-    AskRequest,
-    ChangeRequest,
-    DeckAsk,
-    DeckWish,
-    Event,
-    TextRequest,
-    line,
-    version_id,
-    visible,
-)
+from decksmith.people.demo import ask as forms
+from decksmith.people.demo.ask import TEXT, AskedMaterial, DeckAsk, DeckWish, Event, version_id
 from decksmith.people.demo.studio import ASK_ID, EVERYBODY, Studio, references
 
 BODY = 4 * TEXT + 4096  # bytes of a body of JSON
@@ -242,7 +230,7 @@ class DemoHandlers:
             ],
             "themes": self.themes,
             "decks": frames,
-            "limits": LIMITS,
+            "limits": forms.LIMITS,
             "documents": sources.KINDS,
         }
         policy = web.policy(
@@ -254,7 +242,7 @@ class DemoHandlers:
             frame_src=frames,
         )
         return http.Response(
-            text=self.template.render(data=pages.data(facts), limits=LIMITS),
+            text=self.template.render(data=pages.data(facts), limits=forms.LIMITS),
             content_type="text/html",
             headers={"Content-Security-Policy": policy},
         )
@@ -269,7 +257,7 @@ class DemoHandlers:
     async def ask(self, request: http.Request) -> http.Response:
         who = self._new_visitor(request)
         known = {"models": list(self.studio.models), "theme": self.themes}
-        asked = validation.read(AskRequest, await _body(request), known)
+        asked = validation.read(forms.AskRequest, await _body(request), known)
         self._allow(request, self.asking, who)
         wanted = asked.model_dump(exclude={"models"}, exclude_none=True) | {"slides": asked.slides}
         ask = self.studio.begin(who, cast(DeckWish, wanted), asked.models)
@@ -298,12 +286,15 @@ class DemoHandlers:
     async def material(self, request: http.Request) -> http.Response:
         """What of a document is used: its bytes are the body, its name the query's `name`."""
         self._allow(request, self.making, self._new_visitor(request))
-        name = line(visible(request.query.get("name", ""))[-LIMITS["words"] :]) or "document"
+        name = (
+            forms.line(forms.visible(request.query.get("name", ""))[-forms.LIMITS["words"] :])
+            or "document"
+        )
         try:
             found = await read_document(name, await request.read())
         except sources.NotRead as error:
             raise http.HTTPUnprocessableEntity(text=str(error)) from None
-        return self._answer(request, {**found, "text": visible(found["text"])})
+        return self._answer(request, {**found, "text": forms.visible(found["text"])})
 
     async def references(self, request: http.Request) -> http.Response:
         """The reference decks, each with its first picture where it was looked at before."""
@@ -325,7 +316,7 @@ class DemoHandlers:
     async def change(self, request: http.Request) -> http.Response:
         ask = self._own(request)
         side = self._side(request, ask)
-        wanted = validation.read(ChangeRequest, await _body(request))
+        wanted = validation.read(forms.ChangeRequest, await _body(request))
         self._allow(request, self.asking, ask.asked["visitor"])
         self.studio.change(ask, side, wanted.slide, wanted.wish)
         return http.json_response({}, status=202)
@@ -338,7 +329,7 @@ class DemoHandlers:
     async def edit(self, request: http.Request) -> http.Response:
         ask = self._own(request)
         side = self._side(request, ask)
-        text = validation.read(TextRequest, await _body(request)).text.replace("\r\n", "\n")
+        text = validation.read(forms.TextRequest, await _body(request)).text.replace("\r\n", "\n")
         if not text.strip():
             raise http.HTTPBadRequest(text="The deck is empty.")
         if len(text) > TEXT:
