@@ -367,7 +367,8 @@ class DeckWriter:
         async with self.making:
             if path.is_file():  # somebody else asked for it meanwhile
                 return path
-            built = await self.builder.build(self.folder, record, [kind])
+            # Whoever hangs up does not take the worker away from those who wait.
+            built = await asyncio.shield(self.builder.build(self.folder, record, [kind]))
         if kind not in built:
             why = built["error"]["message"]
             raise http.HTTPUnprocessableEntity(
