@@ -258,17 +258,17 @@ def scores_of(study: store.Study) -> tuple[Scores, list[str]]:
 
     There the mean of several samples of a deck counts, because a vote does not say which of them
     was seen; a sample without scores is left out."""
-    paths = [Path(run["path"]) for run in study.about["runs"]]
-    files = [study.folder] if study.imported else paths
+    if study.imported:
+        paths = [path for path in [study.folder / "scores.jsonl"] if path.is_file()]
+    else:
+        folders = [Path(run["path"]) for run in study.about["runs"]]
+        paths = [folder for folder in folders if (folder / "scores.jsonl").is_file()]
     samples: dict[DeckKey, list[Measures]] = defaultdict(list)
-    for path in files:
-        if (path / "scores.jsonl").is_file():
-            for (name, prompt, sample), record in scored(
-                path / "scores.jsonl" if study.imported else path
-            ):
-                if score := record.get("score"):
-                    deck = (name, prompt, 0 if study.imported else sample)
-                    samples[deck].append(deck_measures(score))
+    for path in paths:
+        for (name, prompt, sample), record in scored(path):
+            if score := record.get("score"):
+                which = 0 if study.imported else sample
+                samples[name, prompt, which].append(deck_measures(score))
     scores = {
         deck: {name: _mean(one.get(name) for one in some) for name in some[0]}
         for deck, some in samples.items()
