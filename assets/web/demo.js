@@ -35,6 +35,12 @@ async function call(path, method = "GET", body) {
 
 // --- the form ------------------------------------------------------------------------------------------------------------
 
+// Requests to begin with: what the button says, and the form's fields.
+const EXAMPLES = [
+  ["A talk about tides", { prompt: "Why are there two tides a day, and not one? For people who sail at weekends: one clear picture of the cause, what spring and neap tides are, and what it means for leaving the harbour.", audience: "weekend sailors", tone: "calm", slides: 6 }],
+  ["A decision for a board", { prompt: "Our library lends tools as well as books: 412 loans in six months, 9 tools broken, 3,200 euros spent. Ask the board for a second year. Show the numbers in a table and end with the decision we need.", audience: "executives", tone: "matter-of-fact", slides: 6 }],
+  ["A lesson with code", { prompt: "Explain recursion in Python to beginners: a function that calls itself, the base case, one traced example with code, and the mistake everybody makes first.", audience: "students", tone: "warm", slides: 7 }],
+];
 const form = $("form"), fields = ["prompt", "audience", "tone", "slides", "theme"];
 for (const name of facts.themes) $("theme").append(h("option", { value: name }, name));
 const chips = facts.models.map((model, at) => h("input", { type: "checkbox", name: "model", value: model.name, checked: at < 2 }));
@@ -90,7 +96,7 @@ $("file").addEventListener("change", async () => {
 
 fill(kept.get("form") || { slides: 6 }, kept.get("form")?.models);
 form.addEventListener("input", () => { keep(); $("wrong").hidden = true; });
-$("examples").append(...facts.examples.map(({ label: words, request }) => h("button", { type: "button", onclick: () => { fill(request); keep(); $("wrong").hidden = true; $("prompt").focus(); } }, words)));
+$("examples").append(...EXAMPLES.map(([words, request]) => h("button", { type: "button", onclick: () => { fill(request); keep(); $("wrong").hidden = true; $("prompt").focus(); } }, words)));
 const sends = (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey);
 form.addEventListener("keydown", (event) => { // from any of its fields; the editor and the wish see to themselves
   if (!sends(event)) return;
@@ -234,7 +240,6 @@ class Side {
       case "rendered":
         this.pages = event.pages;
         this.findings = event.findings;
-        this.fault = event.error;
         this.site = event.site;
         this.rendered = event.version;
         if (event.slides) this.early.clear();
@@ -621,7 +626,7 @@ async function refresh() {
   try { asks = await call("/asks"); } catch (error) { return wrong(error.message); }
   $("past").hidden = $("to-past").hidden = !asks.length;
   $("cards").replaceChildren(...asks.map((one) => {
-    const title = one.sides.map((side) => side.title).find(Boolean) || one.request.prompt.slice(0, 90);
+    const title = one.sides.map((side) => side.title).find(Boolean) || one.prompt.slice(0, 90);
     const states = one.sides.map((side) => (side.status in ENDS ? (side.status === "done" ? many(side.slides, "slide") : ENDS[side.status].toLowerCase()) : "in work"));
     return h("li.card", { "data-id": one.id }, h("div.thumbs", { "aria-hidden": "true" }, one.sides.map((side) => (side.picture ? h("img", { src: `/pictures/${side.picture}`, alt: "", loading: "lazy" }) : h("span", null, side.status in ENDS ? ENDS[side.status] : "in work")))),
       h("a", { href: `#${one.id}` }, h("span", { dir: "auto" }, title)), h("p", null, `${when(one.at)} · ${one.sides.map((side, at) => `${side.label}: ${states[at]}`).join(" · ")}`),

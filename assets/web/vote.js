@@ -534,7 +534,7 @@
       shown = now;
       const most = Math.max(1, body.pairs);
       parts.state.replaceChildren(
-        h("div.figures", {}, figure(body.votes, body.votes === 1 ? "vote" : "votes"), figure(body.raters.length, body.raters.length === 1 ? "person" : "people"), figure(body.pairs, body.pairs === 1 ? "pair" : "pairs"), figure(`${Math.round(100 * (body.covered.at(-1) || 0) / most)} %`, `of them with ${many(body.each, "vote")} or more`)),
+        h("div.figures", {}, figure(body.votes, body.votes === 1 ? "vote" : "votes"), figure(body.raters.length, body.raters.length === 1 ? "person" : "people"), figure(body.pairs, body.pairs === 1 ? "pair" : "pairs"), figure(`${Math.round(100 * (body.covered) / most)} %`, `of them with ${many(body.each, "vote")} or more`)),
         h("div.row", {}, h("b", {}, body.closed ? "Closed: nobody votes, everybody sees the counts." : "Open: people vote, nobody but you sees results."), h("span.grow"),
           h(body.closed || sure ? "button.main" : "button", { type: "button", id: "toggle", onclick: () => toggle(body.closed) }, body.closed ? "Open again" : sure ? "Yes, close and show the counts" : "Close the study"),
           sure && h("button", { type: "button", onclick: () => { sure = false; refresh(); } }, "No")),
@@ -543,21 +543,22 @@
         ["Name", "Votes", "Skipped", "Seconds a vote", "Attention", "Last vote", "Link"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, body.raters.map((each) => h("tr", {},
         h("th", { scope: "row" }, each.name), h("td", {}, `${each.votes} of ${each.given}`), h("td", {}, String(each.skipped)), h("td", {}, each.seconds === null ? "–" : String(Math.round(each.seconds))),
         h("td", each.gold[0] < each.gold[1] ? { class: "off" } : {}, each.gold[1] ? `${each.gold[0]} of ${each.gold[1]}` : "–"), h("td", {}, each.last ? ago(each.last) : "–"), h("td", {}, h("a", { href: each.link, "aria-label": `open the link of ${each.name}` }, "open"))))))) : h("p.soft", {}, "Nobody yet.")));
-      parts.crowds.replaceChildren(body.crowds.chose ? gathered(body.crowds) : "");
+      parts.crowds.replaceChildren(body.crowds.chose ? gathered(body.crowds, body) : "");
       document.documentElement.dataset.ready = "yes";
     }
-    // People who chose their names and came together: they may be fewer than they seem (lib/decksmith/people/study/duplicate_raters.py).
-    function gathered(crowds) {
+    // People who chose their names and came together: they may be fewer than they seem (lib/decksmith/people/study/raters.py).
+    function gathered(crowds, { raters, crowd_rule: rule }) {
+      const names = new Map(raters.map(({ id, name }) => [id, name]));
       const minute = (time) => time.slice(0, 16).replace("T", " ");
       const some = (names) => names.slice(0, 5).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");
       const head = ["From", "People", "Votes", "Share of votes", "First name", "Last name"].map((name) => h("th", { scope: "col" }, name));
       const rows = crowds.found.map((crowd) => h("tr", {},
-        h("th", { scope: "row" }, crowd.origin, h("span.names", {}, some(crowd.names))), h("td", {}, String(crowd.names.length)), h("td", {}, String(crowd.votes)),
-        h("td", crowd.large ? { class: "off" } : {}, `${Math.round(100 * crowd.share)} %`), h("td", {}, minute(crowd.first)), h("td", {}, minute(crowd.last))));
+        h("th", { scope: "row" }, crowd.origin, h("span.names", {}, some(crowd.raters.map((id) => names.get(id))))), h("td", {}, String(crowd.people)), h("td", {}, String(crowd.votes)),
+        h("td", {}, `${Math.round(100 * crowd.share)} %`), h("td", {}, minute(crowd.first)), h("td", {}, minute(crowd.last))));
       const chose = `${crowds.chose === 1 ? "1 person" : `${crowds.chose} people`} chose their names, from ${crowds.addresses === 1 ? "1 address" : `${crowds.addresses} addresses`}`;
       return h("section", {}, h("h2", {}, "Crowds"), crowds.warnings.map((warning) => h("p.trouble", {}, `${warning}.`)),
         rows.length ? h("div.wide", { tabindex: 0, role: "region", "aria-label": "Crowds" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))) : "",
-        h("p.soft", {}, `${chose}; ${crowds.people || "none"} of them ${crowds.people === 1 ? "is" : "are"} in a crowd: ${crowds.rule} Times are in UTC.`));
+        h("p.soft", {}, `${chose}; ${crowds.people || "none"} of them ${crowds.people === 1 ? "is" : "are"} in a crowd: ${rule} Times are in UTC.`));
     }
     const figure = (n, what) => h("div", {}, h("b.big", {}, String(n)), h("span.soft", {}, what));
     await refresh();

@@ -18,7 +18,7 @@ for person in range(6):
         about = study.pairs[pair]
         sides = {about[side]["model"]: side for side in ("left", "right")}
         choice = "tie" if n % 5 == 4 else sides["two" if (person + n) % 4 else "one"]
-        study.vote(rater, pair, {"choice": choice, "seconds": 8, "seen": True}, key=f"key {pair}")
+        study.act("vote", rater, pair, {"choice": choice, "seconds": 8, "seen": True}, key=f"key {pair}")
 EOF
 }
 

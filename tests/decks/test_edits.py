@@ -3,7 +3,7 @@
 import pytest
 from decksmith.measure.decks import edits
 from decksmith.measure.decks.parser import Deck
-from decksmith.people.demo import references
+from decksmith.people.demo import studio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,7 +125,7 @@ def test_no_reply_touches_another_slide(reply, number):
 
 
 def test_every_slide_of_every_reference_deck_can_be_changed():
-    for deck in references.all_of().values():
+    for deck in studio.references().values():
         for number in range(1, deck.slides + 1):
             made = Deck.parse(edits.changed(deck.text, number, "# New\n\nwords"))
             assert made.shown[number - 1].content == "# New\n\nwords"

@@ -10,7 +10,7 @@ from decksmith.core import cli
 from decksmith.core.protocol import Protocol
 from decksmith.measure.decks import clean, conditions, features, lint, templates
 from decksmith.measure.render import pool
-from decksmith.people.demo import studio
+from decksmith.people.demo import writer
 from decksmith.train.corpus import author_model, authors, chat_rows, check, drafts, rules
 
 COMPANY = cli.ROOT / "data/templates/company.md"
@@ -187,8 +187,8 @@ def test_a_draft_under_a_template_is_told_it_held_to_it_and_packed_with_it(compa
 
 def test_the_demo_asks_under_its_template(company):
     asked = {"prompt": "Huts"}
-    assert studio.messages(asked, company)[0]["content"].endswith(company.system())
-    assert company.system() not in studio.messages(asked)[0]["content"]
+    assert writer.messages(asked, company)[0]["content"].endswith(company.system())
+    assert company.system() not in writer.messages(asked)[0]["content"]
 
 
 @pytest.mark.browser

@@ -16,10 +16,9 @@ from decksmith.people.study import (
     import_votes,
     intervals,
     pairs,
-    raters,
+    records,
     store,
     tally,
-    tally_plots,
     vote_app,
 )
 
@@ -276,7 +275,7 @@ def test_other_names_of_columns_and_choices_mean_the_same(tmp_path):
     )
     take(tmp_path, arena)
     found = votes(tmp_path)
-    assert [(vote["rater"], raters.preferred(vote), vote["choice"]) for vote in found] == [
+    assert [(vote["rater"], records.preferred(vote), vote["choice"]) for vote in found] == [
         ("ada", "one", "left"),
         ("bob", "one", "right"),
         ("cyd", None, "bad"),
@@ -338,7 +337,8 @@ def test_what_vote_tally_writes_of_our_own_studies_can_be_taken(tmp_path):
         for pair in study.queue(rater):
             choice = study.pairs[pair]["expect"] or dice.choice(["left", "right", "tie", "bad"])
             said = {} if choice in ("bad", "tie") else {"design": choice}
-            study.vote(
+            study.act(
+                "vote",
                 rater,
                 pair,
                 {"choice": choice, "dimensions": said, "seconds": 8, "seen": True},
@@ -386,7 +386,7 @@ def test_makers_may_have_any_name_that_can_be_seen(tmp_path):
     )
     study = store.Study(tmp_path / "study")
     found, cast = tally.of_study(study)
-    assert "preference.png" in tally_plots.draw(tmp_path, found)
+    assert "preference.png" in tally.draw(tmp_path, found)
     assert found["pairs"][0]["sentence"].startswith(f"{makers[0]} beats {makers[1]} by 1.00 [")
     assert {vote["rater"] for vote in cast} == {f"=cmd, {n}" for n in range(8)}
     study.close_file()
@@ -421,11 +421,9 @@ def test_decks_without_scores_are_counted_and_samples_are_averaged(tmp_path):
     )
     assert done["unscored"] == [("six", "p3"), ("two", "p2"), ("two", "p3")]
     study = store.Study(tmp_path / "study")
-    found, without = import_votes.measures(study)
-    assert found["one", "p1", 0] == {"overall": 3, "design": 3} and found["one", "p2", 0] == {
-        "overall": None,
-        "design": None,
-    }
+    found, without = tally.scores_of(study)
+    given = {deck: (one["overall"], one["design"]) for deck, one in found.items()}
+    assert (given["one", "p1", 0], given["one", "p2", 0]) == ((3, 3), (None, None))
     assert without == ["six"]
     tallied, _ = tally.of_study(study)
     assert (

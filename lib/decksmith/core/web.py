@@ -361,6 +361,15 @@ async def _sweep(server: web.Server | None, busy: dict[Any, int]) -> None:
                 connection.transport.abort()
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises cli.Missing for a port in use."""
+    try:
+        return socket.create_server((host, port), family=_family(host), backlog=512)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]
+        raise cli.Missing(f"{host} port {port}: {why}; give another with --port") from None
+
+
 def run(
     make: Callable[[str], AbstractAsyncContextManager[web.Application]],
     host: str = "127.0.0.1",
@@ -370,11 +379,7 @@ def run(
     port is known, and left after the last request ended. Open event streams are cut at the end. Raises cli.Missing for a port in use."""
 
     async def serve() -> None:
-        try:
-            listening = socket.create_server((host, port), family=_family(host), backlog=512)
-        except OSError as error:
-            why = str(error.strerror).partition(" (while")[0]
-            raise cli.Missing(f"{host} port {port}: {why}; give another with --port") from None
+        listening = listen(host, port)
         name = _known() if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

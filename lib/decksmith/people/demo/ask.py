@@ -1,5 +1,5 @@
-"""What one visitor asked for, as events: one JSON line each of
-`<folder>/decks/<ask>/journal.jsonl`.
+"""What one visitor asks for: the forms of the page, and what came of one as events, one JSON line
+each of `<folder>/decks/<ask>/journal.jsonl`.
 
 The page is drawn from these events alone, so a reload, a second window and a server that was
 killed show the same.
@@ -7,19 +7,133 @@ killed show the same.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from operator import itemgetter
 from pathlib import Path
-from typing import IO, NotRequired, TypedDict, Unpack, cast
+from typing import IO, Annotated, NotRequired, TypedDict, Unpack, cast
 
-from decksmith.core import stream
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+
+from decksmith.core import stream, validation
+from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Finding
 from decksmith.models.records import Usage
 
+SLIDES = 20  # that a visitor may ask for
+TEXT = 60_000  # characters of a deck that is rendered
+# Characters of the request, of audience and tone, of a deck, and of what shall change on a slide;
+# slides that may be asked for; bytes of a document.
+LIMITS = {
+    "prompt": 4000,
+    "words": 80,
+    "text": TEXT,
+    "wish": 1000,
+    "slides": SLIDES,
+    "document": sources.LARGEST,
+}
 BEAT = 0.08  # seconds between two events of text
 ENDS = ("done", "failed", "stopped", "interrupted")
 INTERRUPTED = "The server was stopped in the meantime. What had arrived is kept."
+
+
+# What a visitor may send
+
+
+def visible(text: str) -> str:
+    """What a person may have typed: no control characters, no half of a character."""
+    text = text.encode("utf-8", "replace").decode()
+    joiners_and_blanks = "\u200c\u200d\u00a0\u3000"
+    return "".join(c for c in text if c in f"\n\t\r{joiners_and_blanks}" or c.isprintable())
+
+
+def _typed(value: object) -> object:
+    return visible(value) if isinstance(value, str) else value
+
+
+def line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _at_most(most: int, missing: str = "") -> AfterValidator:
+    """Text of at most so many characters; `missing`: what is said where there is none."""
+
+    def check(text: str) -> str:
+        text = text.strip()
+        if missing and not text:
+            raise validation.sentence(missing)
+        if len(text) > most:
+            raise ValueError(f"{len(text)} characters; at most {most} can be used")
+        return text
+
+    return AfterValidator(check)
+
+
+Typed = Annotated[str, BeforeValidator(_typed), Field(description="text")]
+Phrase = Annotated[Typed, AfterValidator(line), _at_most(LIMITS["words"])]
+
+
+class Material(validation.Body):
+    """A document as POST /material gave it back."""
+
+    name: Annotated[Typed, Field(max_length=120)]
+    text: Annotated[Typed, Field(max_length=sources.BUDGET)]
+    cut: Annotated[Typed, Field(max_length=300)] | None = None
+
+
+class AskRequest(validation.Body):
+    """The body of POST /asks. Its context has the names of `models` and `theme` that this server
+    has."""
+
+    models: list[str] = Field(default=[], validate_default=True)
+    prompt: Annotated[Typed, _at_most(LIMITS["prompt"], "Say what the deck is about.")] = Field(
+        default="", validate_default=True
+    )
+    audience: Phrase = ""
+    tone: Phrase = ""
+    slides: int | None = Field(
+        default=None, ge=1, le=SLIDES, description=f"a whole number from 1 to {SLIDES}"
+    )
+    theme: str = ""
+    material: Material | None = None
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _one_or_two(cls, value: object, info: ValidationInfo) -> object:
+        known = (info.context or {})["models"]
+        some = value if isinstance(value, list) else []
+        unknown = [name for name in some if name not in known]
+        if unknown or len(some) not in (1, 2) or some[0] in some[1:]:
+            raise ValueError(f"one or two of {', '.join(known)}")
+        return some
+
+    @field_validator("theme", mode="before")
+    @classmethod
+    def _known_theme(cls, value: object, info: ValidationInfo) -> object:
+        known = (info.context or {})["theme"]
+        if value and value not in known:
+            raise ValueError(f"one of {', '.join(known)}")
+        return value
+
+
+class ChangeRequest(validation.Body):
+    """The body of POST /asks/ASK/SIDE/change: one slide, written anew as somebody wishes."""
+
+    slide: int = Field(ge=1, le=1000, description="the number of a slide")
+    wish: Annotated[Typed, _at_most(LIMITS["wish"], "Say what shall change on the slide.")] = Field(
+        default="", validate_default=True
+    )
+
+
+class TextRequest(validation.Body):
+    """The body of POST /asks/ASK/SIDE/text: a deck that somebody edited."""
+
+    text: Typed = ""
+
+
+# The journal
 
 
 class AskedMaterial(TypedDict):
@@ -55,22 +169,15 @@ class ShownPage(TypedDict):
     text: str
 
 
-ShownError = TypedDict(
-    "ShownError",
-    {"kind": str, "class": str, "slide": int | None, "line": int | None, "message": str},
-)
-
-
 class EventFacts(TypedDict, total=False):
     """What an event says, by its type: asked, place, started, text, reasoning, turn, written, wish,
     changing, unchanged, slide, deck, rendered, end."""
 
-    visitor: str  # asked, and the next five
+    visitor: str  # asked, and the next four
     request: DeckWish
     seed: int
     models: list[AskedModel]
     reference: str
-    sha256: str
     place: int
     text: str
     finish: str | None
@@ -86,13 +193,10 @@ class EventFacts(TypedDict, total=False):
     source: str
     status: str
     slides: int
-    expected: int | None
     site: bool
-    error: ShownError | None
     took: float
     pages: list[ShownPage]
     message: str | None
-    fault: str | None
 
 
 class Event(EventFacts):
@@ -104,17 +208,13 @@ class Event(EventFacts):
     type: str
 
 
-class SideState(TypedDict):
+class SideState(AskedModel):
     """How one of the decks of an ask stands."""
 
-    model: str
-    label: str
-    color: str | None
     status: str
     version: int
     slides: int
     picture: str | None
-    text: str
     title: str | None
 
 
@@ -127,7 +227,7 @@ class DeckAsk:
         self.events: list[Event] = []
         self.changed = asyncio.Event()  # set, and replaced, with each event
         self.tasks: dict[int, asyncio.Task[None]] = {}  # by side: who works on it
-        self.pending: dict[int, list[tuple[str, list[str]]]] = {}  # by side: text not yet said
+        self.pending: dict[int, list[tuple[str, str]]] = {}  # by side: text not yet said
         self.file: IO[bytes] | None = None
 
     @classmethod
@@ -173,33 +273,17 @@ class DeckAsk:
         waiting = self.pending.setdefault(side, [])
         if not waiting:
             asyncio.get_running_loop().call_later(BEAT, self.flush, side)
-        if waiting and waiting[-1][0] == kind:
-            waiting[-1][1].append(piece)
-        else:
-            waiting.append((kind, [piece]))
+        waiting.append((kind, piece))
 
     def flush(self, side: int) -> None:
         """Say what waits."""
-        for kind, pieces in self.pending.pop(side, []):
-            if kind == "turn":
-                self.say(side, "turn")
-            else:
-                self.say(side, kind, text="".join(pieces))
+        for kind, pieces in itertools.groupby(self.pending.pop(side, []), key=itemgetter(0)):
+            self.say(side, kind, text="".join(piece for _, piece in pieces))
 
     def sides(self) -> list[SideState]:
         """How each deck stands."""
-        sides: list[SideState] = [
-            {
-                **model,
-                "status": "queued",
-                "version": 0,
-                "slides": 0,
-                "picture": None,
-                "text": "",
-                "title": None,
-            }
-            for model in self.asked["models"]
-        ]
+        at_first = {"status": "queued", "version": 0, "slides": 0, "picture": None, "title": None}
+        sides = [cast(SideState, {**model, **at_first}) for model in self.asked["models"]]
         for event in self.events[1:]:
             if event["side"] is not None:
                 self._follow(sides[event["side"]], event)
@@ -208,10 +292,6 @@ class DeckAsk:
     def _follow(self, at: SideState, event: Event) -> None:
         """Bring one deck to where it stands after an event."""
         match event["type"]:
-            case "text":
-                at["text"] += event["text"]
-            case "turn":
-                at["text"] = ""
             case "started" | "changing":
                 at["status"] = "writing"
             case "wish":
@@ -261,21 +341,17 @@ class TurnQueue:
     async def turn(self, tell: Callable[[int], None]) -> AsyncIterator[None]:
         """One's turn; `tell` is called with one's place, from 1, whenever it changes."""
         if self.free.locked():
-            await self._wait(tell)
-        else:
+            self.waiting.append(tell)
+            tell(len(self.waiting))
+        try:
             await self.free.acquire()
+        finally:
+            if tell in self.waiting:
+                at = self.waiting.index(tell)
+                del self.waiting[at]
+                for place, later in enumerate(self.waiting[at:], at + 1):
+                    later(place)
         try:
             yield
         finally:
             self.free.release()
-
-    async def _wait(self, tell: Callable[[int], None]) -> None:
-        self.waiting.append(tell)
-        tell(len(self.waiting))
-        try:
-            await self.free.acquire()
-        finally:
-            at = self.waiting.index(tell)
-            self.waiting.remove(tell)
-            for place, later in enumerate(self.waiting[at:], at + 1):
-                later(place)

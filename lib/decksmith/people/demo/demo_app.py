@@ -10,64 +10,22 @@ import contextlib
 import hashlib
 import re
 import secrets
-import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
-from typing import Annotated, cast
+from typing import cast
 
 from aiohttp import web as http
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from decksmith.core import cli, pages, stream, validation, web
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.decks.templates import Template
 from decksmith.models.registry import Model
-from decksmith.people.demo import references
-from decksmith.people.demo.ask import AskedMaterial, DeckAsk, DeckWish, Event, version_id
-from decksmith.people.demo.studio import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio
+from decksmith.people.demo import ask as forms
+from decksmith.people.demo.ask import TEXT, AskedMaterial, DeckAsk, DeckWish, Event, version_id
+from decksmith.people.demo.studio import ASK_ID, EVERYBODY, Studio, references
 
-PROMPT, WORDS = 4000, 80  # characters of the request, and of audience and tone
-WISH, NAME = 1000, 120  # characters of what shall change on a slide, of a document's name
-# Requests to begin with: (what the button says, the form's fields).
-EXAMPLES = (
-    (
-        "A talk about tides",
-        {
-            "prompt": "Why are there two tides a day, and not one? For people who sail at "
-            "weekends: "
-            "one clear picture of the cause, what spring and neap tides are, and what it means "
-            "for leaving the harbour.",
-            "audience": "weekend sailors",
-            "tone": "calm",
-            "slides": 6,
-        },
-    ),
-    (
-        "A decision for a board",
-        {
-            "prompt": "Our library lends tools as well as books: 412 loans in six months, 9 "
-            "tools broken, 3,200 euros spent. "
-            "Ask the board for a second year. Show the numbers in a table and end with the "
-            "decision we need.",
-            "audience": "executives",
-            "tone": "matter-of-fact",
-            "slides": 6,
-        },
-    ),
-    (
-        "A lesson with code",
-        {
-            "prompt": "Explain recursion in Python to beginners: a function that calls itself, "
-            "the base case, one traced example "
-            "with code, and the mistake everybody makes first.",
-            "audience": "students",
-            "tone": "warm",
-            "slides": 7,
-        },
-    ),
-)
 BODY = 4 * TEXT + 4096  # bytes of a body of JSON
 STREAMS = 12  # open event streams of one visitor
 ALIVE = 15  # seconds between two signs of life in an event stream
@@ -88,112 +46,12 @@ DOWNLOADS = {
     "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
 # What the page loads, by its name below assets/web.
-ASSETS = {
-    "demo.css": "text/css; charset=utf-8",
-    "element.js": "text/javascript; charset=utf-8",
-    "demo.js": "text/javascript; charset=utf-8",
-    "fonts/inter-400.woff": "font/woff",
-    "fonts/inter-600.woff": "font/woff",
-}
+ASSETS = ("demo.css", "element.js", "demo.js", "fonts/inter-400.woff", "fonts/inter-600.woff")
 FOR_A_DAY = "private, max-age=86400, immutable"
 _PICTURE = re.compile(
     rf"({ASK_ID})(?:\.([01])\.(\d+)/slides/(\d+)\.png|/early/([01])/(\d+)/slides/(\d+)\.png)\Z"
 )
 _SITE = re.compile(rf"(?:_runtime|{ASK_ID}\.[01]\.\d+/build)/[\w./@-]+\Z")
-
-
-# Requests
-
-
-def _visible(text: str) -> str:
-    """What a person may have typed: no control characters, no half of a character."""
-    text = text.encode("utf-8", "replace").decode()
-    joiners_and_blanks = "\u200c\u200d\u00a0\u3000"
-    return "".join(c for c in text if c in f"\n\t\r{joiners_and_blanks}" or c.isprintable())
-
-
-def _typed(value: object) -> object:
-    return _visible(value) if isinstance(value, str) else value
-
-
-def _line(text: str) -> str:
-    return _at_most(WORDS, " ".join(text.split()))
-
-
-def _prompt(text: str) -> str:
-    if not text.strip():
-        raise validation.sentence("Say what the deck is about.")
-    return _at_most(PROMPT, text.strip())
-
-
-def _at_most(most: int, text: str) -> str:
-    if len(text) > most:
-        raise ValueError(f"{len(text)} characters; at most {most} can be used")
-    return text
-
-
-Typed = Annotated[str, BeforeValidator(_typed)]
-
-
-def _wish(text: str) -> str:
-    if not text.strip():
-        raise validation.sentence("Say what shall change on the slide.")
-    return _at_most(WISH, text.strip())
-
-
-class Material(validation.Body):
-    """A document as POST /material gave it back."""
-
-    name: Annotated[Typed, Field(max_length=NAME)]
-    text: Annotated[Typed, Field(max_length=sources.BUDGET)]
-    cut: Annotated[Typed, Field(max_length=300)] | None = None
-
-
-def _from_context(value: object, info: ValidationInfo) -> object:
-    """Hold models and theme to what this server has, as the context says."""
-    known = (info.context or {})[info.field_name]
-    if info.field_name == "models":
-        if not isinstance(value, list) or not 1 <= len(value) <= 2:
-            raise ValueError(f"one or two of {', '.join(known)}")
-        if value[0] in value[1:] or any(name not in known for name in value):
-            raise ValueError(f"one or two of {', '.join(known)}")
-    elif value and value not in known:
-        raise ValueError(f"one of {', '.join(known)}")
-    return value
-
-
-class AskRequest(validation.Body):
-    """The body of POST /asks. Its context has the names of `models` and `theme` that this server
-    has."""
-
-    models: list[str] = Field(default=[], validate_default=True)
-    prompt: Annotated[Typed, AfterValidator(_prompt)] = Field(
-        default="", validate_default=True, description="text"
-    )
-    audience: Annotated[Typed, AfterValidator(_line)] = Field(default="", description="text")
-    tone: Annotated[Typed, AfterValidator(_line)] = Field(default="", description="text")
-    slides: int | None = Field(
-        default=None, ge=1, le=SLIDES, description=f"a whole number from 1 to {SLIDES}"
-    )
-    theme: str = ""
-    material: Material | None = None
-
-    _here = field_validator("models", "theme", mode="before")(_from_context)
-
-
-class ChangeRequest(validation.Body):
-    """The body of POST /asks/ASK/SIDE/change: one slide, written anew as somebody wishes."""
-
-    slide: int = Field(ge=1, le=1000, description="the number of a slide")
-    wish: Annotated[Typed, AfterValidator(_wish)] = Field(
-        default="", validate_default=True, description="text"
-    )
-
-
-class TextRequest(validation.Body):
-    """The body of POST /asks/ASK/SIDE/text: a deck that somebody edited."""
-
-    text: Typed = Field(default="", description="text")
 
 
 # The decks
@@ -212,13 +70,7 @@ def beside(request: http.Request, place: str | int) -> str:
 
 # A deck is only ever shown in a frame, because only the page around a frame can forbid that it
 # goes elsewhere (CSP frame-src). Whoever opens its address by itself gets this page around it.
-_ALONE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A deck</title>
-<style>html,body,iframe{margin:0;border:0;width:100%;height:100%;display:block;overflow:hidden;
-background:#000}</style>
-<iframe sandbox="allow-scripts" referrerpolicy="no-referrer" allow="" allowfullscreen
-title="A deck"></iframe>
-<script>document.querySelector("iframe").src = "?framed" + location.hash</script></html>
-"""
+_ALONE = (pages.WEB / "alone.html").read_text()
 
 
 def _policy_alone() -> str:
@@ -230,10 +82,7 @@ def _policy_alone() -> str:
 
 
 def decks(
-    studio: Studio,
-    hosts: Collection[str] | None,
-    main: str | int,
-    public: str | None = None,
+    studio: Studio, hosts: Collection[str] | None, main: str | int, public: str | None = None
 ) -> http.Application:
     """The second origin: built decks and nothing else, by names that cannot be guessed. Even on
     its own such a page is sandboxed.
@@ -299,7 +148,7 @@ class DemoHandlers:
         ask, side = f"/asks/{{ask:{ASK_ID}}}", "{side:[01]}"
         return [
             http.get("/", self.page),
-            *(_asset(name, kind) for name, kind in ASSETS.items()),
+            *map(_asset, ASSETS),
             http.get("/health", self.health),
             http.get("/asks", self.history),
             http.post("/asks", self.ask),
@@ -331,6 +180,11 @@ class DemoHandlers:
         request[self.fresh] = secrets.token_hex(32)
         return _hashed(request[self.fresh])
 
+    def _allow(self, request: http.Request, rate: web.Rate, visitor: str) -> None:
+        """Raises HTTPTooManyRequests where this visitor, or this address, asks too often."""
+        rate.check(visitor)
+        self.everybody.check(web.remote(request))
+
     def _ask(self, request: http.Request) -> DeckAsk:
         """The ask that a path names. Raises HTTPNotFound, HTTPTooManyRequests."""
         visitor = self._visitor(request)
@@ -341,9 +195,8 @@ class DemoHandlers:
         """`_ask`, of one that this visitor may change: everybody's is nobody's to change."""
         ask = self._ask(request)
         if ask.asked["visitor"] == EVERYBODY:
-            raise http.HTTPForbidden(
-                text="a reference deck is everybody's; download it to change it"
-            )
+            why = "a reference deck is everybody's; download it to change it"
+            raise http.HTTPForbidden(text=why)
         return ask
 
     def _side(self, request: http.Request, ask: DeckAsk) -> int:
@@ -370,24 +223,14 @@ class DemoHandlers:
 
     async def page(self, request: http.Request) -> http.Response:
         frames = beside(request, self.decks)
-        models = [
-            {"name": name, "label": model.label or name, "color": model.color}
-            for name, model in self.studio.models.items()
-        ]
-        limits = {
-            "prompt": PROMPT,
-            "words": WORDS,
-            "slides": SLIDES,
-            "text": TEXT,
-            "wish": WISH,
-            "document": sources.LARGEST,
-        }
         facts = {
-            "models": models,
+            "models": [
+                {"name": name, "label": model.label or name, "color": model.color}
+                for name, model in self.studio.models.items()
+            ],
             "themes": self.themes,
             "decks": frames,
-            "limits": limits,
-            "examples": [{"label": label, "request": fields} for label, fields in EXAMPLES],
+            "limits": forms.LIMITS,
             "documents": sources.KINDS,
         }
         policy = web.policy(
@@ -399,18 +242,13 @@ class DemoHandlers:
             frame_src=frames,
         )
         return http.Response(
-            text=self.template.render(data=pages.data(facts), limits=limits),
+            text=self.template.render(data=pages.data(facts), limits=forms.LIMITS),
             content_type="text/html",
             headers={"Content-Security-Policy": policy},
         )
 
     async def health(self, request: http.Request) -> http.Response:
-        at_work = sum(len(ask.tasks) for ask in self.studio.loaded.values())
-        waiting = sum(len(line.waiting) for line in self.studio.lines.values())
-        models = list(self.studio.models)
-        return http.json_response(
-            {"status": "ok", "models": models, "at work": at_work, "waiting": waiting}
-        )
+        return http.json_response({"status": "ok"})
 
     async def history(self, request: http.Request) -> http.Response:
         self.looking.check(web.remote(request))
@@ -419,9 +257,8 @@ class DemoHandlers:
     async def ask(self, request: http.Request) -> http.Response:
         who = self._new_visitor(request)
         known = {"models": list(self.studio.models), "theme": self.themes}
-        asked = validation.read(AskRequest, await _body(request), known)
-        self.asking.check(who)
-        self.everybody.check(web.remote(request))
+        asked = validation.read(forms.AskRequest, await _body(request), known)
+        self._allow(request, self.asking, who)
         wanted = asked.model_dump(exclude={"models"}, exclude_none=True) | {"slides": asked.slides}
         ask = self.studio.begin(who, cast(DeckWish, wanted), asked.models)
         return self._answer(request, {"id": ask.id}, 201)
@@ -437,10 +274,9 @@ class DemoHandlers:
         response = http.StreamResponse(headers={"Content-Type": "text/event-stream", **web.HEADERS})
         self.streams[who] += 1
         try:
-            await response.prepare(request)
-            await _follow(ask, at, response)
-        except ConnectionError:
-            pass
+            with contextlib.suppress(ConnectionError):
+                await response.prepare(request)
+                await _follow(ask, at, response)
         finally:
             self.streams[who] -= 1
             if not self.streams[who]:
@@ -449,21 +285,23 @@ class DemoHandlers:
 
     async def material(self, request: http.Request) -> http.Response:
         """What of a document is used: its bytes are the body, its name the query's `name`."""
-        self.making.check(self._new_visitor(request))
-        self.everybody.check(web.remote(request))
-        name = _line(_visible(request.query.get("name", ""))[-WORDS:]) or "document"
+        self._allow(request, self.making, self._new_visitor(request))
+        name = (
+            forms.line(forms.visible(request.query.get("name", ""))[-forms.LIMITS["words"] :])
+            or "document"
+        )
         try:
             found = await read_document(name, await request.read())
         except sources.NotRead as error:
             raise http.HTTPUnprocessableEntity(text=str(error)) from None
-        return self._answer(request, {**found, "text": _visible(found["text"])})
+        return self._answer(request, {**found, "text": forms.visible(found["text"])})
 
     async def references(self, request: http.Request) -> http.Response:
         """The reference decks, each with its first picture where it was looked at before."""
         self.looking.check(web.remote(request))
         found = []
-        for name, deck in references.all_of().items():
-            kept = self.studio.kept_reference(name)
+        for name, deck in references().items():
+            kept = self.studio.kept_reference(deck)
             picture = kept.sides()[0]["picture"] if kept else None
             facts = {"title": deck.title, "theme": deck.theme, "slides": deck.slides}
             found.append({"id": name, "request": deck.request, "picture": picture, **facts})
@@ -478,11 +316,9 @@ class DemoHandlers:
     async def change(self, request: http.Request) -> http.Response:
         ask = self._own(request)
         side = self._side(request, ask)
-        wanted = validation.read(ChangeRequest, await _body(request))
-        visitor = ask.asked["visitor"]
-        self.asking.check(visitor)
-        self.everybody.check(web.remote(request))
-        self.studio.change(visitor, ask, side, wanted.slide, wanted.wish)
+        wanted = validation.read(forms.ChangeRequest, await _body(request))
+        self._allow(request, self.asking, ask.asked["visitor"])
+        self.studio.change(ask, side, wanted.slide, wanted.wish)
         return http.json_response({}, status=202)
 
     async def stop(self, request: http.Request) -> http.Response:
@@ -493,15 +329,12 @@ class DemoHandlers:
     async def edit(self, request: http.Request) -> http.Response:
         ask = self._own(request)
         side = self._side(request, ask)
-        text = validation.read(TextRequest, await _body(request)).text.replace("\r\n", "\n")
+        text = validation.read(forms.TextRequest, await _body(request)).text.replace("\r\n", "\n")
         if not text.strip():
             raise http.HTTPBadRequest(text="The deck is empty.")
         if len(text) > TEXT:
-            raise http.HTTPRequestEntityTooLarge(
-                max_size=TEXT,
-                actual_size=len(text),
-                text=f"The deck has {len(text)} characters; at most {TEXT} are rendered.",
-            )
+            said = f"The deck has {len(text)} characters; at most {TEXT} are rendered."
+            raise http.HTTPRequestEntityTooLarge(TEXT, len(text), text=said)
         self.editing.check(self._visitor(request))
         self.studio.edit(ask, side, text)
         return http.json_response({}, status=202)
@@ -518,11 +351,9 @@ class DemoHandlers:
         place = self.studio.folder / path
         if not place.is_file():
             raise http.HTTPNotFound(text="this picture is no longer kept")
-        return http.FileResponse(
-            place, headers={"Content-Type": "image/png", "Cache-Control": FOR_A_DAY}
-        )
+        return http.FileResponse(place, headers={"Cache-Control": FOR_A_DAY})
 
-    async def download(self, request: http.Request) -> http.Response:
+    async def download(self, request: http.Request) -> http.FileResponse:
         ask, kind = self._ask(request), request.match_info["kind"]
         side, version = self._side(request, ask), int(request.match_info["version"])
         place = self.studio.folder / version_id(ask.id, side, version)
@@ -533,16 +364,12 @@ class DemoHandlers:
                 text="this version is no longer kept" if old else "there is nothing to download yet"
             )
         self.making.check(self._visitor(request))
-        if kind == "md":
-            data = (place / "deck.md").read_bytes()
-        else:
-            data = (await self.studio.made(ask, side, version, kind)).read_bytes()
-        name = f"{_file_name(at.get('title') or '')}.{kind}"
-        return http.Response(
-            body=data,
-            content_type=DOWNLOADS[kind],
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
+        path = place / "deck.md"
+        if kind != "md":
+            path = await self.studio.writer.made(ask, side, version, kind)
+        disposition = f'attachment; filename="{_file_name(at["title"] or "")}.{kind}"'
+        headers = {"Content-Type": DOWNLOADS[kind], "Content-Disposition": disposition}
+        return http.FileResponse(path, headers=headers)
 
 
 async def read_document(name: str, data: bytes) -> AskedMaterial:
@@ -569,10 +396,9 @@ async def _body(request: http.Request) -> bytes:
     return data
 
 
-def _asset(name: str, kind: str) -> http.RouteDef:
+def _asset(name: str) -> http.RouteDef:
     async def send(request: http.Request) -> http.FileResponse:
-        headers = {"Content-Type": kind, "Cache-Control": "no-cache"}
-        return http.FileResponse(pages.WEB / name, headers=headers)
+        return http.FileResponse(pages.WEB / name, headers={"Cache-Control": "no-cache"})
 
     return http.get(f"/{Path(name).name}", send)
 
@@ -614,10 +440,7 @@ def _file_name(title: str) -> str:
 
 
 def application(
-    studio: Studio,
-    hosts: Collection[str] | None,
-    decks: str | int,
-    public: str | None = None,
+    studio: Studio, hosts: Collection[str] | None, decks: str | int, public: str | None = None
 ) -> http.Application:
     """The first origin: the page, and what it asks for. Its arguments as those of `decks`."""
     app = web.application(hosts=hosts, public=public, body=sources.LARGEST + 4096)
@@ -637,13 +460,12 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     public: tuple[str | None, str | None] = (None, None),
-    jobs: int = 1,
     budget: float | None = None,
     template: Template | None = None,
 ) -> None:
     """Serve the demo until SIGTERM or Ctrl-C, the page on `port` and the decks on the next one.
 
-    models, jobs, budget and template are Studio's. public: the origins that a reverse proxy gives
+    models, budget and template are Studio's. public: the origins that a reverse proxy gives
     the two. While it runs, `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing
     for ports in use, and where there is no renderer."""
     folder = Path(folder)
@@ -652,13 +474,13 @@ def serve(
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:
-        listening = _listen(host, port + 1 if port else 0)
+        listening = web.listen(host, port + 1 if port else 0)
         start, _, page_port = url.rpartition(":")
         decks_port = listening.getsockname()[1]
-        studio = Studio(folder, models, jobs=jobs, budget=budget, template=template)
+        studio = Studio(folder, models, budget=budget, template=template)
         second = decks(studio, hosts, public_page or int(page_port), public_decks)
         async with web.serving(second, listening):
-            warming = asyncio.create_task(studio.warm())
+            warming = asyncio.create_task(studio.writer.warm())
             try:
                 said = public_page or url
                 facts = {"url": said, "decks": public_decks or f"{start}:{decks_port}"}
@@ -671,14 +493,3 @@ def serve(
                 await studio.close()
 
     web.run(make, host, port)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        why = str(error.strerror).partition(" (while")[0]
-        raise cli.Missing(
-            f"{host} port {port}, where the decks run: {why}; give another with --port"
-        ) from None

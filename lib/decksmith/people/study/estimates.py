@@ -8,15 +8,14 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from decksmith.measure.results import claims, stats
 from decksmith.measure.results.comparison import TestedPair
 from decksmith.measure.results.text import interval
-from decksmith.people.study import duplicate_raters, intervals
+from decksmith.people.study import intervals, raters
 from decksmith.people.study.intervals import RATERS, Estimate, figure, spread
-from decksmith.people.study.raters import preferred
-from decksmith.people.study.records import Vote
+from decksmith.people.study.records import SIDES, Vote, preferred
 
 if TYPE_CHECKING:
     from decksmith.people.study.intervals import Array
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 # hundredth.
 PRIOR = 3.0
 STEPS = 60  # of Newton's method, which needs about ten
-SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 OUTCOMES = {"left": 0, "right": 1}  # of a vote, in counts; whatever prefers neither deck is 2
 
 
@@ -36,7 +34,6 @@ class OddsPair(TypedDict):
     a: str  # a model
     b: str  # another
     log_odds: Estimate  # difference of their log strengths
-    chance: Estimate  # that a's deck is preferred where one is
 
 
 class Strengths(TypedDict):
@@ -51,20 +48,29 @@ class TestedDifference(Estimate):
     p: float | None  # of a permutation test over prompts
 
 
-class Preference(TypedDict):
-    a: str  # a model
+class Settled(TypedDict):
+    p_holm: float | None  # p corrected over all pairs
+    family: int  # how many pairs these are
+    verdict: str  # `beats`, `not separated` or `inconclusive`
+    sentence: str  # what may be said of the two
+
+
+class ComparedVotes(Settled):
+    a: str  # a model, or a judge
     b: str  # another
-    votes: int  # on the two
+    votes: int  # on the two, or that both judges say something of
+    difference: TestedDifference  # share for a minus share for b
+
+
+class Preference(ComparedVotes):
     for_a: int  # votes that prefer a's deck
     for_b: int  # votes that prefer b's deck
     tied: int  # about the same
     bad: int  # both bad
     share: Estimate  # of the votes for a; ties and both bad are a half
-    difference: TestedDifference  # share for a minus share for b
-    p_holm: float | None  # p corrected over all pairs of models
-    family: int  # how many pairs these are
-    verdict: str  # `beats`, `not separated` or `inconclusive`
-    sentence: str  # what may be said of the two
+
+
+UNSETTLED: Settled = {"p_holm": None, "family": 0, "verdict": "", "sentence": ""}
 
 
 def fit(
@@ -81,8 +87,12 @@ def fit(
     """
     import numpy
 
-    sizes = models + 2
-    design = design_of(left, right, models)
+    sizes, rows = models + 2, numpy.arange(len(left))
+    # What decides the advantage of the left side in each row.
+    design = numpy.zeros((len(left), sizes))
+    design[rows, left] += 1
+    design[rows, right] -= 1
+    design[:, models] = 1
     prior = numpy.eye(sizes) / PRIOR**2
     at = numpy.zeros((len(counts), sizes))
     for _ in range(STEPS):
@@ -94,21 +104,6 @@ def fit(
         if numpy.abs(step).max() < 1e-9:
             break
     return at
-
-
-def design_of(
-    left: "Sequence[int] | Array", right: "Sequence[int] | Array", models: int
-) -> "Array":
-    """What decides the advantage of the left side in each row: shape (rows, models + 2), the
-    columns as `fit` returns them."""
-    import numpy
-
-    rows = numpy.arange(len(left))
-    design = numpy.zeros((len(left), models + 2))
-    design[rows, left] += 1
-    design[rows, right] -= 1
-    design[:, models] = 1
-    return design
 
 
 def chances(eta: "Array | float", tie: "Array | float") -> "list[Array]":
@@ -167,48 +162,28 @@ def strengths(votes: Sequence[Vote]) -> Strengths:
     each other's group have no finite difference: they get none.
     """
     models = sorted({vote[side] for vote in votes for side in SIDES})
+    played = Counter(vote[side] for vote in votes for side in SIDES)
+    met = Counter(tuple(sorted((vote["left"], vote["right"]))) for vote in votes)
     joined = groups(votes, models)
     largest = max(map(len, joined))
     found: Strengths = {"groups": joined, "models": {}, "pairs": [], "bias": None}
     for group in joined:
-        inside = [vote for vote in votes if {vote["left"], vote["right"]} <= set(group)]
         if len(group) == 1:
-            n = sum(group[0] in (vote["left"], vote["right"]) for vote in votes)
-            found["models"][group[0]] = {**intervals.UNKNOWN, "n": n}
+            found["models"][group[0]] = {**intervals.UNKNOWN, "n": played[group[0]]}
             continue
-        said = _of_group(inside, group)
-        found["models"] |= said["models"]
-        found["pairs"] += said["pairs"]
-        if len(group) == largest:
-            found["bias"] = said["bias"]
+        inside = [vote for vote in votes if {vote["left"], vote["right"]} <= set(group)]
+        played_inside = Counter(vote[side] for vote in inside for side in SIDES)
+        value, error, freedom = fitted(inside, group)
+        size = len(group)
+        for at, model in enumerate(group):
+            strength = figure(value[at], error[at], freedom, played_inside[model])
+            found["models"][model] = strength
+        for at, (a, b) in enumerate(itertools.combinations(group, 2), size + 2):
+            odds = figure(value[at], error[at], freedom, met[a, b])
+            found["pairs"].append({"a": a, "b": b, "log_odds": odds})
+        if size == largest:
+            found["bias"] = figure(value[size], error[size], freedom, len(inside))
     return found
-
-
-def _of_group(votes: Sequence[Vote], models: Sequence[str]) -> Strengths:
-    """The strengths of models that votes join."""
-    value, error, freedom = fitted(votes, models)
-    size = len(models)
-    played = Counter(vote[side] for vote in votes for side in SIDES)
-    met = Counter(frozenset((vote["left"], vote["right"])) for vote in votes)
-    pairs: list[OddsPair] = []
-    for at, (a, b) in enumerate(itertools.combinations(models, 2), size + 2):
-        n = met[frozenset((a, b))]
-        odds = figure(value[at], error[at], freedom, n)
-        chance = figure(value[at], error[at], freedom, n, form=_logistic)
-        pairs.append({"a": a, "b": b, "log_odds": odds, "chance": chance})
-    return {
-        "groups": [list(models)],
-        "models": {
-            model: figure(value[at], error[at], freedom, played[model])
-            for at, model in enumerate(models)
-        },
-        "pairs": pairs,
-        "bias": figure(value[size], error[size], freedom, len(votes)),
-    }
-
-
-def _logistic(odds: float) -> float:
-    return 1 / (1 + math.exp(-odds))
 
 
 def fitted(votes: Sequence[Vote], models: Sequence[str]) -> "tuple[Array, Array, int]":
@@ -249,8 +224,8 @@ def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> l
         met[a, b].append(vote)
         if vote["rater"] not in crowd:
             rest[a, b].append(vote)
-    found = _judged(met)
-    others = {(pair["a"], pair["b"]): pair for pair in _judged(rest)} if crowd else {}
+    found = _preferences(met)
+    others = {(pair["a"], pair["b"]): pair for pair in _preferences(rest)} if crowd else {}
     for pair in found:
         models = (pair["a"], pair["b"])
         if crowd:
@@ -262,58 +237,53 @@ def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> l
     return found
 
 
-def _judged(met: Mapping[tuple[str, str], Sequence[Vote]]) -> list[Preference]:
-    """The pairs of models with their corrected tests and sentences. met: {(a, b): votes on these
-    two}."""
+def _preferences(met: Mapping[tuple[str, str], Sequence[Vote]]) -> list[Preference]:
+    """Each two models, settled. met: {(a, b): votes on these two}."""
     found = [_preference(a, b, votes) for (a, b), votes in sorted(met.items())]
+    settle(found)
+    return found
+
+
+def settle(found: Sequence[ComparedVotes]) -> None:
+    """Correct the tests of pairs over all of them, and give each its verdict and sentence."""
     tests = [pair["difference"]["p"] for pair in found]
     adjusted = stats.holm([math.nan if p is None else p for p in tests])
     for pair, p in zip(found, adjusted, strict=True):
         pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
         pair["verdict"], pair["sentence"] = _verdict(pair)
-    return found
 
 
-def _verdict(pair: Preference, *doubts: str) -> tuple[str, str]:
+def _verdict(pair: ComparedVotes, *doubts: str) -> tuple[str, str]:
     """The verdict of a pair with its sentence; `doubts` keep it from separating."""
     return claims.verdict(cast(TestedPair, {**pair, "doubts": [*doubts]}))
 
 
 def _preference(a: str, b: str, votes: Sequence[Vote]) -> Preference:
     """Counts, share and difference of two models, without what depends on other pairs."""
-    import numpy
-
     signs = [{a: 1, b: -1}.get(preferred(vote) or "", 0) for vote in votes]
-    sd, p = difference_test(
-        votes, [float(sign == 1) for sign in signs], [float(sign == -1) for sign in signs]
-    )
-    sums = numpy.array([[sign, 1.0] for sign in signs])
-    value, error, freedom = spread(lambda some: some[:, :1] / some[:, 1:], sums, votes)
-    prompts = len({vote["prompt"] for vote in votes})
-    net = figure(value[0], error[0], freedom, prompts, -1, 1)
-    half = figure(value[0], error[0], freedom, len(votes), -1, 1, form=lambda x: (1 + x) / 2)
+    choices = [vote["choice"] for vote in votes]
+    spread = intervals.spread_of_mean(signs, votes)
+    for_a, for_b = ([float(sign == one) for sign in signs] for one in (1, -1))
     return {
         "a": a,
         "b": b,
         "votes": len(votes),
         "for_a": signs.count(1),
         "for_b": signs.count(-1),
-        "tied": sum(vote["choice"] == "tie" for vote in votes),
-        "bad": sum(vote["choice"] == "bad" for vote in votes),
-        "share": half,
-        "difference": {**net, "sd": sd, "p": p},
-        "p_holm": None,
-        "family": 0,
-        "verdict": "",
-        "sentence": "",
+        "tied": choices.count("tie"),
+        "bad": choices.count("bad"),
+        "share": figure(*spread, len(votes), -1, 1, form=lambda x: (1 + x) / 2),
+        "difference": tested(figure(*spread, 0, -1, 1), votes, for_a, for_b),
+        **UNSETTLED,
     }
 
 
-def difference_test(
-    votes: Sequence[Vote], first: Sequence[float], second: Sequence[float]
-) -> tuple[float | None, float | None]:
-    """`(standard deviation over prompts, p)` of the difference between two shares: a sign-flip
-    permutation test over prompts. first, second: what each vote adds to the one and the other."""
+def tested(
+    net: Estimate, votes: Sequence[Vote], first: Sequence[float], second: Sequence[float]
+) -> TestedDifference:
+    """A difference `net` of two shares with the number of prompts, its standard deviation over
+    them, and the p of a sign-flip permutation test over them. first, second: what each vote adds
+    to the one and the other."""
     import numpy
 
     codes = intervals.codes(vote["prompt"] for vote in votes)
@@ -322,7 +292,8 @@ def difference_test(
     # A prompt counts by its votes: the mean over prompts is then the share of all votes.
     sides *= len(sides) / len(votes)
     sd = (sides[:, 0] - sides[:, 1]).std(ddof=1) if len(sides) > 1 else 0.0
-    return stats.number(sd), stats.number(stats.exchanged(sides[:, :1], sides[:, 1:])[0], 6)
+    p = stats.exchanged(sides[:, :1], sides[:, 1:])[0]
+    return {**net, "n": len(sides), "sd": stats.number(sd), "p": stats.number(p, 6)}
 
 
 def _limit_crowd(
@@ -331,13 +302,13 @@ def _limit_crowd(
     """Say in a pair's sentence that a crowd cast much of its votes. rest: the pair without the
     crowd, None where no vote is left."""
     cast = [vote["rater"] for vote in votes if vote["rater"] in crowd]
-    if not duplicate_raters.large(len(cast) / len(votes)):
+    share = len(cast) / len(votes)
+    if share <= raters.SHARE:
         return
     without = f"these it is {interval(rest['difference'])}" if rest else "these there is none"
     said = (
-        f"{100 * len(cast) / len(votes):.0f} % of the votes are by {len(set(cast))} names that "
-        "came from few addresses or in bursts, "
-        f"and without {without}"
+        f"{100 * share:.0f} % of the votes are by {len(set(cast))} names that came from few "
+        f"addresses or in bursts, and without {without}"
     )
     if pair["verdict"] == "beats" and not _borne_out(pair, rest):
         pair["verdict"], pair["sentence"] = _verdict(pair, said)

@@ -10,8 +10,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -20,11 +19,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs
-from decksmith.people.study import store
-from decksmith.people.study.messages import DIMENSIONS, LONGEST_VIEW, SideOrTie
-from decksmith.people.study.raters import preferred
-from decksmith.people.study.records import Choice, DeckKey, Measures, Scores, StudyPair
-from decksmith.people.study.store import StudyAbout
+from decksmith.people.study import records, store, tally
+from decksmith.people.study.records import DIMENSIONS, LONGEST_VIEW, SIDES, Choice, SideOrTie
 
 # By which names a column is known. `choice` may name a side by any name of the side's column, or
 # the maker.
@@ -76,8 +72,8 @@ def _iso(said: str) -> str:
 Name = Annotated[str, Field(max_length=LONGEST), AfterValidator(_visible)]
 
 
-class VoteRow(BaseModel):
-    """The cells of a row by field. A vote without a prompt is on a pair."""
+class ImportedVote(BaseModel):
+    """The cells of a row by field, and what they mean. A vote without a prompt is on a pair."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True)
 
@@ -93,21 +89,14 @@ class VoteRow(BaseModel):
     design: SideOrTie | None = None
     coherence: SideOrTie | None = None
 
-
-@dataclass(frozen=True)
-class ImportedVote:
-    """A vote of a file. `pair` is an id that is made of prompt, pair and makers."""
-
-    line: int
-    row: VoteRow
-    prompt: str
-    pair: str
-    choice: Choice
+    line: int = 0  # of the file
+    ident: str = ""  # of the pair in the study, made of prompt, pair and makers
+    means: Choice = "tie"  # what `choice` says
 
     @property
     def preferred(self) -> str:
         """The maker whose deck the vote prefers, or its choice."""
-        return getattr(self.row, self.choice) if self.choice in ("left", "right") else self.choice
+        return getattr(self, self.means) if self.means in SIDES else self.means
 
 
 class Taken(TypedDict):
@@ -149,7 +138,7 @@ def read(path: Path) -> tuple[list[ImportedVote], list[str]]:
             continue
         try:
             vote = _vote(line, cells, columns)
-            first = votes.setdefault((vote.row.rater, vote.pair), vote)
+            first = votes.setdefault((vote.rater, vote.ident), vote)
             _no_other(vote, first.preferred, f"in line {first.line}")
         except ValueError as error:
             wrong.append(f"{path}:{line}: {error}")
@@ -226,27 +215,28 @@ def _columns(path: Path, header: Sequence[str]) -> tuple[Columns, list[str]]:
 
 def _vote(line: int, cells: Cells, columns: Columns) -> ImportedVote:
     """The vote of a row. Raises ValueError that names the column."""
-    said = {field: cells.get(column) for field, column in columns.items()}
+    said = {field: cells.get(columns[field]) for field in columns if field != "kind"}
     given = {
         field: value
         for field, value in said.items()
         if value is not None and (not isinstance(value, str) or value.strip())
     }
     try:
-        row = VoteRow.model_validate(given)
+        vote = ImportedVote.model_validate(given)
     except ValidationError as error:
         raise ValueError(_sentence(error, columns)) from None
-    prompt = row.prompt or row.pair
-    if not prompt:
+    if not vote.prompt and not vote.pair:
         column = columns.get("prompt") or columns["pair"]
         raise ValueError(f"{column}: is empty: a vote is on a prompt or on a pair")
-    if row.left == row.right:
+    if vote.left == vote.right:
         raise ValueError(
-            f"{columns['right']}: {row.right!r} made both decks; a vote compares two makers"
+            f"{columns['right']}: {vote.right!r} made both decks; a vote compares two makers"
         )
-    makers = sorted((row.left, row.right))
-    pair = str(stream.fingerprint([prompt, row.pair, makers]))[:16]
-    return ImportedVote(line, row, prompt, pair, _choice(row, columns["choice"]))
+    vote.prompt = vote.prompt or vote.pair
+    makers = sorted((vote.left, vote.right))
+    vote.ident = str(stream.fingerprint([vote.prompt, vote.pair, makers]))[:16]
+    vote.line, vote.means = line, _choice(vote, columns["choice"])
+    return vote
 
 
 def _sentence(error: ValidationError, columns: Columns) -> str:
@@ -258,17 +248,13 @@ def _sentence(error: ValidationError, columns: Columns) -> str:
     return f"{column}: {str(first['input'])[:60]!r}: {why}"
 
 
-def _choice(row: VoteRow, column: str) -> Choice:
+def _choice(vote: ImportedVote, column: str) -> Choice:
     """What a row prefers: a side by any name of its column, a maker, or neither."""
-    said, meant = row.choice, set[Choice]()
-    if said.lower() in COLUMNS["left"] or said == row.left:
-        meant.add("left")
-    if said.lower() in COLUMNS["right"] or said == row.right:
-        meant.add("right")
-    if said.lower() in NEITHER:
-        meant.add(NEITHER[said.lower()])
+    said, lower = vote.choice, vote.choice.lower()
+    meant = {NEITHER[lower]} if lower in NEITHER else set[Choice]()
+    meant |= {side for side in SIDES if lower in COLUMNS[side] or said == getattr(vote, side)}
     if not meant:
-        known = f"left, right, tie, bad, {row.left}, {row.right}"
+        known = f"left, right, tie, bad, {vote.left}, {vote.right}"
         raise ValueError(f"{column}: {said[:60]!r} is none of {known}")
     if len(meant) > 1:
         raise ValueError(
@@ -282,26 +268,12 @@ def _no_other(vote: ImportedVote, before: str, where: str) -> None:
     """Raises ValueError where a rater said something else of the same pair before."""
     if vote.preferred != before:
         raise ValueError(
-            f"choice: {vote.row.rater!r} prefers {vote.preferred} here and {before} {where}, "
+            f"choice: {vote.rater!r} prefers {vote.preferred} here and {before} {where}, "
             "of the same pair"
         )
 
 
 # The study
-
-
-def is_imported(study: store.Study) -> bool:
-    """Whether the votes of this study were imported."""
-    return "imported" in study.about
-
-
-def refuse_voting(study: store.Study) -> None:
-    """Raises cli.BadData where there are no pictures to vote on."""
-    if is_imported(study):
-        raise cli.BadData(
-            f"{study.folder} has imported votes and no pictures; vote-tally counts it, "
-            "and nobody can vote in it"
-        )
 
 
 def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
@@ -323,29 +295,25 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
             with _opened(folder) as study:
                 _fits(path, votes, study)
         for vote in votes:
-            pairs.setdefault(vote.pair, _pair(vote))
+            pairs.setdefault(vote.ident, _pair(vote))
         sides = [side for pair in pairs.values() for side in (pair["left"], pair["right"])]
         makers = sorted({side["run"] for side in sides})
-        about["runs"] = [
-            {"name": name, "label": name, "path": "", "protocol": ""} for name in makers
-        ]
+        about["runs"] = [{"name": name, "label": name, "path": ""} for name in makers]
         # Scores and pairs first: whoever sees a vote sees all that belongs to it.
         if scores is not None:
             stream.write(folder / "scores.jsonl", scores.read_bytes())
-        stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
-        lines = (stream.dumps(pair) + b"\n" for pair in pairs.values())
-        stream.write(folder / "pairs.jsonl", b"".join(lines))
+        store.write(folder, about, pairs.values())
         with _opened(folder) as study:
             stored = study.enter(
-                (vote.row.rater, vote.pair, _ballot(vote), vote.row.time) for vote in votes
+                (vote.rater, vote.ident, _ballot(vote), vote.time) for vote in votes
             )
-            judged, _ = measures(study)
-    decks = {(maker, vote.prompt) for vote in votes for maker in (vote.row.left, vote.row.right)}
+            judged, _ = tally.scores_of(study)
+    decks = {(maker, vote.prompt) for vote in votes for maker in (vote.left, vote.right)}
     return {
         "file": str(path),
         "votes": stored,
         "same": len(votes) - stored,
-        "raters": len({vote.row.rater for vote in votes}),
+        "raters": len({vote.rater for vote in votes}),
         "prompts": len({vote.prompt for vote in votes}),
         "makers": makers,
         "unscored": sorted(deck for deck in decks if (*deck, 0) not in judged),
@@ -362,16 +330,15 @@ def _opened(folder: Path) -> Iterator[store.Study]:
         study.close_file()
 
 
-def _about(folder: Path, path: Path) -> StudyAbout:
+def _about(folder: Path, path: Path) -> records.StudyAbout:
     """study.json of the folder, or of a new study, with `path` as its latest source."""
-    about: StudyAbout = store.about_of(folder) or {
+    about: records.StudyAbout = store.about_of(folder) or {
         "title": f"Votes of {path.name}",
         "question": "",
         "seed": None,
         "raters_per_pair": 1,
         "per_rater": 0,
         "runs": [],
-        "made": [],
         "imported": [],
     }
     if "imported" not in about:
@@ -384,11 +351,11 @@ def _about(folder: Path, path: Path) -> StudyAbout:
     return about
 
 
-def _pair(vote: ImportedVote) -> StudyPair:
+def _pair(vote: ImportedVote) -> records.StudyPair:
     """The pair of a vote, as pairs.jsonl has it; there are no pictures."""
-    left, right = vote.row.left, vote.row.right
+    left, right = vote.left, vote.right
     return {
-        "id": vote.pair,
+        "id": vote.ident,
         "kind": "vote",
         "prompt": vote.prompt,
         "request": "",
@@ -404,16 +371,15 @@ def _pair(vote: ImportedVote) -> StudyPair:
 def _ballot(vote: ImportedVote) -> dict[str, object]:
     """What is stored of a vote. The sides are the vote's own: one person may have seen left what
     another saw right."""
-    row = vote.row
-    dimensions = {name: getattr(row, name) for name in DIMENSIONS if getattr(row, name)}
+    dimensions = {name: getattr(vote, name) for name in DIMENSIONS if getattr(vote, name)}
     return {
-        "choice": vote.choice,
+        "choice": vote.means,
         "dimensions": dimensions,
         "tags": [],
-        "seconds": row.seconds,
+        "seconds": vote.seconds,
         "seen": True,
-        "left": row.left,
-        "right": row.right,
+        "left": vote.left,
+        "right": vote.right,
     }
 
 
@@ -423,35 +389,8 @@ def _fits(path: Path, votes: Sequence[ImportedVote], study: store.Study) -> None
         raise cli.BadData(f"{study.folder} is closed: votes neither come nor go")
     stands = {(vote["rater"], vote["pair"]): vote for vote in study.votes()}
     for vote in votes:
-        if stored := stands.get((vote.row.rater, vote.pair)):
+        if stored := stands.get((vote.rater, vote.ident)):
             try:
-                _no_other(vote, preferred(stored) or stored["choice"], "in the study")
+                _no_other(vote, records.preferred(stored) or stored["choice"], "in the study")
             except ValueError as error:
                 raise cli.BadData(f"{path}:{vote.line}: {error}; nothing was taken") from None
-
-
-def measures(study: store.Study) -> tuple[Scores, list[str]]:
-    """`(scores of the decks, makers without any)` from the scores beside the votes.
-
-    Of several samples of a deck the mean counts, because a vote does not say which of them was
-    seen; a sample without scores is left out."""
-    names = {run["name"] for run in study.about["runs"]}
-    if not (study.folder / "scores.jsonl").exists():
-        return {}, sorted(names)
-    samples: dict[DeckKey, list[Measures]] = {}
-    for run in runs.load([study.folder / "scores.jsonl"]):
-        for record in run["records"]:
-            said = record["score"]
-            found = samples.setdefault((run["name"], record["id"], 0), [])
-            found.append({"overall": said["overall"], **said["dimensions"]})
-    scores = {
-        deck: {name: _mean(one[name] for one in some) for name in some[0]}
-        for deck, some in samples.items()
-    }
-    return scores, sorted(names - {maker for maker, *_ in scores})
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of those values that are known."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

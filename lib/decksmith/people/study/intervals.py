@@ -128,20 +128,25 @@ def figure(
 
 def share(values: "Sequence[float] | Array", votes: Sequence[Vote]) -> Estimate:
     """The mean of `values` from 0 to 1, one for each vote, with its interval."""
-    import numpy
-
-    if not len(values):
-        return UNKNOWN
-    return ratio(numpy.asarray(values, dtype=float), votes, 0, 1)
+    return mean(values, votes, 0, 1) if len(values) else UNKNOWN
 
 
-def ratio(values: "Array", votes: Sequence[Vote], low: float, high: float) -> Estimate:
+def mean(
+    values: "Sequence[float] | Array", votes: Sequence[Vote], low: float, high: float
+) -> Estimate:
     """The mean of `values` from `low` to `high`, one for each vote, with its interval."""
+    return figure(*spread_of_mean(values, votes), len(votes), low, high)
+
+
+def spread_of_mean(
+    values: "Sequence[float] | Array", votes: Sequence[Vote]
+) -> "tuple[Array, Array, int]":
+    """`spread` of the mean of `values`, one for each vote; the first two are numbers."""
     import numpy
 
-    sums = numpy.stack([values, numpy.ones(len(values))], axis=1)
+    sums = numpy.stack([numpy.asarray(values, dtype=float), numpy.ones(len(values))], axis=1)
     value, error, freedom = spread(lambda some: some[:, :1] / some[:, 1:], sums, votes)
-    return figure(value[0], error[0], freedom, len(votes), low, high)
+    return value[0], error[0], freedom
 
 
 def credited(pairs: Sequence[tuple[Vote, float]]) -> Estimate:

@@ -1,24 +1,20 @@
 """Judges beside people: any number of judges over the pairs that people voted on."""
 
 import itertools
-import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import TypedDict
 
-from decksmith.core import cli, stream
-from decksmith.core.records import prompt_of, sample_of
+from decksmith.core import cli
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import claims, layout, runs, stats, text
-from decksmith.measure.results.comparison import TestedPair
-from decksmith.people.study import estimates, intervals, judge_votes, raters, store, tally
-from decksmith.people.study.estimates import TestedDifference
+from decksmith.measure.results import runs
+from decksmith.people.study import agreement, estimates, intervals, raters, store, tally
+from decksmith.people.study.agreement import RaterAgreement
+from decksmith.people.study.estimates import ComparedVotes
 from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.messages import DIMENSIONS
-from decksmith.people.study.raters import RaterAgreement
-from decksmith.people.study.records import DeckKey, Measures, Scores, Vote
+from decksmith.people.study.records import DIMENSIONS, Measures, Scores, Vote, preferred
 
 TRAITS = {"words": "longer", "craft": "with more features"}  # of a deck: what may draw a judge
 
@@ -40,16 +36,8 @@ class JudgeReport(TypedDict):
     seconds: float | None  # of one judging, the median
 
 
-class JudgeDifference(TypedDict):
-    a: str  # a judge
-    b: str  # another
-    votes: int  # that both say something of
+class JudgeDifference(ComparedVotes):
     on: str  # how the sentence says what was compared
-    difference: TestedDifference  # a's share of votes followed minus b's
-    p_holm: float | None  # p corrected over all pairs of judges
-    family: int  # how many pairs these are
-    verdict: str  # `beats`, `not separated` or `inconclusive`
-    sentence: str  # what may be said of the two
 
 
 class JudgeComparison(TypedDict):
@@ -67,11 +55,11 @@ class StudyJudge:
     """What one judge said of a study's decks."""
 
     name: str
-    decks: judge_votes.PairMeasures = field(default_factory=dict)
+    decks: agreement.PairMeasures = field(default_factory=dict)
     of: str = ""  # the name in its records
     costs: list[float | None] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    traits: dict[DeckKey, dict[str, float]] = field(default_factory=dict)
+    traits: Scores = field(default_factory=dict)
 
 
 # What judges said
@@ -84,7 +72,7 @@ def read(study: store.Study, name: str, paths: Sequence[Path]) -> StudyJudge:
     study's decks."""
     found, scores = StudyJudge(name), Scores()
     for path in paths:
-        for deck, row in _rows(path):
+        for deck, row in tally.scored(path):
             if "score" not in row:
                 raise cli.BadData(
                     f'{path}: {row["id"]}: no "score" in this record; deck-score writes it'
@@ -105,21 +93,6 @@ def read(study: store.Study, name: str, paths: Sequence[Path]) -> StudyJudge:
     return found
 
 
-def _rows(path: Path) -> Iterator[tuple[DeckKey, DeckRecord]]:
-    if path.is_dir():
-        if not (path / "scores.jsonl").is_file():
-            raise layout.missing(path)
-        found = [cast(DeckRecord, row) for _, row in stream.records(path / "scores.jsonl")]
-        named = [(layout.run_name(path), found)]
-    elif path.is_file():
-        named = [(run["name"], run["records"]) for run in runs.load([path])]
-    else:
-        raise cli.Missing(f"there is no {path}; a judge is NAME=a run's folder or a file")
-    for name, rows in named:
-        for row in rows:
-            yield (name, prompt_of(row), sample_of(row)), row
-
-
 def _measures(score: Score) -> Measures:
     """The numbers of a score. The judge prefers a deck by `overall`, here without VisCraft where
     that is known."""
@@ -129,9 +102,9 @@ def _measures(score: Score) -> Measures:
     return found
 
 
-def _traits(row: DeckRecord) -> dict[str, float]:
+def _traits(row: DeckRecord) -> Measures:
     """What a judge may be drawn to in a deck, as far as its record says."""
-    found = {}
+    found: Measures = {}
     if reply := row.get("gen", {}).get("text"):
         found["words"] = float(len(reply.split()))
     if (craft := row.get("features", {}).get("craft")) is not None:
@@ -150,13 +123,14 @@ def compare(study: store.Study, judges: Sequence[StudyJudge]) -> JudgeComparison
     votes, _ = raters.counted(list(study.votes()))
     if not votes:
         raise cli.BadData(f"{study.folder}: no vote counts yet; ask people first (make vote)")
-    traits = _by_vote(study, votes, judges)
+    known = {deck: said for one in judges for deck, said in one.traits.items() if said}
+    traits = tally.decks_of(study, known, {})
     return {
         "study": study.about["title"],
         "votes": len(votes),
         "prompts": len({vote["prompt"] for vote in votes}),
         "raters": len({vote["rater"] for vote in votes}),
-        "people": raters.agreement(votes),
+        "people": agreement.of_people(votes),
         "judges": [_report(one, votes, traits) for one in judges],
         "differences": _differences(judges, votes),
     }
@@ -170,23 +144,8 @@ def keep(found: JudgeComparison) -> None:
             runs.keep_agreement(one["of"], {**about, "agreement": one["agreement"]})
 
 
-SideTraits = dict[tuple[str, str], dict[str, float]]  # by pair and model
-
-
-def _by_vote(study: store.Study, votes: Sequence[Vote], judges: Sequence[StudyJudge]) -> SideTraits:
-    """What the judges' records say of the decks that were voted on."""
-    traits = {deck: said for one in judges for deck, said in one.traits.items() if said}
-    found: SideTraits = {}
-    for ident in {vote["pair"] for vote in votes}:
-        pair = study.pairs[ident]
-        for deck in (pair["left"], pair["right"]):
-            of = traits.get((deck["run"], pair["prompt"], deck["sample"]), {})
-            found[ident, deck["model"]] = of
-    return found
-
-
-def _report(one: StudyJudge, votes: Sequence[Vote], traits: SideTraits) -> JudgeReport:
-    by_measure = judge_votes.judged(votes, one.decks)
+def _report(one: StudyJudge, votes: Sequence[Vote], traits: agreement.PairMeasures) -> JudgeReport:
+    by_measure = agreement.of_judge(votes, one.decks)
     overall = by_measure.get("overall")
     drawn_to = {trait: _drawn_to(one, votes, trait, traits) for trait in TRAITS}
     costs = [cost for cost in one.costs if cost is not None]
@@ -205,34 +164,32 @@ def _report(one: StudyJudge, votes: Sequence[Vote], traits: SideTraits) -> Judge
 
 def _credits(one: StudyJudge, votes: Iterable[Vote]) -> list[tuple[Vote, float]]:
     """`[(untied vote, 1 where the judge prefers the same deck, a half where it prefers none)]`."""
-    gaps = judge_votes.gaps(votes, one.decks, "overall")
-    return judge_votes.credits((vote, vote["choice"], gap) for vote, gap in gaps)
+    gaps = agreement.gaps(votes, one.decks, "overall")
+    return agreement.credits((vote, vote["choice"], gap) for vote, gap in gaps)
 
 
 def _drawn_to(
-    one: StudyJudge, votes: Sequence[Vote], trait: str, traits: SideTraits
+    one: StudyJudge, votes: Sequence[Vote], trait: str, traits: agreement.PairMeasures
 ) -> DrawnTo | None:
     """How often the judge, and how often people on the same votes, prefer the deck that has more
     of a trait; None where nothing is known of it."""
-    import numpy
-
+    leads = {id(vote): agreement.sign(gap) for vote, gap in agreement.gaps(votes, traits, trait)}
     used: list[Vote] = []
     judged: list[float] = []
     voted: list[float] = []
-    for vote, gap in judge_votes.gaps(votes, one.decks, "overall"):
-        left, right = (traits[vote["pair"], vote[side]].get(trait) for side in estimates.SIDES)
-        if left is None or right is None or left == right or vote["choice"] in ("tie", "bad"):
-            continue
-        more = 1 if left > right else -1
-        used.append(vote)
-        judged.append((1 + judge_votes.sign(gap) * more) / 2)
-        voted.append(float((vote["choice"] == "left") == (more > 0)))
+    for vote, gap in agreement.gaps(votes, one.decks, "overall"):
+        more = leads.get(id(vote), 0)
+        if more and preferred(vote):
+            used.append(vote)
+            judged.append((1 + agreement.sign(gap) * more) / 2)
+            voted.append(float((vote["choice"] == "left") == (more > 0)))
     if not used:
         return None
+    gaps = [one - other for one, other in zip(judged, voted, strict=True)]
     return {
         "judge": intervals.share(judged, used),
         "people": intervals.share(voted, used),
-        "difference": intervals.ratio(numpy.subtract(judged, voted), used, -1, 1),
+        "difference": intervals.mean(gaps, used, -1, 1),
     }
 
 
@@ -240,17 +197,11 @@ def _differences(judges: Sequence[StudyJudge], votes: Sequence[Vote]) -> list[Ju
     """Of each two judges how much more often the one follows people, on the votes that both say
     something of."""
     found = [_difference(a, b, votes) for a, b in itertools.combinations(judges, 2)]
-    tests = [pair["difference"]["p"] for pair in found]
-    adjusted = stats.holm([math.nan if p is None else p for p in tests])
-    for pair, p in zip(found, adjusted, strict=True):
-        pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
-        pair["verdict"], pair["sentence"] = claims.verdict(cast(TestedPair, {**pair}))
+    estimates.settle(found)
     return found
 
 
 def _difference(a: StudyJudge, b: StudyJudge, votes: Sequence[Vote]) -> JudgeDifference:
-    import numpy
-
     of_a = {id(vote): credit for vote, credit in _credits(a, votes)}
     of_b = {id(vote): credit for vote, credit in _credits(b, votes)}
     used = [vote for vote in votes if id(vote) in of_a and id(vote) in of_b]
@@ -260,72 +211,17 @@ def _difference(a: StudyJudge, b: StudyJudge, votes: Sequence[Vote]) -> JudgeDif
         "votes": len(used),
         "on": f" in the share of people's votes that it follows ({len(used)} votes)",
         "difference": {**intervals.UNKNOWN, "sd": None, "p": None},
-        "p_holm": None,
-        "family": 0,
-        "verdict": "",
-        "sentence": "",
+        **estimates.UNSETTLED,
     }
     if used:
         first = [of_a[id(vote)] for vote in used]
         second = [of_b[id(vote)] for vote in used]
-        figure = intervals.ratio(numpy.subtract(first, second), used, -1, 1)
-        sd, p = estimates.difference_test(used, first, second)
-        prompts = len({vote["prompt"] for vote in used})
-        found["difference"] = {**figure, "n": prompts, "sd": sd, "p": p}
+        gaps = [one - other for one, other in zip(first, second, strict=True)]
+        net = intervals.mean(gaps, used, -1, 1)
+        found["difference"] = estimates.tested(net, used, first, second)
     return found
-
-
-# For people
 
 
 def markdown(found: JudgeComparison) -> str:
     """The comparison as markdown."""
-    people = found["people"]
-    blank = [""] * (len(DIMENSIONS) + 2)
-    rows = [
-        ["another person", text.interval(people["another"]), *blank],
-        ["any judge, at most", text.interval(people["at_most"]), *blank],
-        *(_row(one) for one in found["judges"]),
-    ]
-    header = ["Judge", "Follows", *(name.capitalize() for name in DIMENSIONS), "USD", "Time"]
-    lines = [
-        f"# Judges beside people: {found['study']}",
-        "",
-        f"{found['votes']} votes of {found['raters']} people on {found['prompts']} prompts. "
-        "Follows: the share of the untied votes whose deck the judge prefers too, half where it "
-        "prefers neither; 0.50 is a coin. A dimension: of what people said of it. USD and time are "
-        "of one judging.",
-        "",
-        *text.markdown_table(header, rows, 1),
-        "",
-        *_biases(found["judges"]),
-    ]
-    return "\n".join([*lines, *(f"- {pair['sentence']}" for pair in found["differences"])]) + "\n"
-
-
-def _row(one: JudgeReport) -> list[str]:
-    dimensions = [text.interval(one["dimensions"].get(name)) for name in DIMENSIONS]
-    took = text.DASH if one["seconds"] is None else f"{one['seconds']:.1f} s"
-    return [
-        one["judge"],
-        text.interval(one["agreement"]),
-        *dimensions,
-        text.price(one["cost"]),
-        took,
-    ]
-
-
-def _biases(judges: Sequence[JudgeReport]) -> list[str]:
-    rows = [
-        [
-            one["judge"],
-            TRAITS[trait],
-            *map(text.interval, (said["judge"], said["people"], said["difference"])),
-        ]
-        for one in judges
-        for trait, said in one["drawn_to"].items()
-    ]
-    if not rows:
-        return []
-    header = ["Judge", "Prefers the deck", "Judge", "People", "Difference"]
-    return ["**What a judge is drawn to**", "", *text.markdown_table(header, rows, 2), ""]
+    return tally.card("judges", **found, dimensions=DIMENSIONS, traits=TRAITS)

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack, cast
+from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
@@ -18,8 +18,7 @@ from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout
 from decksmith.people.study import pair_pictures, store
-from decksmith.people.study.records import PairKind, PairSide, StudyPair
-from decksmith.people.study.store import StudyAbout, StudyRun
+from decksmith.people.study.records import PairKind, PairSide, StudyAbout, StudyPair
 
 QUESTION = "Which of the two decks would you rather present?"
 KINDS: tuple[PairKind, ...] = ("vote", "repeat", "gold")
@@ -48,7 +47,6 @@ class StudiedRun:
     name: str
     path: Path
     label: str
-    protocol: str
     identity: dict[str, object]  # MADE_BY of its protocol.json; empty where nothing is known
     decks: dict[str, dict[int, StudyDeck]] = field(repr=False)  # by prompt and sample
 
@@ -81,15 +79,6 @@ class Built(TypedDict):
     seed: int | None
 
 
-class StudyWanted(TypedDict, total=False):
-    """What is asked of a study. What is not named stays as it was, or as a new study has it."""
-
-    title: str | None
-    question: str | None
-    raters_per_pair: int | None  # how many people are to see a pair
-    per_rater: int | None  # how many pairs a person is given
-
-
 def build(
     folder: Path | str,
     runs: Iterable[Path | str],
@@ -99,7 +88,7 @@ def build(
     repeats: float = 0.1,
     gold: float = 0.05,
     failed: bool = False,
-    **wanted: Unpack[StudyWanted],
+    **wanted: str | int | None,
 ) -> Built:
     """Make the study in `folder`, or bring it up to what is asked.
 
@@ -110,6 +99,7 @@ def build(
     repeats   share of the pairs that come again later with sides swapped; gold: share of attention
               items, a deck beside a visibly damaged copy of itself
     failed    also pairs in which an answer gave no accepted deck: it is shown as far as it got
+    wanted    title, question, raters_per_pair and per_rater of StudyAbout; None leaves them
 
     Sides are balanced for each two runs. No line that is there is changed: calling it again adds
     only what is missing. Two processes wait for each other; one that is killed leaves the study
@@ -121,39 +111,31 @@ def build(
             f"{folder} has imported votes (vote-import); a study to vote in needs a folder of "
             "its own"
         )
-    named = {run.name: run for run in map(_run, _distinct(runs))}
-    _comparable(list(named.values()))
+    named = _runs(runs, {})
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # raters may have an account here too
     with store.locked(folder) as secret:
         study = _settled(folder, seed, wanted)
-        known = _with_known(named, study["runs"])
+        known = _runs((run["path"] for run in study["runs"]), named)
         _comparable(list(known.values()))
         old = list(store.pairs_of(folder).values())
-        lot = _Lot(study["seed"] or 0, secret, known, failed)
-        new = _wanted(lot, old, prompts, repeats, gold)
+        lot = PairLot(study["seed"] or 0, secret, known, failed)
+        new = lot.missing(old, prompts, repeats, gold)
         if not old and not any(pair["kind"] == "vote" for pair in new):
             raise cli.BadData(_nothing(known, failed))
         study["runs"] = [
-            {"name": run.name, "label": run.label, "path": str(run.path), "protocol": run.protocol}
+            {"name": run.name, "label": run.label, "path": str(run.path)}
             for _, run in sorted(known.items())
         ]
-        added = Counter(pair["kind"] for pair in new)
-        # A build that was killed between the two files has left a round that is drawn again now.
         this = 1 + max((pair["round"] for pair in old), default=0)
-        study["made"] = [made for made in study["made"] if made["round"] < this]
-        if new:
-            study["made"].append(
-                {
-                    "round": this,
-                    "at": store.now(),
-                    "prompts": prompts,
-                    "repeats": repeats,
-                    "gold": gold,
-                    "failed": failed,
-                    "added": {str(kind): n for kind, n in added.items()},
-                }
-            )
-        _write(folder, secret, study, known, old, [{**pair, "round": this} for pair in new])
+        new = [{**pair, "round": this} for pair in new]
+        pair_pictures.draw(
+            folder,
+            secret,
+            new,
+            lambda prompt, deck: known[deck["run"]].slides(prompt, deck["sample"]),
+        )
+        store.write(folder, study, [*old, *new])
+    added = Counter(pair["kind"] for pair in new)
     there = Counter(pair["kind"] for pair in [*old, *new])
     return {
         "study": str(folder),
@@ -164,20 +146,17 @@ def build(
     }
 
 
-def _settled(folder: Path, seed: int | None, wanted: StudyWanted) -> StudyAbout:
+def _settled(folder: Path, seed: int | None, wanted: Mapping[str, object]) -> StudyAbout:
     """study.json as it is to be: of a new study with a seed, with those settings that are given."""
     study: StudyAbout = store.about_of(folder) or {
         "title": "Two decks, one request",
         "question": QUESTION,
-        "seed": None,
+        "seed": secrets.randbelow(1 << 48) if seed is None else seed,
         "raters_per_pair": 3,
         "per_rater": 40,
         "runs": [],
-        "made": [],
     }
-    if study["seed"] is None:
-        study["seed"] = secrets.randbelow(1 << 48) if seed is None else seed
-    elif seed not in (None, study["seed"]):
+    if seed not in (None, study["seed"]):
         raise cli.BadData(
             f"{folder} was made with seed {study['seed']}; another seed is another study"
         )
@@ -185,63 +164,27 @@ def _settled(folder: Path, seed: int | None, wanted: StudyWanted) -> StudyAbout:
     return cast(StudyAbout, {**study, **given})
 
 
-def _with_known(
-    named: Mapping[str, StudiedRun], before: Iterable[StudyRun]
-) -> dict[str, StudiedRun]:
-    """The runs that are named now and those that the study had, by name."""
-    found = dict(named)
-    for about in before:
-        name, path = about["name"], Path(about["path"])
+# The runs
+
+
+def _runs(paths: Iterable[Path | str], known: Mapping[str, StudiedRun]) -> dict[str, StudiedRun]:
+    """The runs in some folders by name; those that are `known` are not read again. Raises
+    cli.BadData for two folders of one name."""
+    found: dict[str, StudiedRun] = {**known}
+    for path in map(Path, paths):
+        name = layout.run_name(path)
         if name not in found:
-            found[name] = _run(path)
+            found[name] = _run(path, name)
         elif path.resolve() != found[name].path.resolve():
             raise cli.BadData(
-                f"{found[name].path}: this study has {path} under the name {name}; name the "
-                "folder differently"
+                f"{found[name].path} and {path} have one name; a study knows runs by their models"
             )
     return found
 
 
-def _write(
-    folder: Path,
-    secret: bytes,
-    study: StudyAbout,
-    runs: Mapping[str, StudiedRun],
-    old: Sequence[StudyPair],
-    new: Sequence[StudyPair],
-) -> None:
-    """Pictures, then the study, then the pairs: whoever sees a pair sees all that belongs to it."""
-    slides = {}
-    for pair in new:
-        for deck in (pair["left"], pair["right"]):
-            run, prompt, sample = deck["run"], pair["prompt"], deck["sample"]
-            slides[run, prompt, sample] = runs[run].slides(prompt, sample)
-    pair_pictures.draw(folder, secret, new, slides)
-    stream.write(folder / "study.json", json.dumps(study, ensure_ascii=False, indent=1) + "\n")
-    if new:
-        lines = (stream.dumps(pair) + b"\n" for pair in [*old, *new])
-        stream.write(folder / "pairs.jsonl", b"".join(lines))
-
-
-# The runs
-
-
-def _distinct(paths: Iterable[Path | str]) -> list[Path]:
-    seen: dict[str, Path] = {}
-    for path in map(Path, paths):
-        name = layout.run_name(path)
-        if name in seen and seen[name].resolve() != path.resolve():
-            raise cli.BadData(
-                f"{seen[name]} and {path} have one name; a study knows runs by their models"
-            )
-        seen.setdefault(name, path)
-    return list(seen.values())
-
-
-def _run(path: Path) -> StudiedRun:
+def _run(path: Path, name: str) -> StudiedRun:
     """The run in a folder. Raises cli.Missing or cli.BadData for one that cannot be shown."""
     files = [path / name for name in ("scores.jsonl", "renders.jsonl") if (path / name).is_file()]
-    name = layout.run_name(path)
     if not files:
         raise layout.missing(path)
     try:
@@ -264,7 +207,6 @@ def _run(path: Path) -> StudiedRun:
         name=name,
         path=path,
         label=(known.get(name) or {}).get("label", name),
-        protocol=protocol.get("protocol", ""),
         identity={key: protocol[key] for key in MADE_BY if key in protocol},
         decks=decks,
     )
@@ -280,20 +222,16 @@ def _deck(record: DeckRecord) -> StudyDeck:
         state = "rendered"
     else:
         state = "failed" if error and error["kind"] == "model" else "excluded"
+    # What the person asked for, without the instructions that the model also had.
+    asked = [one["content"] for one in record.get("messages", []) if one["role"] == "user"]
     return StudyDeck(
         state=state,
         why=error["class"] if error else None,
         clean=state == "rendered" and render.get("status") == "ok",
         slides=slides,
-        request=_request(record),
+        request="\n\n".join(asked).strip(),
         domain=record.get("asks", {}).get("domain", ""),
     )
-
-
-def _request(record: DeckRecord) -> str:
-    """What the person asked for, without the instructions that the model also had."""
-    said = [one["content"] for one in record.get("messages", []) if one["role"] == "user"]
-    return "\n\n".join(said).strip()
 
 
 def _comparable(runs: Sequence[StudiedRun]) -> None:
@@ -339,7 +277,7 @@ Models = tuple[str, str]  # two names in the order of the alphabet
 
 
 @dataclass(frozen=True)
-class _Lot:
+class PairLot:
     """What pairs are drawn from. The same seed and runs give the same pairs; ids are keyed by
     the secret."""
 
@@ -347,6 +285,18 @@ class _Lot:
     secret: bytes
     runs: Mapping[str, StudiedRun]
     failed: bool
+
+    def missing(
+        self, old: Sequence[StudyPair], prompts: int, repeats: float, gold: float
+    ) -> list[StudyPair]:
+        """The pairs that are missing, in the order in which people get them: every stretch has all
+        models and many requests."""
+        of_kind = {kind: [pair for pair in old if pair["kind"] == kind] for kind in KINDS}
+        new = self.votes(of_kind["vote"], prompts)
+        votes = [*of_kind["vote"], *new]
+        new += self.repeats(votes, {pair["of"] for pair in of_kind["repeat"]}, repeats)
+        count = math.ceil(len(votes) * gold) - len(of_kind["gold"])
+        return new + self.gold({pair["prompt"] for pair in votes}, of_kind["gold"], count)
 
     def dice(self, *words: object) -> float:
         return store.dice(self.seed, *words)
@@ -356,14 +306,15 @@ class _Lot:
         than the second."""
         return balance < 0 or (balance == 0 and self.dice(*words) < 0.5)
 
-    def eligible(self, run: str, prompt: str) -> list[int]:
+    def samples(self, run: str, prompt: str) -> list[int]:
+        """Of the decks of a prompt, those that can be shown."""
         states = ("rendered", "failed") if self.failed else ("rendered",)
         return self.runs[run].eligible(prompt, states)
 
     def open(self, between: Models, prompt: str) -> bool:
         """Whether people can compare two models on a prompt: both have a deck to show, one of
         them a rendered one."""
-        if not all(self.eligible(name, prompt) for name in between):
+        if not all(self.samples(name, prompt) for name in between):
             return False
         return any(self.runs[name].eligible(prompt, ("rendered",)) for name in between)
 
@@ -372,17 +323,11 @@ class _Lot:
         return {"model": run, "run": run, "sample": sample, "rendered": rendered}
 
     def pair(
-        self,
-        ident: str,
-        kind: PairKind,
-        prompt: str,
-        left: PairSide,
-        right: PairSide,
-        expect: str | None = None,
+        self, kind: PairKind, prompt: str, left: PairSide, right: PairSide, *key: str
     ) -> StudyPair:
-        """A pair whose pictures are not drawn yet."""
+        """A pair whose pictures are not drawn yet. key: what its id is made of."""
         return {
-            "id": ident,
+            "id": store.keyed(self.secret, kind, *key, size=6),
             "kind": kind,
             "prompt": prompt,
             "request": self.runs[left["run"]].decks[prompt][left["sample"]].request,
@@ -390,7 +335,7 @@ class _Lot:
             "right": right,
             "pictures": {},
             "of": None,
-            "expect": expect,
+            "expect": None,
             "round": 0,
         }
 
@@ -405,107 +350,80 @@ class _Lot:
             sorted(domains[domain], key=lambda prompt: self.dice("prompt", prompt))
             for domain in sorted(domains, key=lambda domain: self.dice("domain", domain))
         ]
-        return [
-            prompt
-            for turn in itertools.zip_longest(*drawn)
-            for prompt in turn
-            if prompt is not None
+        turns = itertools.zip_longest(*drawn)
+        return [prompt for turn in turns for prompt in turn if prompt is not None]
+
+    def votes(self, old: Sequence[StudyPair], prompts: int) -> list[StudyPair]:
+        """Pairs to vote on, until each two models meet on so many prompts."""
+        taken: dict[Models, set[str]] = defaultdict(set)
+        lefts: Counter[Models] = Counter()  # how often the first stood left more than the second
+        for pair in old:
+            first, second = sorted((pair["left"]["run"], pair["right"]["run"]))
+            taken[first, second].add(pair["prompt"])
+            lefts[first, second] += 1 if pair["left"]["run"] == first else -1
+        order = self.prompts()
+        columns: list[list[tuple[Models, str]]] = []
+        for between in itertools.combinations(sorted(self.runs), 2):
+            rest = [prompt for prompt in order if prompt not in taken[between]]
+            usable = [prompt for prompt in rest if self.open(between, prompt)]
+            chosen = usable[: max(0, prompts - len(taken[between]))]
+            # Each column starts elsewhere, so that one request is not asked about again and again.
+            at = round(len(columns) * len(chosen) * GOLDEN) % len(chosen) if chosen else 0
+            columns.append([(between, prompt) for prompt in chosen[at:] + chosen[:at]])
+        found = []
+        for turn in itertools.zip_longest(*columns):
+            for between, prompt in filter(None, turn):
+                sides = []
+                for name in between:
+                    samples = self.samples(name, prompt)
+                    at = int(self.dice("sample", *between, prompt, name) * len(samples))
+                    sides.append(self.side(name, prompt, samples[at]))
+                as_named = self.heads(lefts[between], "side", *between, prompt)
+                lefts[between] += 1 if as_named else -1
+                left, right = sides if as_named else sides[::-1]
+                found.append(self.pair("vote", prompt, left, right, prompt, *between))
+        return found
+
+    def repeats(
+        self, votes: Sequence[StudyPair], repeated: set[str | None], share: float
+    ) -> list[StudyPair]:
+        """The first pair, and one in so many after it, again with its sides swapped, unless it was
+        `repeated`."""
+        found: list[StudyPair] = []
+        for index, pair in enumerate(votes):
+            due = math.floor(index * share) > math.floor((index - 1) * share)
+            if due and pair["id"] not in repeated:
+                sides = pair["right"], pair["left"]
+                again = self.pair("repeat", pair["prompt"], *sides, pair["id"])
+                found.append({**again, "of": pair["id"]})
+        return found
+
+    def gold(self, asked: set[str], old: Sequence[StudyPair], count: int) -> list[StudyPair]:
+        """Attention items: a clean deck beside a damaged copy of itself, of prompts that are not
+        `asked` about where there are such."""
+        used = {(pair["left"]["run"], pair["prompt"]) for pair in old}
+        decks = [
+            (name, prompt, sample)
+            for prompt in self.prompts()
+            for name, run in self.runs.items()
+            for sample, deck in run.decks.get(prompt, {}).items()
+            if deck.clean and len(deck.slides) in GOLD_SLIDES and (name, prompt) not in used
         ]
-
-
-def _wanted(
-    lot: _Lot, old: Sequence[StudyPair], prompts: int, repeats: float, gold: float
-) -> list[StudyPair]:
-    """The pairs that are missing, in the order in which people get them: every stretch has all
-    models and many requests."""
-    of_kind = {kind: [pair for pair in old if pair["kind"] == kind] for kind in KINDS}
-    new = _votes(lot, of_kind["vote"], prompts)
-    votes = [*of_kind["vote"], *new]
-    new += _repeats(lot, votes, {pair["of"] for pair in of_kind["repeat"]}, repeats)
-    missing = math.ceil(len(votes) * gold) - len(of_kind["gold"])
-    return new + _gold(lot, {pair["prompt"] for pair in votes}, of_kind["gold"], missing)
-
-
-def _votes(lot: _Lot, old: Sequence[StudyPair], prompts: int) -> list[StudyPair]:
-    """Pairs to vote on, until each two models meet on so many prompts."""
-    taken: dict[Models, set[str]] = defaultdict(set)
-    lefts: Counter[Models] = Counter()  # how often the first stood left more than the second
-    for pair in old:
-        first, second = sorted((pair["left"]["run"], pair["right"]["run"]))
-        taken[first, second].add(pair["prompt"])
-        lefts[first, second] += 1 if pair["left"]["run"] == first else -1
-    order = lot.prompts()
-    columns: list[list[tuple[Models, str]]] = []
-    for between in itertools.combinations(sorted(lot.runs), 2):
-        rest = [prompt for prompt in order if prompt not in taken[between]]
-        usable = [prompt for prompt in rest if lot.open(between, prompt)]
-        chosen = usable[: max(0, prompts - len(taken[between]))]
-        # Each column starts elsewhere, so that one request is not asked about again and again.
-        at = round(len(columns) * len(chosen) * GOLDEN) % len(chosen) if chosen else 0
-        columns.append([(between, prompt) for prompt in chosen[at:] + chosen[:at]])
-    found = []
-    for turn in itertools.zip_longest(*columns):
-        for between, prompt in filter(None, turn):
-            as_named = lot.heads(lefts[between], "side", *between, prompt)
-            lefts[between] += 1 if as_named else -1
-            found.append(_vote(lot, between, prompt, as_named))
-    return found
-
-
-def _vote(lot: _Lot, between: Models, prompt: str, as_named: bool) -> StudyPair:
-    """Two decks for one prompt. as_named: the first of the two models stands left."""
-
-    def drawn(name: str) -> PairSide:
-        samples = lot.eligible(name, prompt)
-        at = int(lot.dice("sample", *between, prompt, name) * len(samples))
-        return lot.side(name, prompt, samples[at])
-
-    left, right = map(drawn, between if as_named else between[::-1])
-    ident = store.keyed(lot.secret, "vote", prompt, *between, size=6)
-    return lot.pair(ident, "vote", prompt, left, right)
-
-
-def _repeats(
-    lot: _Lot, votes: Sequence[StudyPair], repeated: set[str | None], share: float
-) -> list[StudyPair]:
-    """The first pair, and one in so many after it, again with its sides swapped, unless it was
-    `repeated`."""
-    found: list[StudyPair] = []
-    for index, pair in enumerate(votes):
-        due = math.floor(index * share) > math.floor((index - 1) * share)
-        if due and pair["id"] not in repeated:
-            ident = store.keyed(lot.secret, "repeat", pair["id"], size=6)
-            again = lot.pair(ident, "repeat", pair["prompt"], pair["right"], pair["left"])
-            found.append({**again, "request": pair["request"], "of": pair["id"]})
-    return found
-
-
-def _gold(lot: _Lot, asked: set[str], old: Sequence[StudyPair], missing: int) -> list[StudyPair]:
-    """Attention items: a clean deck beside a damaged copy of itself, of prompts that are not
-    `asked` about where there are such."""
-    used = {(pair["left"]["run"], pair["prompt"]) for pair in old}
-    decks = [
-        (name, prompt, sample)
-        for prompt in lot.prompts()
-        for name, run in lot.runs.items()
-        for sample, deck in run.decks.get(prompt, {}).items()
-        if deck.clean and len(deck.slides) in GOLD_SLIDES and (name, prompt) not in used
-    ]
-    counts = Counter(pair["left"]["run"] for pair in old)
-    balance = sum(1 if pair["expect"] == "left" else -1 for pair in old)
-    found: list[StudyPair] = []
-    while len(found) < missing and decks:
-        name, prompt, sample = min(
-            decks,
-            key=lambda deck: (deck[1] in asked, counts[deck[0]], lot.dice("gold", *deck)),
-        )
-        decks = [deck for deck in decks if deck[:2] != (name, prompt)]
-        counts[name] += 1
-        left = lot.heads(balance, "gold side", name, prompt)
-        balance += 1 if left else -1
-        whole = lot.side(name, prompt, sample)
-        broken: PairSide = {**whole, "broken": True}
-        sides = (whole, broken) if left else (broken, whole)
-        ident = store.keyed(lot.secret, "gold", prompt, name, size=6)
-        found.append(lot.pair(ident, "gold", prompt, *sides, expect="left" if left else "right"))
-    return found
+        counts = Counter(pair["left"]["run"] for pair in old)
+        balance = sum(1 if pair["expect"] == "left" else -1 for pair in old)
+        found: list[StudyPair] = []
+        while len(found) < count and decks:
+            name, prompt, sample = min(
+                decks,
+                key=lambda deck: (deck[1] in asked, counts[deck[0]], self.dice("gold", *deck)),
+            )
+            decks = [deck for deck in decks if deck[:2] != (name, prompt)]
+            counts[name] += 1
+            left = self.heads(balance, "gold side", name, prompt)
+            balance += 1 if left else -1
+            whole = self.side(name, prompt, sample)
+            broken: PairSide = {**whole, "broken": True}
+            sides = (whole, broken) if left else (broken, whole)
+            pair = self.pair("gold", prompt, *sides, prompt, name)
+            found.append({**pair, "expect": "left" if left else "right"})
+        return found

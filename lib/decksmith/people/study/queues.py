@@ -31,7 +31,11 @@ def ordered(
     twice = [pair for pair in pairs if pair in repeats]
     queue = sorted(pairs, key=dice)
     gap = (len(pairs) + len(twice)) // 4
-    _bring_forward(queue, twice, max(0, len(queue) - 1 - gap - len(twice)), dice)
+    last = max(0, len(queue) - 1 - gap - len(twice))
+    for pair in twice:
+        if queue.index(pair) > last:  # too late for a gap behind it
+            queue.remove(pair)
+            queue.insert(int(dice(f"early {pair}") * (last + 1)), pair)
     for pair in twice:
         places = range(min(queue.index(pair) + 1 + gap, len(queue)), len(queue) + 1)
         queue.insert(places[int(dice(repeats[pair]) * len(places))], repeats[pair])
@@ -40,29 +44,18 @@ def ordered(
     return queue
 
 
-def _bring_forward(queue: list[str], twice: Sequence[str], last: int, dice: Dice) -> None:
-    """Move what comes again, and stands after the place `last`, to a place that leaves room for
-    that."""
-    for pair in twice:
-        if queue.index(pair) > last:
-            queue.remove(pair)
-            queue.insert(int(dice(f"early {pair}") * (last + 1)), pair)
-
-
 def _part(queue: list[str], free: Sequence[int], prompts: Mapping[str, str]) -> None:
     """Where a prompt comes twice in a row, exchange one of the two with a pair elsewhere.
 
     free: the places of pairs that may stand anywhere, because they do not come again."""
 
-    def same(place: int, next_to: int) -> bool:
-        return 0 <= next_to < len(queue) and prompts[queue[place]] == prompts[queue[next_to]]
-
     def touches(place: int) -> bool:
-        return same(place, place - 1) or same(place, place + 1)
+        beside = [queue[at] for at in (place - 1, place + 1) if 0 <= at < len(queue)]
+        return any(prompts[pair] == prompts[queue[place]] for pair in beside)
 
     for place in range(1, len(queue)):
         moved = place if place in free else place - 1
-        if moved not in free or not same(place, place - 1):
+        if moved not in free or prompts[queue[place]] != prompts[queue[place - 1]]:
             continue
         for other in free:
             if other == moved:

@@ -1,25 +1,73 @@
-"""What each rater did, who is left out and why, and how far people agree with each other."""
+"""Who comes and what each rater did, who is left out and why, and which names may be fewer people
+than they seem (crowds).
 
+A name costs nothing, so votes under many names are as many people only where something else says
+so. Two things are known of everybody who chose a name: the network it came from, as a keyed hash,
+and when. Whoever opened a link of the owner's is known to the owner and is in no crowd.
+"""
+
+import ipaddress
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypedDict
 
+from decksmith.core import cli
 from decksmith.measure.results import stats
-from decksmith.people.study import intervals
-from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.records import Choice, Vote
-
-if TYPE_CHECKING:
-    from decksmith.people.study.intervals import Array
+from decksmith.people.study.records import Rater, Vote, preferred
 
 # A rater is left out for these and nothing else; the numbers stood here before anybody voted.
 GOLD, FAILED = 3, 1 / 3  # of so many attention items or more, a larger share failed
 REPEATS = 5  # in all of so many swapped repeats or more that had a side, the other deck
 FASTEST = 2.0  # seconds: a smaller median
-SIGNS: dict[Choice, int] = {"left": 1, "right": -1, "tie": 0, "bad": 0}
-SWAPPED: dict[Choice, Choice] = {"left": "right", "right": "left", "tie": "tie", "bad": "bad"}
-ALPHAS = 1000  # resamples of an alpha
+# So many people of one address are a crowd, and so many whose names came within so many seconds,
+# wherever from. A crowd with a larger share of the votes is warned of. These stood here too.
+PEOPLE, BURST, SECONDS, SHARE = 3, 5, 60, 0.1
+# So many names may be chosen from one network within so many seconds. The owner's links have no
+# such limit.
+NAMES, SPAN = 5, 3600
+# Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
+# themselves (RFC 6177).
+SITE = 56
+CROWD_RULE = (
+    f"{PEOPLE} or more of one address, or {BURST} or more names within {SECONDS} s. "
+    "Whom the owner gave a link is in none."
+)
+
+
+# Who comes
+
+
+def network_of(address: str) -> str:
+    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6
+    address; other text as it is."""
+    bare = address.strip()
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:  # some proxies name the port too
+        bare = bare.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(bare.partition("%")[0])
+    except ValueError:
+        return bare
+    found = getattr(found, "ipv4_mapped", None) or found
+    return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
+
+
+def handle(name: object) -> str:
+    """A name as people give it, tidied; raises cli.BadData for one that is empty, long or has
+    characters that cannot be seen."""
+    tidy = " ".join(unicodedata.normalize("NFC", name).split()) if isinstance(name, str) else ""
+    if not 1 <= len(tidy) <= 40:
+        raise cli.BadData("a name has 1 to 40 characters")
+    if any(unicodedata.category(char)[0] == "C" for char in tidy):
+        raise cli.BadData("a name has characters that can be seen")
+    return tidy
+
+
+# What they did
 
 
 class GoldCount(TypedDict):
@@ -45,20 +93,6 @@ class RaterSummary(TypedDict):
     excluded: str | None  # why the rule leaves this rater out
 
 
-class RaterAgreement(TypedDict):
-    pairs: int  # that several people saw
-    raters: int  # who saw them
-    alpha: Estimate  # Krippendorff's, ordinal
-    another: Estimate  # how often another person prefers the same deck
-    at_most: Estimate  # the most that any judge can reach
-
-
-def preferred(vote: Vote) -> str | None:
-    """The model whose deck a vote prefers, or None."""
-    choice = vote["choice"]
-    return vote[choice] if choice == "left" or choice == "right" else None
-
-
 def counted(votes: Sequence[Vote]) -> tuple[list[Vote], list[RaterSummary]]:
     """`(votes that count, what each rater did)`: neither gold nor repeats, all slides seen, raters
     who are not left out."""
@@ -77,145 +111,150 @@ def summaries(votes: Iterable[Vote]) -> list[RaterSummary]:
     of = defaultdict(list)
     for vote in votes:
         of[vote["rater"]].append(vote)
-    return [_rater(name, of[name]) for name in sorted(of)]
+    return [_summary(name, of[name]) for name in sorted(of)]
 
 
-def _rater(name: str, votes: Sequence[Vote]) -> RaterSummary:
+def _summary(name: str, votes: Sequence[Vote]) -> RaterSummary:
     first = {vote["pair"]: vote for vote in votes if vote["kind"] == "vote"}
     sides = [vote["choice"] for vote in votes if vote["kind"] == "vote"]
     untied = sides.count("left") + sides.count("right")
     times = [vote["seconds"] for vote in votes if vote["seconds"] is not None]
     pace = statistics.median(times) if times else None
-    gold = [vote for vote in votes if vote["kind"] == "gold"]
-    failed = sum(vote["choice"] != vote["expect"] for vote in gold)
-    gold_count: GoldCount = {"n": len(gold), "failed": failed}
-    repeats, decided = _repeats(votes, first)
-    return {
-        "rater": name,
-        "votes": len(first),
-        "gold": gold_count,
-        "repeats": repeats,
-        "left": round(sides.count("left") / untied, 4) if untied else None,
-        "tied": sides.count("tie"),
-        "bad": sides.count("bad"),
-        "seconds": None if pace is None else stats.number(pace, 1),
-        "excluded": _why_excluded(gold_count, repeats, decided, pace),
-    }
-
-
-def _repeats(votes: Sequence[Vote], first: Mapping[str, Vote]) -> tuple[RepeatCount, int]:
-    """`(what a rater said of swapped repeats, how many of them had a side both times)`. first: the
-    rater's votes by pair."""
+    gold = [vote["choice"] == vote["expect"] for vote in votes if vote["kind"] == "gold"]
+    failed = gold.count(False)
     turned = [
         (preferred(first[of]), preferred(vote))
         for vote in votes
         if vote["kind"] == "repeat" and (of := vote["of"] or "") in first
     ]
-    decided = [(before, now) for before, now in turned if before and now]
-    same = sum(before == now for before, now in decided)
-    count: RepeatCount = {"n": len(turned), "same": same, "against": len(decided) - same}
-    return count, len(decided)
-
-
-def _why_excluded(
-    gold: GoldCount, repeats: RepeatCount, decided: int, pace: float | None
-) -> str | None:
-    """Why a rater is left out, or None."""
+    decided = [before == now for before, now in turned if before and now]
+    against = decided.count(False)
     why = []
-    if gold["n"] >= GOLD and gold["failed"] > FAILED * gold["n"]:
-        why.append(f"failed {gold['failed']} of {gold['n']} gold items")
-    if decided >= REPEATS and repeats["against"] == decided:
-        why.append(f"chose the other deck in all of {decided} swapped repeats")
+    if len(gold) >= GOLD and failed > FAILED * len(gold):
+        why.append(f"failed {failed} of {len(gold)} gold items")
+    if len(decided) >= REPEATS and all(not same for same in decided):
+        why.append(f"chose the other deck in all of {len(decided)} swapped repeats")
     if pace is not None and pace < FASTEST:
         why.append(f"median of {pace:.1f} s a vote")
-    return " and ".join(why) or None
-
-
-def agreement(votes: Iterable[Vote]) -> RaterAgreement:
-    """How far people agree with each other, over pairs that several saw: Krippendorff's alpha
-    (prompts resampled), how often another person prefers the deck that a person prefers (a tie
-    counts a half), and the most that any judge can reach (see `most`)."""
-    of = defaultdict(list)
-    for vote in votes:
-        of[vote["pair"]].append(vote)
-    shared = [pair for pair in of.values() if len(pair) > 1]
-    another: list[tuple[Vote, float]] = []
-    for pair in shared:
-        signs = [SIGNS[_choice(vote, pair)] for vote in pair]
-        for vote, sign in zip(pair, signs, strict=True):
-            if sign:
-                others = sum(signs) - sign
-                another.append((vote, (1 + sign * others / (len(pair) - 1)) / 2))
-    person = intervals.credited(another)
-    untied = len(another) / sum(map(len, shared)) if shared else 0
     return {
-        "pairs": len(shared),
-        "raters": len({vote["rater"] for pair in shared for vote in pair}),
-        "alpha": _alpha(shared),
-        "another": person,
-        "at_most": _at_most(person, untied),
+        "rater": name,
+        "votes": len(first),
+        "gold": {"n": len(gold), "failed": failed},
+        "repeats": {"n": len(turned), "same": decided.count(True), "against": against},
+        "left": round(sides.count("left") / untied, 4) if untied else None,
+        "tied": sides.count("tie"),
+        "bad": sides.count("bad"),
+        "seconds": None if pace is None else stats.number(pace, 1),
+        "excluded": " and ".join(why) or None,
     }
 
 
-def _choice(vote: Vote, pair: Sequence[Vote]) -> Choice:
-    """The choice of a vote as it is with the sides that the first vote on this pair had."""
-    choice = vote["choice"]
-    return choice if vote["left"] == pair[0]["left"] else SWAPPED[choice]
+# Crowds
 
 
-def _at_most(person: Estimate, untied: float) -> Estimate:
-    def reach(end: float | None) -> float | None:
-        return None if end is None else stats.number(most(end, untied))
-
-    lo, hi = reach(person["lo"]), reach(person["hi"])
-    return {"mean": reach(person["mean"]), "lo": lo, "hi": hi, "n": person["n"]}
-
-
-def most(another: float, untied: float) -> float:
-    """The most votes that a judge can follow where another person follows the share `another` of
-    them, and `untied` of all have a side.
-
-    A judge who knows what most people prefer says one thing where people say several. If a
-    person's vote on pair i is d_i for one side on average, another person follows (1 + mean
-    d_i^2 / untied) / 2 and that judge (1 + mean |d_i| / untied) / 2, and mean |d_i| is between
-    the mean and the root of the mean of d_i^2 (Jensen): so he is at `another` or above it, and
-    at this value or below it."""
-    return float((1 + min(1, (max(0, 2 * another - 1) / untied) ** 0.5)) / 2)
+class Crowd(TypedDict):
+    by: str  # `address` or `burst`
+    origin: str  # where the names came from, in words; an address by the beginning of its hash
+    networks: list[str]  # keyed hashes of where the names came from
+    first: str  # when the first name was chosen
+    last: str  # when the last name was chosen
+    raters: list[str]  # their ids
+    people: int  # how many names
+    votes: int  # that they cast
+    share: float  # of all votes
 
 
-def _alpha(shared: Sequence[Sequence[Vote]]) -> Estimate:
-    """Krippendorff's ordinal alpha over pairs that several people saw, prompts resampled."""
-    import numpy
-
-    if not shared:
-        return intervals.UNKNOWN
-    counts = numpy.array([_counted(pair) for pair in shared])
-    prompts = intervals.codes([pair[0]["prompt"] for pair in shared])
-    clusters = int(prompts.max()) + 1
-    error = numpy.nan
-    if clusters > 1:
-        members = [numpy.flatnonzero(prompts == one) for one in range(clusters)]
-        random = numpy.random.default_rng(stats.SEED)
-        drawn = []
-        for _ in range(ALPHAS):
-            some = [members[one] for one in random.integers(0, clusters, clusters)]
-            drawn.append(_alpha_of(counts[numpy.concatenate(some)]))
-        if not numpy.isnan(drawn).all():
-            error = numpy.nanstd(drawn) * (clusters / (clusters - 1)) ** 0.5
-    value = numpy.asarray(_alpha_of(counts))
-    return intervals.figure(value, numpy.asarray(error), clusters - 1, len(shared), -1, 1)
+class Crowds(TypedDict):
+    chose: int  # people who chose their names
+    addresses: int  # that they came from
+    found: list[Crowd]  # the crowds, by votes
+    raters: list[str]  # everybody in a crowd
+    people: int  # how many these are
+    votes: int  # that they cast
+    share: float  # of all votes
+    warnings: list[str]  # a sentence for each crowd that cast much of the votes
 
 
-def _counted(pair: Sequence[Vote]) -> list[int]:
-    """How many people preferred the right deck, neither, and the left one."""
-    signs = [SIGNS[_choice(vote, pair)] for vote in pair]
-    return [signs.count(sign) for sign in (-1, 0, 1)]
+def crowds(raters: Iterable[Rater], votes: Sequence[Vote]) -> Crowds:
+    """The crowds among `raters`, and what share of the `votes` they cast."""
+    named = [one for one in raters if one["network"]]
+    named.sort(key=lambda one: (one["at"], one["id"]))
+    by_network: dict[str | None, list[Rater]] = defaultdict(list)
+    for one in named:
+        by_network[one["network"]].append(one)
+    together = [members for members in by_network.values() if len(members) >= PEOPLE]
+    rushed = [some for some in bursts(named) if len({one["network"] for one in some}) > 1]
+    cast = Counter(vote["rater"] for vote in votes)
+    found = [_crowd(members, cast) for members in [*together, *rushed]]
+    found.sort(key=lambda one: -one["votes"])
+    inside = sorted({rater for one in found for rater in one["raters"]})
+    by_them = sum(cast[rater] for rater in inside)
+    share = _share(by_them, cast)
+    warnings = [_warning(one) for one in found if one["share"] > SHARE]
+    if not warnings and share > SHARE:
+        warnings.append(
+            f"{len(inside)} people who chose their names came from few addresses or in bursts "
+            f"and cast {100 * share:.0f} % of the votes"
+        )
+    return {
+        "chose": len(named),
+        "addresses": len(by_network),
+        "found": found,
+        "raters": inside,
+        "people": len(inside),
+        "votes": by_them,
+        "share": share,
+        "warnings": warnings,
+    }
 
 
-def _alpha_of(counts: "Array") -> float:
-    """counts: shape (pairs, values), how many people said each value of a pair."""
-    import krippendorff
+def _crowd(members: Sequence[Rater], cast: Counter[str]) -> Crowd:
+    """What is said of some people who came together. cast: votes by rater."""
+    networks = sorted({str(one["network"]) for one in members})
+    votes = sum(cast[one["id"]] for one in members)
+    alone = len(networks) == 1
+    return {
+        "by": "address" if alone else "burst",
+        "origin": f"Address {networks[0][:6]}"
+        if alone
+        else f"Within a minute, {len(networks)} addresses",
+        "networks": networks,
+        "first": members[0]["at"],
+        "last": members[-1]["at"],
+        "raters": [one["id"] for one in members],
+        "people": len(members),
+        "votes": votes,
+        "share": _share(votes, cast),
+    }
 
-    if (counts.sum(axis=0) > 0).sum() < 2:
-        return float("nan")  # everybody always said the same: there is nothing to measure by
-    return float(krippendorff.alpha(value_counts=counts, level_of_measurement="ordinal"))
+
+def _share(votes: int, cast: Counter[str]) -> float:
+    return round(votes / cast.total(), 4) if cast else 0.0
+
+
+def bursts(people: Sequence[Rater]) -> list[Sequence[Rater]]:
+    """The stretches of `people`, who are in the order of "at", in which each stands among
+    BURST names of SECONDS."""
+    times = [datetime.fromisoformat(one["at"]) for one in people]
+    found: list[list[int]] = []  # first and last place of a stretch
+    for first, last in enumerate(range(BURST - 1, len(people))):
+        if (times[last] - times[first]).total_seconds() > SECONDS:
+            continue
+        if found and first <= found[-1][1]:
+            found[-1][1] = last
+        else:
+            found.append([first, last])
+    return [people[first : last + 1] for first, last in found]
+
+
+def _warning(crowd: Crowd) -> str:
+    cast = f"cast {100 * crowd['share']:.0f} % of the votes"
+    if crowd["by"] == "address":
+        chose = f"{crowd['people']} people who chose their names"
+        return f"{chose} came from one address and {cast}; they may be one"
+    first, last = (datetime.fromisoformat(crowd[end]) for end in ("first", "last"))
+    seconds = max(1, (last - first).total_seconds())
+    return (
+        f"{crowd['people']} names were chosen within {seconds:.0f} s, from "
+        f"{len(crowd['networks'])} addresses, and {cast}; they may be one script's"
+    )

@@ -1,14 +1,63 @@
-"""What stands in the files of a study and of its tally."""
+"""What stands in the files of a study and of its tally, and what the pages may send (models of
+core/validation.py)."""
 
 from typing import Annotated, Literal, NotRequired
 
+from pydantic import Field, field_validator
 from typing_extensions import TypedDict
+
+from decksmith.core import validation
 
 PairKind = Literal["vote", "repeat", "gold"]
 Choice = Literal["left", "right", "tie", "bad"]
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 Measures = dict[str, float | None]  # what a judge gave a deck, by measure
 DeckKey = tuple[str, str, int]  # run, prompt and sample
 Scores = dict[DeckKey, Measures]
+
+CHOICES = {
+    "left": "Left is better",
+    "right": "Right is better",
+    "tie": "About the same",
+    "bad": "Both are bad",
+}
+DIMENSIONS = {"content": "Content", "design": "Design", "coherence": "Coherence"}
+TAGS = {
+    "request": "Follows the request",
+    "substance": "Says more",
+    "facts": "Gets facts right",
+    "thread": "Has a clear thread",
+    "readable": "Easier to read",
+    "looks": "Looks better",
+    "pictures": "Better pictures or charts",
+    "broken": "The other is cut off or broken",
+}
+LONGEST_VIEW = 86_400  # seconds that two decks can be in view: a day
+
+
+# Files of a study
+
+
+class StudyRun(TypedDict):
+    name: str  # of the model
+    label: str  # how the tally names it
+    path: str  # the run's folder
+
+
+class VotesFile(TypedDict):
+    file: str  # its name
+    sha256: str  # of its bytes
+
+
+class StudyAbout(TypedDict):
+    title: str  # what people see as the study's name
+    question: str  # what they are asked of each pair
+    seed: int | None  # of prompts, sides and samples; null where votes were imported
+    raters_per_pair: int  # how many people are to see a pair
+    per_rater: int  # how many pairs a person is given
+    runs: list[StudyRun]  # whose decks are compared
+    # Where the votes came from, of a study of imported votes.
+    imported: NotRequired[list[VotesFile]]
 
 
 class PairSide(TypedDict):
@@ -49,3 +98,95 @@ class Vote(TypedDict):
     source: Annotated[Literal["web", "imported"], "where the vote was cast"]
     order: Annotated[int, "its place in the rater's queue"]
     at: Annotated[str, "ISO 8601 in UTC; empty where an imported file does not say"]
+
+
+def preferred(vote: Vote) -> str | None:
+    """The model whose deck a vote prefers, or None."""
+    choice = vote["choice"]
+    return vote[choice] if choice == "left" or choice == "right" else None
+
+
+class Rater(TypedDict):
+    id: str  # a keyed hash of the name, or the name in an imported file
+    name: str  # as the person gave it
+    # A chosen name, the owner's invitation, or a file.
+    source: Literal["handle", "link", "imported"]
+    at: str  # when the name was added, ISO 8601 in UTC
+    network: str | None  # a keyed hash of where a name was chosen; null of all others
+    given: int  # pairs in the queue
+    votes: int  # cast
+    skipped: int  # pairs passed over
+    last: str | None  # time of the last vote
+
+
+# What the pages may send
+
+KEY_RULE = "a name of 8 to 64 characters that the client makes, another for each thing it asks"
+Key = Annotated[str, Field(pattern=r"^[\x20-\x7e]{8,64}$", description=KEY_RULE)]
+SideOrTie = Literal["left", "right", "tie"]
+Dimension = Literal["content", "design", "coherence"]
+Tag = Literal["request", "substance", "facts", "thread", "readable", "looks", "pictures", "broken"]
+
+
+class Ballot(validation.Body):
+    """What a person says of a pair, with all its keys in one order: equal ballots are equal as
+    text."""
+
+    choice: Choice = Field(description=f"one of {', '.join(CHOICES)}")
+    dimensions: dict[Dimension, SideOrTie] = Field(
+        default={}, description=f"for {', '.join(DIMENSIONS)} left, right or tie"
+    )
+    tags: list[Tag] = Field(default=[], description=f"of {', '.join(TAGS)}")
+    seconds: float = Field(
+        ge=0, le=LONGEST_VIEW, description=f"the time in view in seconds, from 0 to {LONGEST_VIEW}"
+    )
+    seen: bool = Field(description="true or false")
+
+    @field_validator("dimensions")
+    @classmethod
+    def _in_order(cls, said: dict[str, str]) -> dict[str, str]:
+        return {name: said[name] for name in DIMENSIONS if name in said}
+
+    @field_validator("tags")
+    @classmethod
+    def _once_in_order(cls, said: list[str]) -> list[str]:
+        return [tag for tag in TAGS if tag in said]
+
+    @field_validator("seconds")
+    @classmethod
+    def _tenths(cls, seconds: float) -> float:
+        return round(seconds, 1)
+
+    @field_validator("seen")
+    @classmethod
+    def _shown(cls, seen: bool) -> bool:
+        if not seen:
+            raise validation.sentence(
+                "seen is not true: a vote counts when every slide of both decks was shown"
+            )
+        return seen
+
+
+class Join(validation.Body):
+    """Somebody chooses a name (POST /join)."""
+
+    name: str = Field(description="a name of 1 to 40 characters")
+
+
+class PairRequest(validation.Body):
+    """A rater passes over a pair, or takes back what was said of it (POST skip, undo)."""
+
+    pair: str = Field(description="the id of a pair")
+    key: Key
+
+
+class VoteRequest(PairRequest):
+    """A rater's ballot on a pair (POST vote)."""
+
+    ballot: Ballot = Field(description="an object")
+
+
+class Invitation(validation.Body):
+    """The owner asks for links (POST /owner/../raters)."""
+
+    names: list[str] = Field(default=[], max_length=500, description="a list of at most 500 names")

@@ -3,14 +3,13 @@
 A study is a folder. `pairs.jsonl`, `study.json` and `secret` say who made which deck: they are its
 owner's, and nothing of them goes to a rater but a pair's id, its request and the names of its
 pictures. Ids and names are keyed hashes: they say nothing without the secret. `votes.db` (SQLite)
-holds raters and votes; what `vote` has returned from is on the disk.
+holds raters and votes; what `act` has returned from is on the disk.
 """
 
 import contextlib
 import fcntl
 import hashlib
 import hmac
-import ipaddress
 import json
 import math
 import os
@@ -19,26 +18,20 @@ import sqlite3
 import threading
 import unicodedata
 from base64 import b32encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from decksmith.core import cli, stream, validation
-from decksmith.people.study import messages, queues
-from decksmith.people.study.records import PairKind, StudyPair, Vote
+from decksmith.people.study import queues, raters, records
+from decksmith.people.study.records import Rater, StudyAbout, StudyPair, Vote, preferred
 
 if TYPE_CHECKING:
     from itsdangerous import URLSafeSerializer
 
 MOST_RATERS = 20_000
-# So many names may be chosen from one network within so many seconds. The owner's links have no
-# such limit.
-NAMES, SPAN = 5, 3600
-# Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
-# themselves (RFC 6177).
-SITE = 56
 SCHEMA = """
 CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE,
   source TEXT NOT NULL, at TEXT NOT NULL, network TEXT);
@@ -54,62 +47,7 @@ PRAGMA user_version = 2;
 """
 VERSION = 2  # of this schema
 
-
-class StudyRun(TypedDict):
-    name: str  # of the model
-    label: str  # how the tally names it
-    path: str  # the run's folder
-    protocol: str  # its name
-
-
-class BuildRound(TypedDict):
-    round: int  # from 1
-    at: str  # ISO 8601 in UTC
-    prompts: int  # as asked: for each two models
-    repeats: float  # as asked: share of the pairs
-    gold: float  # as asked: share of the pairs
-    failed: bool  # as asked: also answers without an accepted deck
-    added: dict[str, int]  # pairs that were added, by kind
-
-
-class VotesFile(TypedDict):
-    file: str  # its name
-    sha256: str  # of its bytes
-
-
-class StudyAbout(TypedDict):
-    title: str  # what people see as the study's name
-    question: str  # what they are asked of each pair
-    seed: int | None  # of prompts, sides and samples; null where votes were imported
-    raters_per_pair: int  # how many people are to see a pair
-    per_rater: int  # how many pairs a person is given
-    runs: list[StudyRun]  # whose decks are compared
-    made: list[BuildRound]  # each time that pairs were added
-    # Where the votes came from, of a study of imported votes.
-    imported: NotRequired[list[VotesFile]]
-
-
-class Rater(TypedDict):
-    id: str  # a keyed hash of the name, or the name in an imported file
-    name: str  # as the person gave it
-    # A chosen name, the owner's invitation, or a file.
-    source: Literal["handle", "link", "imported"]
-    at: str  # when the name was added, ISO 8601 in UTC
-    network: str | None  # a keyed hash of where a name was chosen; null of all others
-    given: int  # pairs in the queue
-    votes: int  # cast
-    skipped: int  # pairs passed over
-    last: str | None  # time of the last vote
-
-
-class StoredBallot(TypedDict):
-    """A ballot as votes.db has it. Of an imported vote it also has `left` and `right`."""
-
-    choice: str
-    dimensions: dict[str, str]
-    tags: list[str]
-    seconds: float | None
-    seen: bool
+Action = Literal["vote", "skip", "undo"]
 
 
 class SheetPair(TypedDict):
@@ -122,8 +60,8 @@ class SheetPair(TypedDict):
 
 
 class Sheet(TypedDict):
-    """All that a rater's page is told. `rater` is a name; `acted` has the pairs of `done` and
-    `skipped`, the last one last."""
+    """All that a rater's page is told. `rater` is a name; `done` has the ballots by pair; `acted`
+    has the pairs of `done` and `skipped`, the last one last."""
 
     title: str
     question: str
@@ -133,7 +71,7 @@ class Sheet(TypedDict):
     dimensions: dict[str, str]
     tags: dict[str, str]
     pairs: list[SheetPair]
-    done: dict[str, StoredBallot]
+    done: dict[str, dict[str, object]]
     skipped: list[str]
     acted: list[str]
 
@@ -150,11 +88,7 @@ class PlainCounts(TypedDict):
 
 
 class Conflict(Exception):
-    """What is asked contradicts what is stored; `stored` is the ballot that stands, or None."""
-
-    def __init__(self, message: str, stored: StoredBallot | None = None) -> None:
-        super().__init__(message)
-        self.stored = stored
+    """What is asked contradicts what is stored."""
 
 
 class Closed(Conflict):
@@ -196,11 +130,7 @@ def _joined(words: Iterable[object]) -> bytes:
 def locked(folder: Path) -> Iterator[bytes]:
     """The study's secret, made on the first call; one process at a time has it."""
     with open(os.open(folder / "secret", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            cli.say(f"waiting for another process that is building {folder}")
-            fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX)
         secret = file.read()
         if len(secret) != 32:
             if (folder / "pairs.jsonl").exists():
@@ -236,42 +166,11 @@ def pairs_of(folder: Path) -> dict[str, StudyPair]:
     return {pair["id"]: cast(StudyPair, pair) for _, pair in stream.records(path)}
 
 
-def network_of(address: str) -> str:
-    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6
-    address; other text as it is."""
-    bare = address.strip()
-    if bare.startswith("["):
-        bare = bare[1:].partition("]")[0]
-    elif bare.count(":") == 1:  # some proxies name the port too
-        bare = bare.partition(":")[0]
-    try:
-        found = ipaddress.ip_address(bare.partition("%")[0])
-    except ValueError:
-        return bare
-    found = getattr(found, "ipv4_mapped", None) or found
-    return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
-
-
-def handle(name: object) -> str:
-    """A name as people give it, tidied; raises cli.BadData for one that is empty, long or has
-    characters that cannot be seen."""
-    tidy = " ".join(unicodedata.normalize("NFC", name).split()) if isinstance(name, str) else ""
-    if not 1 <= len(tidy) <= 40:
-        raise cli.BadData("a name has 1 to 40 characters")
-    if any(unicodedata.category(char)[0] == "C" for char in tidy):
-        raise cli.BadData("a name has characters that can be seen")
-    return tidy
-
-
-@dataclass(frozen=True)
-class _Files:
-    """What study.json and pairs.jsonl said when they were read last."""
-
-    about: StudyAbout
-    pairs: dict[str, StudyPair]
-
-    def of_kind(self, kind: PairKind) -> list[str]:
-        return [pair["id"] for pair in self.pairs.values() if pair["kind"] == kind]
+def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
+    """Write study.json, then pairs.jsonl: whoever sees a pair sees all that belongs to it."""
+    stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
+    lines = (stream.dumps(pair) + b"\n" for pair in pairs)
+    stream.write(folder / "pairs.jsonl", b"".join(lines))
 
 
 # The people and their votes
@@ -290,19 +189,14 @@ class Study:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        for name in ("study.json", "pairs.jsonl"):
+        for name in ("study.json", "pairs.jsonl", "secret"):
             if not (self.folder / name).is_file():
                 raise cli.Missing(f"{self.folder} is no study; {_maker(self.folder)} makes one")
-        try:
-            self.secret = (self.folder / "secret").read_bytes()
-        except OSError as error:
-            raise cli.BadData(
-                f"{self.folder}/secret cannot be read ({error.strerror}): raters' links depend "
-                "on it"
-            ) from None
+        self.secret = (self.folder / "secret").read_bytes()
         self._stamp: list[tuple[int, int, int]] = []
-        self._files: _Files
-        self._lock, self._depth = threading.RLock(), 0
+        self._about: StudyAbout
+        self._pairs: dict[str, StudyPair]
+        self._lock = threading.RLock()
         try:
             self._open_database()
         except sqlite3.DatabaseError as error:
@@ -312,11 +206,15 @@ class Study:
         self._db = sqlite3.connect(
             self.folder / "votes.db", timeout=60, isolation_level=None, check_same_thread=False
         )
-        with self._first_alone():
+        # Changing the journal's mode does not wait for another process that is doing the same. The
+        # lock is on another file than the database: SQLite's own locks on that would go when it is
+        # closed here (sqlite.org/howtocorrupt.html).
+        with open(self.folder / "study.json", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             self._db.execute("PRAGMA journal_mode = WAL")
         # In WAL mode NORMAL could lose what was acknowledged to a power cut.
         self._db.execute("PRAGMA synchronous = FULL")
-        with self._writing():
+        with self.changing():
             version = self._value("PRAGMA user_version")
             if version == 0:
                 for statement in SCHEMA.split(";\n"):
@@ -324,56 +222,24 @@ class Study:
         if version not in (0, VERSION):
             raise cli.BadData(
                 f"{self.folder}/votes.db is of another version of decksmith ({version}): count "
-                "its votes with that one, or "
-                "let pair-build make a study in another folder"
+                "its votes with that one, or let pair-build make a study in another folder"
             )
-
-    @contextlib.contextmanager
-    def _first_alone(self) -> Iterator[None]:
-        """Changing the journal's mode does not wait for another process that is doing the same."""
-        # Another file than the database: SQLite's own locks on that would go when it is closed here
-        # (sqlite.org/howtocorrupt.html).
-        with open(self.folder / "study.json", "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def close_file(self) -> None:
         """Close the database; every method fails from here on."""
         self._db.close()
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """One durable transaction; inside another, a part that is undone alone when it fails."""
+    def changing(self) -> Iterator[None]:
+        """One durable transaction of all that is changed meanwhile; what raises undoes all of
+        it."""
         with self._lock:
-            inner = self._depth > 0
-            self._db.execute("SAVEPOINT part" if inner else "BEGIN IMMEDIATE")
-            self._depth += 1
-            try:
-                try:
-                    yield
-                finally:
-                    self._depth -= 1
-                self._db.execute("RELEASE part" if inner else "COMMIT")
-            except BaseException:
-                undo = ("ROLLBACK TO part", "RELEASE part") if inner else ("ROLLBACK",)
-                if self._db.in_transaction:  # an error of SQLite's own may have ended it
-                    for statement in undo:
-                        self._db.execute(statement)
-                raise
-
-    def together(self, calls: Iterable[Callable[[], object]]) -> list[object]:
-        """Do `calls` (functions without arguments that change this study) in one durable
-        transaction, which costs one wait for the disk. Returns for each its value, or the
-        exception that it raised; what it did is undone then."""
-        done: list[object] = []
-        with self._writing():
-            for call in calls:
-                try:
-                    with self._writing():
-                        done.append(call())
-                except Exception as error:
-                    done.append(error)
-        return done
+            if self._db.in_transaction:  # a part of a larger one
+                yield
+                return
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -393,21 +259,28 @@ class Study:
     @property
     def about(self) -> StudyAbout:
         """study.json."""
-        return self._fresh().about
+        self._refresh()
+        return self._about
 
     @property
     def pairs(self) -> dict[str, StudyPair]:
         """{id: pair} as in pairs.jsonl, with those that were added meanwhile."""
-        return self._fresh().pairs
+        self._refresh()
+        return self._pairs
 
-    def _fresh(self) -> _Files:
+    @property
+    def imported(self) -> bool:
+        """Whether the votes of this study were imported."""
+        return "imported" in self.about
+
+    def _refresh(self) -> None:
+        """Read the files again where they changed."""
         info = [os.stat(self.folder / name) for name in ("study.json", "pairs.jsonl")]
         stamp = [(each.st_ino, each.st_mtime_ns, each.st_size) for each in info]
         if stamp != self._stamp:
             about = about_of(self.folder)
             assert about is not None  # os.stat has just found it
-            self._files, self._stamp = _Files(about, pairs_of(self.folder)), stamp
-        return self._files
+            self._about, self._pairs, self._stamp = about, pairs_of(self.folder), stamp
 
     def _signer(self, salt: str) -> "URLSafeSerializer":
         """A serializer under the study's secret; another `salt` is another kind of signature."""
@@ -434,31 +307,28 @@ class Study:
 
     def owned(self, token: str) -> bool:
         """Whether this is the token of the study's owner."""
-        return bool(self._signed("owner", token) == "owner")
+        return self._signed("owner", token) == "owner"
 
     # Raters
 
-    def add_rater(
-        self, name: str, *, source: str = "link", fresh: bool = False, address: str | None = None
-    ) -> str:
+    def add_rater(self, name: str, *, address: str | None = None) -> str:
         """The token of the rater of this name, who is added unless there. The same name has the
         same token in this study, whatever happens to votes.db.
 
-        source   handle (the name was chosen) or link (an invitation)
-        fresh    raises Conflict for a name that is taken
-        address  of whoever chose the name; a keyed hash of its network is kept, and TooSoon raised
-                 when NAMES of it came within SPAN
+        address: of whoever chose the name; of an invitation by the owner None. Of a name that was
+        chosen a keyed hash of its network is kept. Raises Conflict where a chosen name is taken
+        already, and TooSoon when raters.NAMES of its network came within raters.SPAN.
 
         A name that somebody chose for themselves is taken for everybody else: an invitation
         would be to vote as them."""
-        name = handle(name)
+        name = raters.handle(name)
         folded = unicodedata.normalize("NFKC", name).casefold()
         rater = keyed(self.secret, "rater", folded, size=6)
-        with self._writing():
+        with self.changing():
             stands = self._value("SELECT source FROM raters WHERE folded = ?", folded)
-            if stands and fresh:
+            if stands and address is not None:
                 raise Conflict("this name is taken; if it is yours, open your personal link")
-            if stands == "handle" and source == "link":
+            if stands == "handle":
                 raise Conflict(
                     f"somebody chose the name {name} for themselves: give another name, or open "
                     "theirs below"
@@ -468,29 +338,30 @@ class Study:
                 if self._value("SELECT count(*) FROM raters") >= MOST_RATERS:
                     raise Conflict("this study has as many raters as it can take")
                 network = None if address is None else self._network(address)
+                source = "link" if address is None else "handle"
                 self._db.execute(
-                    "INSERT INTO raters (id, name, folded, source, at, network) VALUES (?, ?, ?, "
-                    "?, ?, ?)",
+                    "INSERT INTO raters (id, name, folded, source, at, network) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
                     (rater, name, folded, source, now(), network),
                 )
                 self._give(rater, self.about["per_rater"])
         return self.token(rater)
 
     def _network(self, address: str) -> str:
-        """A keyed hash of the network of `address`. Raises TooSoon when NAMES of it came within
-        SPAN. The names are counted on the disk: a server that starts again has not forgotten
+        """A keyed hash of the network of `address`. Raises TooSoon when raters.NAMES of it
+        came within raters.SPAN. The names are counted on the disk: a server that starts again has not forgotten
         them."""
-        network = keyed(self.secret, "network", network_of(address), size=8)
+        network = keyed(self.secret, "network", raters.network_of(address), size=8)
         last = self._value(
             "SELECT at FROM raters WHERE network = ? AND at > ? ORDER BY at DESC LIMIT 1 OFFSET ?",
             network,
-            now(SPAN),
-            NAMES - 1,
+            now(raters.SPAN),
+            raters.NAMES - 1,
         )
         if last:
-            wait = SPAN - (datetime.now(UTC) - datetime.fromisoformat(last)).total_seconds()
+            wait = raters.SPAN - (datetime.now(UTC) - datetime.fromisoformat(last)).total_seconds()
             raise TooSoon(
-                f"{NAMES} people chose a name from your network within the last hour. The owner "
+                f"{raters.NAMES} people chose a name from your network within the last hour. The owner "
                 "of this study can give you a personal "
                 f"link, which works at once; or come back in {math.ceil(wait / 60)} minutes",
                 wait,
@@ -517,42 +388,43 @@ class Study:
               (SELECT count(*) FROM given WHERE rater = id AND skipped),
               (SELECT max(at) FROM votes WHERE rater = id)
             FROM raters ORDER BY rowid""")
-        keys = ("id", "name", "source", "at", "network", "given", "votes", "skipped", "last")
-        return [cast(Rater, dict(zip(keys, row, strict=True))) for row in rows]
-
-    def name(self, rater: str) -> str:
-        """The name of a rater by id."""
-        return str(self._value("SELECT name FROM raters WHERE id = ?", rater))
+        return [cast(Rater, dict(zip(Rater.__annotations__, row, strict=True))) for row in rows]
 
     # Queues
 
     def more(self, rater: str, n: int = 10) -> int:
-        """Give a rater up to `n` pairs more, of those that have too few raters; returns how many
+        """Give a rater up to `n` pairs more, of those that have too few votes; returns how many
         there were."""
-        with self._writing():
+        with self.changing():
             self._open_only()
             return self._give(rater, n, only_needed=True)
 
     def _give(self, rater: str, n: int, only_needed: bool = False) -> int:
         """Put `n` more pairs at the end of a rater's queue, with the repeats and the attention
         items that belong to so many."""
-        files = self._fresh()
-        own = set(self._column("SELECT pair FROM given WHERE rater = ?", rater))
+        pairs, each = self.pairs, self.about["raters_per_pair"]
+        own = set(self.queue(rater))
         given = dict(self._rows("SELECT pair, count(*) FROM given GROUP BY pair"))
-        all_votes, all_gold = files.of_kind("vote"), files.of_kind("gold")
+        all_votes = [pair for pair, about in pairs.items() if about["kind"] == "vote"]
+        all_gold = [pair for pair, about in pairs.items() if about["kind"] == "gold"]
         candidates = [pair for pair in all_votes if pair not in own]
         if only_needed:
-            candidates = self._needed(candidates, given)
-        chosen = queues.planned(candidates, given, files.about["raters_per_pair"], n)
+            votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
+            candidates = [pair for pair in candidates if votes.get(pair, 0) < each]
+        chosen = queues.planned(candidates, given, each, n)
         gold = [pair for pair in all_gold if pair not in own]
         gold.sort(key=lambda pair: (given.get(pair, 0), keyed(self.secret, rater, pair)))
         # As many attention items as belong to so many pairs of the whole study.
         gold = gold[: math.ceil(len(chosen) * len(all_gold) / max(1, len(all_votes)))]
-        repeats = {str(files.pairs[pair]["of"]): pair for pair in files.of_kind("repeat")}
+        repeats = {
+            str(about["of"]): pair
+            for pair, about in pairs.items()
+            if about["kind"] == "repeat" and pair not in own
+        }
         queue = queues.ordered(
             [*chosen, *gold],
-            {pair: repeat for pair, repeat in repeats.items() if repeat not in own},
-            {pair: about["prompt"] for pair, about in files.pairs.items()},
+            repeats,
+            {pair: about["prompt"] for pair, about in pairs.items()},
             lambda text: dice(self.secret.hex(), rater, text),
         )
         last = self._value("SELECT coalesce(max(place), 0) FROM given WHERE rater = ?", rater)
@@ -562,123 +434,97 @@ class Study:
         )
         return len(queue)
 
-    def _needed(self, pairs: Sequence[str], given: dict[str, int]) -> list[str]:
-        """Those of `pairs` that too few people were given; where there are none, that have too
-        few votes."""
-        each = self.about["raters_per_pair"]
-        votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
-        few = [pair for pair in pairs if given.get(pair, 0) < each]
-        return few or [pair for pair in pairs if votes.get(pair, 0) < each]
-
     def queue(self, rater: str) -> list[str]:
         """The ids of the pairs a rater was given, in the rater's own order."""
         return self._column("SELECT pair FROM given WHERE rater = ? ORDER BY place", rater)
 
     def sheet(self, rater: str) -> Sheet:
         """All that a rater's page is told."""
-        about, pairs = self.about, self.pairs
-        given = [pair for pair in self.queue(rater) if pair in pairs]
-        passed = set(self._column("SELECT pair FROM given WHERE rater = ? AND skipped", rater))
-        skipped = [pair for pair in given if pair in passed]
+        given = [self.pairs[pair] for pair in self.queue(rater) if pair in self.pairs]
         ballots = self._rows("SELECT pair, ballot FROM votes WHERE rater = ?", rater)
-        done: dict[str, StoredBallot] = {pair: json.loads(ballot) for pair, ballot in ballots}
+        done = {pair: json.loads(ballot) for pair, ballot in ballots}
+        skipped = self._column("SELECT pair FROM given WHERE rater = ? AND skipped", rater)
         acted = self._column(
             "SELECT pair FROM events WHERE rater = ? GROUP BY pair ORDER BY max(n)", rater
         )
         return {
-            "title": about["title"],
-            "question": about["question"],
-            "rater": self.name(rater),
+            "title": self.about["title"],
+            "question": self.about["question"],
+            "rater": str(self._value("SELECT name FROM raters WHERE id = ?", rater)),
             "closed": self.closed,
-            "choices": messages.CHOICES,
-            "dimensions": messages.DIMENSIONS,
-            "tags": messages.TAGS,
-            "pairs": [_shown(pairs[pair]) for pair in given],
+            "choices": records.CHOICES,
+            "dimensions": records.DIMENSIONS,
+            "tags": records.TAGS,
+            "pairs": [
+                {
+                    "id": pair["id"],
+                    "request": pair["request"],
+                    "left": pair["pictures"]["left"],
+                    "right": pair["pictures"]["right"],
+                }
+                for pair in given
+            ],
             "done": done,
-            "skipped": sorted(skipped),
-            "acted": [pair for pair in acted if pair in done or pair in skipped],
+            "skipped": skipped,
+            "acted": [pair for pair in acted if pair in {*done, *skipped}],
         }
 
     # Votes
 
-    def vote(self, rater: str, pair: str, ballot: Mapping[str, object], *, key: str) -> str:
-        """Store a ballot; "stored", or "same" when this key has brought it before. The vote is on
-        the disk when this returns.
+    def act(
+        self,
+        what: Action,
+        rater: str,
+        pair: str,
+        ballot: Mapping[str, object] | None = None,
+        *,
+        key: str,
+    ) -> str:
+        """Store a rater's vote on a pair (with its `ballot`), pass over it, or take back what was
+        said of it, which stays in the table of events. Returns "stored", or "same" when this key
+        has brought it before; it is on the disk by then.
 
         Raises cli.BadData for a ballot or key that is none and for a pair that the rater was not
         given, Conflict where another ballot of this rater stands for the pair or the key has
         brought something else, Closed when the study is closed."""
-        checked = validation.check(messages.Ballot, dict(ballot))
-        text = json.dumps(checked.model_dump())
-        with self._writing():
-            if self._came_before(rater, key, "vote", pair, text):
-                return "same"
-            self._may_act(rater, pair)
-            self._no_vote_stands(rater, pair)
-            self._event(rater, key, "vote", pair, text)
-            self._db.execute(
-                "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, 'web', ?)",
-                (rater, pair, text, now()),
+        validation.check(records.PairRequest, {"pair": pair, "key": key})
+        text = None
+        if what == "vote":
+            checked = validation.check(records.Ballot, dict(ballot or {}))
+            text = json.dumps(checked.model_dump())
+        with self.changing():
+            before = self._rows(
+                "SELECT what, pair, ballot FROM events WHERE rater = ? AND key = ?", rater, key
             )
-            self._mark(rater, pair, skipped=False)
-        return "stored"
-
-    def skip(self, rater: str, pair: str, *, key: str) -> str:
-        """Note that a rater passes over a pair; returns and raises as `vote` does."""
-        with self._writing():
-            if self._came_before(rater, key, "skip", pair, None):
+            if before and before[0] != (what, pair, text):
+                raise Conflict("this key has brought something else before")
+            if before:
                 return "same"
-            self._may_act(rater, pair)
-            self._no_vote_stands(rater, pair)
-            self._event(rater, key, "skip", pair, None)
-            self._mark(rater, pair, skipped=True)
+            self._open_only()
+            here = (rater, pair)
+            # SQLite takes no text that is no Unicode; ids are letters and digits.
+            given = "SELECT 1 FROM given WHERE rater = ? AND pair = ?"
+            if not pair.isascii() or not self._rows(given, *here):
+                raise cli.BadData("this pair is not in the rater's queue")
+            stands = self._rows("SELECT 1 FROM votes WHERE rater = ? AND pair = ?", *here)
+            if stands and what != "undo":
+                raise Conflict("there is a vote on this pair; undo it first")
+            self._db.execute(
+                "INSERT INTO events (rater, key, what, pair, ballot, at) VALUES (?, ?, ?, ?, ?, ?)",
+                (rater, key, what, pair, text, now()),
+            )
+            self._db.execute("DELETE FROM votes WHERE rater = ? AND pair = ?", here)
+            if what == "vote":
+                self._insert_vote(rater, pair, text, "web", now())
+            self._db.execute(
+                "UPDATE given SET skipped = ? WHERE rater = ? AND pair = ?", (what == "skip", *here)
+            )
         return "stored"
 
-    def undo(self, rater: str, pair: str, *, key: str) -> str:
-        """Take back the vote or the skip of a rater; what was said stays in the table of events.
-        Returns and raises as `vote` does."""
-        with self._writing():
-            if self._came_before(rater, key, "undo", pair, None):
-                return "same"
-            self._may_act(rater, pair)
-            self._event(rater, key, "undo", pair, None)
-            self._db.execute("DELETE FROM votes WHERE rater = ? AND pair = ?", (rater, pair))
-            self._mark(rater, pair, skipped=False)
-        return "stored"
-
-    def _came_before(self, rater: str, key: str, what: str, pair: str, ballot: str | None) -> bool:
-        """Whether this key has brought this already. Raises Conflict where it has brought
-        something else."""
-        validation.check(messages.PairRequest, {"pair": pair, "key": key})
-        before = self._rows(
-            "SELECT what, pair, ballot FROM events WHERE rater = ? AND key = ?", rater, key
-        )
-        if before and before[0] != (what, pair, ballot):
-            raise Conflict("this key has brought something else before")
-        return bool(before)
-
-    def _may_act(self, rater: str, pair: str) -> None:
-        """Raises Closed, or cli.BadData for a pair that the rater was not given."""
-        self._open_only()
-        # SQLite takes no text that is no Unicode; ids are letters and digits.
-        known = "SELECT 1 FROM given WHERE rater = ? AND pair = ?"
-        if not pair.isascii() or not self._rows(known, rater, pair):
-            raise cli.BadData("this pair is not in the rater's queue")
-
-    def _no_vote_stands(self, rater: str, pair: str) -> None:
-        ballot = self._value("SELECT ballot FROM votes WHERE rater = ? AND pair = ?", rater, pair)
-        if ballot:
-            raise Conflict("there is a vote on this pair; undo it first", json.loads(ballot))
-
-    def _event(self, rater: str, key: str, what: str, pair: str, ballot: str | None) -> None:
+    def _insert_vote(self, *values: object) -> None:
+        """values: rater, pair, ballot as JSON, source, time."""
         self._db.execute(
-            "INSERT INTO events (rater, key, what, pair, ballot, at) VALUES (?, ?, ?, ?, ?, ?)",
-            (rater, key, what, pair, ballot, now()),
-        )
-
-    def _mark(self, rater: str, pair: str, *, skipped: bool) -> None:
-        self._db.execute(
-            "UPDATE given SET skipped = ? WHERE rater = ? AND pair = ?", (skipped, rater, pair)
+            "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, ?, ?)", values
         )
 
     def votes(self) -> Iterator[Vote]:
@@ -691,22 +537,37 @@ class Study:
             JOIN given ON given.rater = votes.rater AND given.pair = votes.pair
             JOIN raters ON raters.id = votes.rater
             ORDER BY raters.rowid, given.place""")
-        for rater, pair, ballot, source, at, place in rows:
-            if pair in pairs:
-                yield _joined_vote(pairs[pair], rater, json.loads(ballot), (source, at, place))
+        for rater, ident, ballot, source, at, place in rows:
+            if pair := pairs.get(ident):
+                vote = {
+                    "pair": ident,
+                    "kind": pair["kind"],
+                    "of": pair["of"],
+                    "expect": pair["expect"],
+                    "rater": rater,
+                    "prompt": pair["prompt"],
+                    "left": pair["left"]["model"],
+                    "right": pair["right"]["model"],
+                    # Of an imported vote its own sides: a pair may have been shown either way.
+                    **json.loads(ballot),
+                    "source": source,
+                    "at": at,
+                    "order": place,
+                }
+                yield cast(Vote, vote)
 
     def enter(self, votes: Iterable[tuple[str, str, Mapping[str, object], str]]) -> int:
         """Store votes that were cast elsewhere, [(rater's name, pair, ballot, time)], all or
         none; returns how many were not there yet. A rater's id is the name, and the ballot has
         "left" and "right", the models that stood there."""
         stored = 0
-        with self._writing():
+        with self.changing():
             self._open_only()
             places = dict(self._rows("SELECT rater, max(place) FROM given GROUP BY rater"))
             for rater, pair, ballot, at in votes:
                 self._db.execute(
-                    "INSERT OR IGNORE INTO raters (id, name, folded, source, at) VALUES (?, ?, "
-                    "?, 'imported', ?)",
+                    "INSERT OR IGNORE INTO raters (id, name, folded, source, at) "
+                    "VALUES (?, ?, ?, 'imported', ?)",
                     (rater, rater, rater, at),
                 )
                 if self._rows("SELECT 1 FROM votes WHERE rater = ? AND pair = ?", rater, pair):
@@ -716,11 +577,7 @@ class Study:
                     "INSERT INTO given (rater, place, pair) VALUES (?, ?, ?)",
                     (rater, places[rater], pair),
                 )
-                self._db.execute(
-                    "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, "
-                    "'imported', ?)",
-                    (rater, pair, json.dumps(ballot), at),
-                )
+                self._insert_vote(rater, pair, json.dumps(ballot), "imported", at)
                 stored += 1
         return stored
 
@@ -730,16 +587,15 @@ class Study:
     def closed(self) -> bool:
         """Whether its owner has closed the study: votes neither come nor go, and results may be
         seen."""
-        return bool(self._rows("SELECT 1 FROM state WHERE name = 'closed'"))
+        return self.recall("closed") is not None
 
     def close(self) -> None:
         """Close the study."""
-        with self._writing():
-            self._db.execute("INSERT OR IGNORE INTO state VALUES ('closed', ?)", (now(),))
+        self.remember("closed", now())
 
     def open(self) -> None:
         """Open the study again."""
-        with self._writing():
+        with self.changing():
             self._db.execute("DELETE FROM state WHERE name = 'closed'")
 
     def _open_only(self) -> None:
@@ -748,12 +604,8 @@ class Study:
 
     def remember(self, name: str, value: str) -> None:
         """Keep a text under a name beside the votes."""
-        with self._writing():
-            self._db.execute(
-                "INSERT INTO state VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = "
-                "excluded.value",
-                (name, value),
-            )
+        with self.changing():
+            self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
 
     def recall(self, name: str) -> str | None:
         """The text that was kept under a name, or None."""
@@ -764,58 +616,22 @@ class Study:
         """Plain counts for each two models, of the votes alone (no repeats, no attention items);
         intervals are vote-tally's."""
         labels = {run["name"]: run["label"] for run in self.about["runs"]}
-        found: dict[tuple[str, str], PlainCounts] = {}
+        met: dict[tuple[str, ...], list[Vote]] = defaultdict(list)
         for vote in self.votes():
-            if vote["kind"] != "vote":
-                continue
-            first, second = sorted((vote["left"], vote["right"]))
-            if (first, second) not in found:
-                names = [labels.get(name, name) for name in (first, second)]
-                found[first, second] = {
-                    "models": [first, second],
-                    "labels": names,
-                    "wins": [0, 0],
-                    "tie": 0,
-                    "bad": 0,
-                    "votes": 0,
+            if vote["kind"] == "vote":
+                met[tuple(sorted((vote["left"], vote["right"])))].append(vote)
+        found: list[PlainCounts] = []
+        for models, votes in sorted(met.items()):
+            winners = [preferred(vote) for vote in votes]
+            choices = [vote["choice"] for vote in votes]
+            found.append(
+                {
+                    "models": [*models],
+                    "labels": [labels.get(name, name) for name in models],
+                    "wins": [winners.count(name) for name in models],
+                    "tie": choices.count("tie"),
+                    "bad": choices.count("bad"),
+                    "votes": len(votes),
                 }
-            row, choice = found[first, second], vote["choice"]
-            row["votes"] += 1
-            if choice == "left" or choice == "right":
-                row["wins"][row["models"].index(vote[choice])] += 1
-            else:
-                row[choice] += 1
-        return [found[models] for models in sorted(found)]
-
-
-def _joined_vote(
-    pair: StudyPair, rater: str, ballot: dict[str, object], cast_as: tuple[str, str, int]
-) -> Vote:
-    """A vote with the identities. cast_as: source, time and place in the rater's queue."""
-    source, at, place = cast_as
-    vote = {
-        "pair": pair["id"],
-        "kind": pair["kind"],
-        "of": pair["of"],
-        "expect": pair["expect"],
-        "rater": rater,
-        "prompt": pair["prompt"],
-        "left": pair["left"]["model"],
-        "right": pair["right"]["model"],
-        **ballot,  # of an imported vote its own sides: a pair may have been shown either way
-        "source": source,
-        "at": at,
-        "order": place,
-    }
-    return cast(Vote, vote)
-
-
-def _shown(pair: StudyPair) -> SheetPair:
-    """What a rater is told of a pair."""
-    pictures = pair["pictures"]
-    return {
-        "id": pair["id"],
-        "request": pair["request"],
-        "left": pictures["left"],
-        "right": pictures["right"],
-    }
+            )
+        return found

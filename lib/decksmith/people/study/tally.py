@@ -1,32 +1,42 @@
 """What people's votes say, as vote-tally prints it: one object of everything that the other modules
-estimate."""
+estimate, as markdown, and as pictures (equal tallies give equal bytes)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypedDict, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, TypedDict, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import stats
-from decksmith.people.study import (
-    duplicate_raters,
-    estimates,
-    import_votes,
-    intervals,
-    judge_votes,
-    raters,
-    store,
-)
-from decksmith.people.study.duplicate_raters import Crowds
-from decksmith.people.study.estimates import OddsPair, Preference, Strengths
+from decksmith.measure.results import layout, plots, runs, stats
+from decksmith.measure.results.runs import COLORS
+from decksmith.measure.results.summary import TITLES
+from decksmith.measure.results.text import interval, p_value, price
+from decksmith.people.study import agreement, estimates, intervals, raters, store
+from decksmith.people.study.agreement import JudgeAgreement, PairMeasures, RaterAgreement
+from decksmith.people.study.estimates import Preference, Strengths
 from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.judge_votes import JudgeAgreement
-from decksmith.people.study.messages import CHOICES
-from decksmith.people.study.raters import RaterAgreement, RaterSummary, RepeatCount, preferred
-from decksmith.people.study.records import Measures, Scores, Vote
-from decksmith.people.study.store import Rater
+from decksmith.people.study.raters import Crowds, RaterSummary, RepeatCount
+from decksmith.people.study.records import (
+    CHOICES,
+    SIDES,
+    DeckKey,
+    Measures,
+    Rater,
+    Scores,
+    Vote,
+    preferred,
+)
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+Tone = dict[str, str]  # colours by what they are for (plots.INKS)
 QUARTILES = (0.25, 0.5, 0.75)
 
 
@@ -61,7 +71,6 @@ class IntervalMethod(TypedDict):
 class BriefTally(TypedDict):
     votes: int  # that count in this way
     pairs: list[Preference]  # each two models
-    log_odds: list[OddsPair]  # each two models of a group
 
 
 class Tally(TypedDict):
@@ -93,18 +102,16 @@ class StudyTally(Tally):
 
 
 def tally(
-    votes: Sequence[Vote],
-    decks: judge_votes.PairMeasures | None = None,
-    came: Iterable[Rater] = (),
+    votes: Sequence[Vote], decks: PairMeasures | None = None, came: Iterable[Rater] = ()
 ) -> Tally:
     """Everything the votes say. decks: what the judge said of them; came: who came whence and when
-    (duplicate_raters.find). Raises cli.BadData where nothing is left to count."""
+    (raters.crowds). Raises cli.BadData where nothing is left to count."""
     kept, people = raters.counted(votes)
     if not kept:
         raise cli.BadData(
             "no vote counts: there is none yet, or all are by raters who are left out"
         )
-    crowds = duplicate_raters.find(came, kept)
+    crowds = raters.crowds(came, kept)
     voters = {vote["rater"] for vote in kept}
     strong = estimates.strengths(kept)
     return {
@@ -123,8 +130,8 @@ def tally(
         "strengths": strong,
         "position": _position(kept, people, strong),
         "seconds": _seconds(kept),
-        "agreement": raters.agreement(kept),
-        "judge": judge_votes.judged(kept, decks) if decks else None,
+        "agreement": agreement.of_people(kept),
+        "judge": agreement.of_judge(kept, decks) if decks else None,
         "crowds": crowds,
         "otherwise": _otherwise(votes, kept, frozenset(crowds["raters"])),
     }
@@ -148,7 +155,7 @@ def _counts(votes: Sequence[Vote], kept: Sequence[Vote]) -> VoteCounts:
 def _models(votes: Sequence[Vote]) -> dict[str, ModelVotes]:
     """How the votes on each model went."""
     found: dict[str, ModelVotes] = {}
-    for model in sorted({vote[side] for vote in votes for side in estimates.SIDES}):
+    for model in sorted({vote[side] for vote in votes for side in SIDES}):
         mine = [vote for vote in votes if model in (vote["left"], vote["right"])]
         won = [{None: 0.5, model: 1.0}.get(preferred(vote), 0.0) for vote in mine]
         bad = [float(vote["choice"] == "bad") for vote in mine]
@@ -187,26 +194,18 @@ def _otherwise(
     votes: Sequence[Vote], kept: Sequence[Vote], crowd: frozenset[str]
 ) -> dict[str, BriefTally]:
     """The figures that a reader compares, of votes that are counted in other ways."""
-    without_bad = [vote for vote in kept if vote["choice"] != "bad"]
     untied = [vote for vote in kept if preferred(vote)]
-    found = {
-        "with_raters_left_out": _brief(raters.usable(votes), crowd),
-        "without_both_bad": _brief(without_bad, crowd),
+    ways = {
+        "with_raters_left_out": raters.usable(votes),
+        "without_both_bad": [vote for vote in kept if vote["choice"] != "bad"],
     }
     if crowd:
-        found["without_crowds"] = _brief([one for one in kept if one["rater"] not in crowd])
+        ways["without_crowds"] = [vote for vote in kept if vote["rater"] not in crowd]
     if len(untied) < len(kept):
-        found["ties_dropped"] = _brief(untied, crowd)
-    return found
-
-
-def _brief(votes: Sequence[Vote], crowd: frozenset[str] = frozenset()) -> BriefTally:
-    if not votes:
-        return {"votes": 0, "pairs": [], "log_odds": []}
+        ways["ties_dropped"] = untied
     return {
-        "votes": len(votes),
-        "pairs": estimates.preferences(votes, crowd),
-        "log_odds": estimates.strengths(votes)["pairs"],
+        name: {"votes": len(some), "pairs": estimates.preferences(some, crowd)}
+        for name, some in ways.items()
     }
 
 
@@ -223,10 +222,7 @@ def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
         labels = {}  # two runs have one label: names tell them apart
     votes = list(study.votes())
     named = [_labelled(vote, labels) for vote in votes]
-    if import_votes.is_imported(study):
-        scores, unjudged = import_votes.measures(study)
-    else:
-        scores, unjudged = _scores(study)
+    scores, unjudged = scores_of(study)
     found = tally(named, decks_of(study, scores, labels), study.raters())
     heading: StudyHeading = {
         "title": about["title"],
@@ -238,13 +234,11 @@ def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
 
 
 def _labelled(vote: Vote, labels: Mapping[str, str]) -> Vote:
-    left, right = (labels.get(vote[side], vote[side]) for side in estimates.SIDES)
+    left, right = (labels.get(vote[side], vote[side]) for side in SIDES)
     return {**vote, "left": left, "right": right}
 
 
-def decks_of(
-    study: store.Study, scores: Scores, labels: Mapping[str, str]
-) -> judge_votes.PairMeasures:
+def decks_of(study: store.Study, scores: Scores, labels: Mapping[str, str]) -> PairMeasures:
     """The measures of both decks of each pair to vote on that has them, by the models' labels."""
     found = {}
     for ident, pair in study.pairs.items():
@@ -258,16 +252,52 @@ def decks_of(
     return found
 
 
-def _scores(study: store.Study) -> tuple[Scores, list[str]]:
-    """`(scores of the decks, names of runs without any)` from the folders of our runs."""
-    scores: Scores = {}
-    for run in study.about["runs"]:
-        path = Path(run["path"], "scores.jsonl")
-        for _, record in stream.records(path) if path.is_file() else ():
-            if score := cast(DeckRecord, record).get("score"):
-                scores[run["name"], prompt_of(record), sample_of(record)] = deck_measures(score)
+def scores_of(study: store.Study) -> tuple[Scores, list[str]]:
+    """`(scores of the decks, names of runs without any)` from the folders of our runs, or from the
+    file beside imported votes.
+
+    There the mean of several samples of a deck counts, because a vote does not say which of them
+    was seen; a sample without scores is left out."""
+    if study.imported:
+        paths = [path for path in [study.folder / "scores.jsonl"] if path.is_file()]
+    else:
+        folders = [Path(run["path"]) for run in study.about["runs"]]
+        paths = [folder for folder in folders if (folder / "scores.jsonl").is_file()]
+    samples: dict[DeckKey, list[Measures]] = defaultdict(list)
+    for path in paths:
+        for (name, prompt, sample), record in scored(path):
+            if score := record.get("score"):
+                which = 0 if study.imported else sample
+                samples[name, prompt, which].append(deck_measures(score))
+    scores = {
+        deck: {name: _mean(one.get(name) for one in some) for name in some[0]}
+        for deck, some in samples.items()
+    }
     judged = {name for name, *_ in scores}
     return scores, [run["name"] for run in study.about["runs"] if run["name"] not in judged]
+
+
+def scored(path: Path) -> Iterator[tuple[DeckKey, DeckRecord]]:
+    """The records with a judge's scores in a run's folder, or in a file of another tool, each with
+    its deck."""
+    if path.is_dir():
+        if not (path / "scores.jsonl").is_file():
+            raise layout.missing(path)
+        found = [cast(DeckRecord, row) for _, row in stream.records(path / "scores.jsonl")]
+        named = [(layout.run_name(path), found)]
+    elif path.is_file():
+        named = [(run["name"], run["records"]) for run in runs.load([path])]
+    else:
+        raise cli.Missing(f"there is no {path}; a judge is NAME=a run's folder or a file")
+    for name, rows in named:
+        for row in rows:
+            yield (name, prompt_of(row), sample_of(row)), row
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of those values that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def deck_measures(score: Score) -> Measures:
@@ -278,3 +308,130 @@ def deck_measures(score: Score) -> Measures:
         **score.get("dimensions", {}),
         "checklist": score.get("checklist"),
     }
+
+
+# For people
+
+OTHERWISE = {
+    "with_raters_left_out": "all raters",
+    "without_both_bad": "without both bad",
+    "without_crowds": "without crowds",
+    "ties_dropped": "without ties",
+}
+
+
+def card(name: str, **known: object) -> str:
+    """The text of assets/cards/NAME.md.j2, filled with what is known."""
+    import jinja2
+
+    templates = pages.environment(
+        cli.ROOT / "assets" / "cards", keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    )
+    templates.filters |= {
+        "cell": lambda text: text.replace("|", "\\|"),
+        "figure": interval,
+        "p_value": p_value,
+        "percent": lambda share: "–" if share is None else f"{100 * share:.0f} %",
+        "price": price,
+    }
+    return templates.get_template(f"{name}.md.j2").render(known)
+
+
+def markdown(found: StudyTally) -> str:
+    """The tally as markdown."""
+    rules = {
+        "RATERS": intervals.RATERS,
+        "GOLD": raters.GOLD,
+        "REPEATS": raters.REPEATS,
+        "FASTEST": raters.FASTEST,
+        "CROWD_RULE": raters.CROWD_RULE,
+    }
+    ways = {"as above": found["pairs"]}
+    for key, word in OTHERWISE.items():
+        if key in found["otherwise"]:
+            ways[word] = found["otherwise"][key]["pairs"]
+    return card("tally", **found, rules=rules, ways=ways, titles=TITLES)
+
+
+def draw(out: Path, found: Tally) -> list[str]:
+    """Draw the tally into the folder `out`; returns the file names."""
+    colors = dict(zip(sorted(found["models"]), itertools.cycle(COLORS)))
+    names: list[str] = []
+    for name, kind in (("strengths", _plot_strengths), ("preference", _plot_preference)):
+        names += plots.each_form(out, name, partial(kind, found=found, colors=colors))
+    return names
+
+
+def _at_right(axes: "Axes", y: float, text: str, color: str) -> None:
+    transform = axes.get_yaxis_transform()
+    axes.text(1.03, y, text, va="center", size=9, transform=transform, color=color)
+
+
+def _label(
+    figure: "Drawing", axes: "Axes", tone: Tone, names: list[str], title: str, note: str
+) -> None:
+    """Names at the left, room for text at the right, a title and a note above."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    figure.subplots_adjust(left=0.23, right=0.74, bottom=0.4 / figure.get_figheight())
+    plots.titled(figure, tone, title, note, 1.0)
+
+
+def _size(found: Tally) -> str:
+    votes = found["votes"]["counted"]
+    return f"{votes:,} votes, {found['raters']} raters, {found['prompts']} prompts."
+
+
+def _plot_strengths(
+    pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
+) -> "Drawing | None":
+    models = sorted(found["strengths"]["models"].items(), reverse=True)
+    rows = [(model, value) for model, value in models if value["mean"] is not None]
+    if len(found["strengths"]["groups"]) > 1 or not rows:
+        return None  # strengths of different groups have no common scale
+    figure, axes = pyplot.subplots(figsize=(8.4, 1.65 + 0.5 * len(rows)))
+    for y, (model, value) in enumerate(rows):
+        color = colors[model]
+        if value["lo"] is not None:
+            ends = [value["lo"], value["hi"]]
+            axes.plot(ends, [y, y], color=color, linewidth=2.2, solid_capstyle="round")
+        axes.plot([value["mean"]], [y], "o", markersize=7, color=color, markeredgewidth=1.6)
+        _at_right(axes, y, interval(value), tone["ink"])
+    axes.axvline(0, color=tone["soft"], linewidth=1)
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+    names = [plots.wrapped(model) for model, _ in rows]
+    note = f"Log odds, mean 0. {_size(found)} Lines are 95 % intervals."
+    _label(figure, axes, tone, names, "Strength by people's votes", note)
+    return figure
+
+
+def _plot_preference(
+    pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
+) -> "Drawing":
+    pairs = list(reversed(found["pairs"]))
+    figure, axes = pyplot.subplots(figsize=(8.8, 1.75 + 0.62 * len(pairs)))
+    for y, pair in enumerate(pairs):
+        left = 0.0  # the votes side by side, with their numbers where there is room
+        for count, color, alpha in (
+            (pair["for_a"], colors[pair["a"]], 0.75),
+            (pair["tied"], tone["soft"], 0.3),
+            (pair["bad"], tone["soft"], 0.6),
+            (pair["for_b"], colors[pair["b"]], 0.75),
+        ):
+            width = count / pair["votes"]
+            axes.barh(y, width, left=left, height=0.42, color=color, alpha=alpha, linewidth=0)
+            if width > 0.05:
+                axes.text(left + width / 2, y, str(count), ha="center", va="center", size=9)
+            left += width
+        verdict = "separated" if pair["verdict"] == "beats" else pair["verdict"]
+        _at_right(axes, y, f"{interval(pair['share'])}\n{verdict}", tone["ink"])
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
+    names = [f"{plots.wrapped(pair['a'])}\nand {plots.wrapped(pair['b'])}" for pair in pairs]
+    note = (
+        "From the left: for the first, tied, both bad (darker), for the second.\n"
+        "At the right: share of the first (ties and both bad a half) in its 95 % interval. "
+        f"{_size(found)}"
+    )
+    _label(figure, axes, tone, names, "Votes for each of two models", note)
+    return figure

@@ -1,4 +1,4 @@
-"""The polling booth: the server behind the pages on which people compare decks.
+"""The server behind the pages on which people compare decks.
 
 A rater's link is all there is to a rater: `/r/TOKEN/` holds a signed name and everything below it.
 There are no cookies, so that no other page can act for a rater, and several people can vote in one
@@ -10,73 +10,24 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypedDict, TypeVar, cast
+from typing import TypedDict, TypeVar, cast
 
 from aiohttp import web as http
 
 from decksmith.core import cli, pages, stream, validation, web
-from decksmith.people.study import duplicate_raters, import_votes, messages, store
-from decksmith.people.study.duplicate_raters import Crowd
-from decksmith.people.study.records import Vote
-from decksmith.people.study.store import Rater
+from decksmith.people.study import raters, records, store
+from decksmith.people.study.raters import Crowds
+from decksmith.people.study.records import Rater
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
-TOGETHER = 256  # votes that share one wait for the disk
 LARGEST = 1 << 16  # bytes of a request
 FOR_EVER = "public, max-age=31536000, immutable"
 
 Value = TypeVar("Value")
-
-
-class _Waiting(Generic[Value]):
-    """A change of the study that waits for the disk."""
-
-    def __init__(self, call: Callable[[], Value]) -> None:
-        self.call = call
-        self.future: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
-
-    def end(self, value: object) -> None:
-        """Give the asker a value, or raise it there where it is an exception."""
-        if self.future.done():
-            return
-        if isinstance(value, Exception):
-            self.future.set_exception(value)
-        else:
-            self.future.set_result(cast(Value, value))
-
-
-class VoteWriter:
-    """Votes that arrive while the disk is busy wait together and are stored by one transaction."""
-
-    def __init__(self, study: store.Study) -> None:
-        self.study = study
-        self.waiting: asyncio.Queue[_Waiting[Any]] = asyncio.Queue()
-
-    async def do(self, call: Callable[[], Value]) -> Value:
-        """Do `call` in a durable transaction; returns its value or raises what it raised. Once
-        begun it is finished, whoever hangs up."""
-        self.waiting.put_nowait(one := _Waiting(call))
-        return await one.future
-
-    async def run(self) -> None:
-        """Store what waits, until cancelled."""
-        while True:
-            batch = [await self.waiting.get()]
-            while not self.waiting.empty() and len(batch) < TOGETHER:
-                batch.append(self.waiting.get_nowait())
-            try:
-                calls = [one.call for one in batch]
-                done = await asyncio.to_thread(self.study.together, calls)
-            # A full disk, say: nothing of the batch is stored, and nobody is told that it was.
-            except Exception as error:
-                cli.say(f"votes could not be stored: {error}")
-                again = "this could not be stored; it will be tried again"
-                done = [cli.TryAgain(again) for _ in batch]
-            for one, value in zip(batch, done, strict=True):
-                one.end(value)
 
 
 class VoteHandlers:
@@ -84,8 +35,6 @@ class VoteHandlers:
 
     def __init__(self, study: store.Study, *, handles: bool = True) -> None:
         self.study, self.handles = study, handles
-        self.writer = VoteWriter(study)
-        self.known: dict[str, str] = {}  # raters by token
         self.joins = web.Rate(60, 600)
         self.misses = web.Rate(60, 60)
         self.actions = web.Rate(240, 120)
@@ -102,9 +51,7 @@ class VoteHandlers:
             http.get("/r/{token}/", self.rater),
             http.get("/r/{token}/sheet", self.sheet),
             http.get("/r/{token}/p/{name}", self.picture),
-            http.post("/r/{token}/vote", self.vote),
-            http.post("/r/{token}/skip", self.skip),
-            http.post("/r/{token}/undo", self.undo),
+            http.post("/r/{token}/{what:vote|skip|undo}", self.act),
             http.post("/r/{token}/more", self.more),
             http.get("/owner/{token}/", self.owner),
             http.get("/owner/{token}/state", self.state),
@@ -112,27 +59,14 @@ class VoteHandlers:
             http.post("/owner/{token}/raters", self.invite),
         ]
 
-    async def running(self, app: http.Application) -> AsyncIterator[None]:
-        """While the application runs, votes are stored."""
-        task = asyncio.create_task(self.writer.run())
-        yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
     # Who asks
 
     async def _rater(self, request: http.Request) -> str:
         """The id of the rater whose link this is. Raises HTTPNotFound."""
-        token = request.match_info["token"]
-        if token in self.known:
-            return self.known[token]
-        rater = await asyncio.to_thread(self.study.rater, token)
+        rater = await asyncio.to_thread(self.study.rater, request.match_info["token"])
         if rater is None:
             self.misses.check(web.remote(request))
             raise http.HTTPNotFound(text="this link is not complete, or of another study")
-        if len(self.known) < store.MOST_RATERS:
-            self.known[token] = rater
         return rater
 
     async def _acting(self, request: http.Request) -> str:
@@ -151,25 +85,27 @@ class VoteHandlers:
     def _start(self, message: str = "", status: int = 200) -> http.Response:
         """The start page."""
         about = self.study.about
-        text = page(
-            about["title"],
-            "start",
-            message=message,
-            question=about["question"],
-            handles=self.handles and not self.study.closed,
-        )
-        return _html(text, status)
+        offers_names = self.handles and not self.study.closed
+        shown = {"message": message, "question": about["question"], "handles": offers_names}
+        return _html(page(about["title"], "start", **shown), status)
 
     async def _changed(
         self, call: Callable[[], Value], say: Callable[[Value], Mapping[str, object]]
     ) -> http.Response:
-        """Do `call` durably and answer what `say` makes of its value; 409 and 423 say why not."""
+        """Change the study by `call`, and answer what `say` makes of its value; 409, 423 and 429
+        say why not. Once begun it is finished, whoever hangs up."""
         try:
-            return http.json_response(say(await self.writer.do(call)))
+            return http.json_response(say(await asyncio.to_thread(call)))
         except store.Closed as error:
             return web.problem(423, str(error))
         except store.Conflict as error:
-            return web.problem(409, str(error), stored=error.stored)
+            return web.problem(409, str(error))
+        except store.TooSoon as error:
+            wait = {"Retry-After": str(int(error.seconds) + 1)}
+            raise http.HTTPTooManyRequests(text=str(error), headers=wait) from None
+        except sqlite3.Error as error:  # a full disk, say
+            cli.say(f"a vote could not be stored: {error}")
+            raise cli.TryAgain("this could not be stored; it will be tried again") from None
 
     # Everybody
 
@@ -188,20 +124,15 @@ class VoteHandlers:
         return http.Response(body=body, content_type=mime, charset="utf-8", headers=headers)
 
     async def join(self, request: http.Request) -> http.Response:
-        name = validation.read(messages.Join, await request.read()).name
+        name = validation.read(records.Join, await request.read()).name
         if not self.handles:
             raise http.HTTPForbidden(text="this study is by invitation: its owner gives you a link")
         address = web.remote(request)
         self.joins.check(address)
-        try:
-            return await self._changed(
-                lambda: self.study.add_rater(name, source="handle", fresh=True, address=address),
-                lambda token: {"link": f"/r/{token}/"},
-            )
-        except store.TooSoon as error:
-            raise http.HTTPTooManyRequests(
-                text=str(error), headers={"Retry-After": str(int(error.seconds) + 1)}
-            ) from None
+        return await self._changed(
+            lambda: self.study.add_rater(name, address=address),
+            lambda token: {"link": f"/r/{token}/"},
+        )
 
     # Raters
 
@@ -241,23 +172,16 @@ class VoteHandlers:
         headers = {"Cache-Control": "private, max-age=86400, immutable"}
         return http.Response(body=data, content_type="image/webp", headers=headers)
 
-    async def vote(self, request: http.Request) -> http.Response:
+    async def act(self, request: http.Request) -> http.Response:
         rater = await self._acting(request)
-        said = validation.read(messages.VoteRequest, await request.read())
-        ballot = said.ballot.model_dump()
+        what = cast(store.Action, request.match_info["what"])
+        form = records.VoteRequest if what == "vote" else records.PairRequest
+        said = validation.read(form, await request.read())
+        ballot = said.ballot.model_dump() if isinstance(said, records.VoteRequest) else None
         return await self._changed(
-            lambda: self.study.vote(rater, said.pair, ballot, key=said.key), _is
+            lambda: self.study.act(what, rater, said.pair, ballot, key=said.key),
+            lambda done: {"is": done},
         )
-
-    async def skip(self, request: http.Request) -> http.Response:
-        rater = await self._acting(request)
-        said = validation.read(messages.PairRequest, await request.read())
-        return await self._changed(lambda: self.study.skip(rater, said.pair, key=said.key), _is)
-
-    async def undo(self, request: http.Request) -> http.Response:
-        rater = await self._acting(request)
-        said = validation.read(messages.PairRequest, await request.read())
-        return await self._changed(lambda: self.study.undo(rater, said.pair, key=said.key), _is)
 
     async def more(self, request: http.Request) -> http.Response:
         rater = await self._acting(request)
@@ -280,82 +204,55 @@ class VoteHandlers:
     async def close(self, request: http.Request) -> http.Response:
         self._owner_only(request)
         close = request.match_info["what"] == "close"
-        await self.writer.do(self.study.close if close else self.study.open)
-        return http.json_response({"closed": self.study.closed})
+        return await self._changed(
+            self.study.close if close else self.study.open, lambda _: {"closed": self.study.closed}
+        )
 
     async def invite(self, request: http.Request) -> http.Response:
         self._owner_only(request)
-        said = validation.read(messages.Invitation, await request.read())
-        names = list(dict.fromkeys(map(store.handle, said.names)))
+        said = validation.read(records.Invitation, await request.read())
+        names = list(dict.fromkeys(map(raters.handle, said.names)))
 
-        def links(tokens: list[str]) -> dict[str, list[dict[str, str]]]:
+        def invited() -> list[dict[str, str]]:
+            with self.study.changing():
+                tokens = [self.study.add_rater(name) for name in names]
             pairs = zip(names, tokens, strict=True)
-            return {"links": [{"name": name, "link": f"/r/{token}/"} for name, token in pairs]}
+            return [{"name": name, "link": f"/r/{token}/"} for name, token in pairs]
 
-        return await self._changed(lambda: [self.study.add_rater(name) for name in names], links)
+        return await self._changed(invited, lambda links: {"links": links})
 
 
 def _html(text: str, status: int = 200) -> http.Response:
     return http.Response(text=text, content_type="text/html", status=status)
 
 
-def _is(what: str) -> dict[str, str]:
-    return {"is": what}
-
-
 def application(
-    study: store.Study,
-    *,
-    hosts: set[str] | None = None,
-    public: str | None = None,
-    handles: bool = True,
+    study: store.Study, hosts: set[str] | None, public: str | None, handles: bool
 ) -> http.Application:
     """The aiohttp application that serves `study`. hosts, public: by which names it may be
     called (web.application); handles: whether people may choose a name themselves, or need a
     link from the owner."""
-    app: http.Application = web.application(
-        csp=web.policy(
-            script_src="'self'",
-            style_src="'self'",
-            img_src="'self' data:",
-            font_src="data:",
-            connect_src="'self'",
-        ),
-        hosts=hosts,
-        public=public,
-        body=LARGEST,
+    policy = web.policy(
+        script_src="'self'",
+        style_src="'self'",
+        img_src="'self' data:",
+        font_src="data:",
+        connect_src="'self'",
     )
-    handlers = VoteHandlers(study, handles=handles)
-    app.add_routes(handlers.routes())
-    app.cleanup_ctx.append(handlers.running)
+    app: http.Application = web.application(csp=policy, hosts=hosts, public=public, body=LARGEST)
+    app.add_routes(VoteHandlers(study, handles=handles).routes())
     return app
 
 
 # The pages
 
 
-def page(
-    title: str,
-    kind: str = "rater",
-    *,
-    message: str = "",
-    question: str = "",
-    handles: bool = True,
-) -> str:
-    """The text of a page: `rater`, `start` or `owner`. message: stands on the start page; handles:
-    the start page offers to choose a name."""
+def page(title: str, kind: str = "rater", **shown: object) -> str:
+    """The text of a page: `rater`, `start` or `owner`. shown: the `question`, on the start page a
+    `message`, and whether it `handles` names that people choose."""
     names = {name.rpartition(".")[2]: name for name in files()}
-    template = pages.template("vote.html.j2")
-    return str(
-        template.render(
-            title=title,
-            kind=kind,
-            message=message,
-            question=question,
-            handles=handles,
-            names=names,
-        )
-    )
+    known = {"message": "", "question": "", "handles": True, **shown}
+    return pages.template("vote.html.j2").render(title=title, kind=kind, names=names, **known)
 
 
 @functools.cache
@@ -385,94 +282,52 @@ class RaterProgress(Rater):
     link: str
 
 
-class CrowdShown(Crowd):
-    """A crowd for the owner. origin: where it came from, in words; large: it cast many votes."""
-
-    origin: str
-    names: list[str]
-    large: bool
-
-
-class CrowdsShown(TypedDict):
-    """Who came together, for the owner. rule: in words."""
-
-    chose: int
-    addresses: int
-    people: int
-    warnings: list[str]
-    rule: str
-    found: list[CrowdShown]
-
-
 class StudyProgress(TypedDict):
-    """What the owner's page shows. covered: how many pairs have 0, 1, .. `each` votes or more."""
+    """What the owner's page shows. covered: how many pairs have `each` votes or more;
+    crowd_rule: in words."""
 
-    title: str
     closed: bool
     pairs: int
     each: int
     votes: int
-    covered: list[int]
+    covered: int
     raters: list[RaterProgress]
-    crowds: CrowdsShown
+    crowds: Crowds
+    crowd_rule: str
     results: list[store.PlainCounts]
 
 
 def progress(study: store.Study) -> StudyProgress:
     """How far everybody is, how attentive, who came together, how many votes the pairs have, and
     the counts."""
-    by: dict[str, list[Vote]] = defaultdict(list)
-    for vote in study.votes():
-        by[vote["rater"]].append(vote)
-    counted = [vote for votes in by.values() for vote in votes if vote["kind"] == "vote"]
-    people = study.raters()
+    votes, people = list(study.votes()), study.raters()
+    did = {one["rater"]: one for one in raters.summaries(votes)}
+    found: list[RaterProgress] = []
+    for rater in people:
+        mine = did.get(rater["id"])
+        gold = mine["gold"] if mine else {"n": 0, "failed": 0}
+        found.append(
+            {
+                **rater,
+                "seconds": mine["seconds"] if mine else None,
+                "gold": [gold["n"] - gold["failed"], gold["n"]],
+                "link": f"/r/{study.token(rater['id'])}/",
+            }
+        )
+    counted = [vote for vote in votes if vote["kind"] == "vote"]
     asked = [pair for pair, about in study.pairs.items() if about["kind"] == "vote"]
     covered = Counter(vote["pair"] for vote in counted)
     each = study.about["raters_per_pair"]
-    enough = Counter(min(covered[pair], each) for pair in asked)
     return {
-        "title": study.about["title"],
         "closed": study.closed,
         "pairs": len(asked),
         "each": each,
-        "votes": sum(map(len, by.values())),
-        "covered": [enough[n] for n in range(each + 1)],
-        "raters": [_person(study, rater, by[rater["id"]]) for rater in people],
-        "crowds": _crowds(people, counted),
+        "votes": len(votes),
+        "covered": sum(covered[pair] >= each for pair in asked),
+        "raters": found,
+        "crowds": raters.crowds(people, counted),
+        "crowd_rule": raters.CROWD_RULE,
         "results": study.results(),
-    }
-
-
-def _person(study: store.Study, rater: Rater, votes: Sequence[Vote]) -> RaterProgress:
-    times = sorted(vote["seconds"] or 0 for vote in votes)
-    gold = [vote for vote in votes if vote["kind"] == "gold"]
-    return {
-        **rater,
-        "seconds": times[len(times) // 2] if times else None,
-        "gold": [sum(vote["choice"] == vote["expect"] for vote in gold), len(gold)],
-        "link": f"/r/{study.token(rater['id'])}/",
-    }
-
-
-def _crowds(people: Sequence[Rater], votes: Sequence[Vote]) -> CrowdsShown:
-    crowds = duplicate_raters.find(people, votes)
-    names = {rater["id"]: rater["name"] for rater in people}
-    found: list[CrowdShown] = [
-        {
-            **one,
-            "origin": duplicate_raters.origin(one),
-            "names": [names[rater] for rater in one["raters"]],
-            "large": duplicate_raters.large(one["share"]),
-        }
-        for one in crowds["found"]
-    ]
-    return {
-        "chose": crowds["chose"],
-        "addresses": crowds["addresses"],
-        "people": crowds["people"],
-        "warnings": crowds["warnings"],
-        "rule": duplicate_raters.rule(),
-        "found": found,
     }
 
 
@@ -491,10 +346,14 @@ def serve(
     public    the origin that people open where a proxy stands between
     handles   people may choose a name; else they need a link from the owner"""
     study = store.Study(folder)
-    import_votes.refuse_voting(study)
+    if study.imported:
+        raise cli.BadData(
+            f"{folder} has imported votes and no pictures; vote-tally counts it, "
+            "and nobody can vote in it"
+        )
     if port is None:
         port = int(study.recall("port") or 0)
-    local = host in web.LOOPBACK
+    hosts = web.LOOPBACK if host in web.LOOPBACK else None
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:
@@ -505,8 +364,7 @@ def serve(
             where = f"people vote at {url}/" if handles else "by invitation"
             cli.say(f"{study.folder}: {len(study.pairs)} pairs; {where}")
             cli.say(f"the owner's page, which makes links and closes the study: {owner}")
-            hosts = web.LOOPBACK if local else None
-            yield application(study, hosts=hosts, public=public, handles=handles)
+            yield application(study, hosts, public, handles)
         study.close_file()
 
     web.run(make, host, port)

@@ -1,0 +1,177 @@
+"""How far people agree with each other, and a judge's numbers with their votes."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from decksmith.measure.results import stats
+from decksmith.people.study import intervals
+from decksmith.people.study.intervals import Estimate
+from decksmith.people.study.records import SIDES, Choice, Measures, Vote
+
+if TYPE_CHECKING:
+    from decksmith.people.study.intervals import Array
+
+SIGNS: dict[Choice, int] = {"left": 1, "right": -1, "tie": 0, "bad": 0}
+ALPHAS = 1000  # resamples of an alpha
+EQUAL = 1e-9  # numbers of a judge that differ by less are equal
+
+# What a judge said of the two decks of a pair: {pair: {model: measures}}.
+PairMeasures = Mapping[str, Mapping[str, Measures]]
+
+
+# People with each other
+
+
+class RaterAgreement(TypedDict):
+    pairs: int  # that several people saw
+    raters: int  # who saw them
+    alpha: Estimate  # Krippendorff's, ordinal
+    another: Estimate  # how often another person prefers the same deck
+    at_most: Estimate  # the most that any judge can reach
+
+
+def of_people(votes: Iterable[Vote]) -> RaterAgreement:
+    """How far people agree with each other, over pairs that several saw: Krippendorff's alpha
+    (prompts resampled), how often another person prefers the deck that a person prefers (a tie
+    counts a half), and the most that any judge can reach (see `most`)."""
+    of = defaultdict(list)
+    for vote in votes:
+        of[vote["pair"]].append(vote)
+    shared = [pair for pair in of.values() if len(pair) > 1]
+    another: list[tuple[Vote, float]] = []
+    for pair in shared:
+        signs = _signs(pair)
+        for vote, sign in zip(pair, signs, strict=True):
+            if sign:
+                others = sum(signs) - sign
+                another.append((vote, (1 + sign * others / (len(pair) - 1)) / 2))
+    person = intervals.credited(another)
+    untied = len(another) / sum(map(len, shared)) if shared else 0
+    return {
+        "pairs": len(shared),
+        "raters": len({vote["rater"] for pair in shared for vote in pair}),
+        "alpha": _alpha(shared),
+        "another": person,
+        "at_most": {
+            "mean": most(person["mean"], untied),
+            "lo": most(person["lo"], untied),
+            "hi": most(person["hi"], untied),
+            "n": person["n"],
+        },
+    }
+
+
+def _signs(pair: Sequence[Vote]) -> list[int]:
+    """What each vote on a pair prefers, with the sides that the first vote had: 1 left, -1 right,
+    0 neither."""
+    return [SIGNS[vote["choice"]] * (1 if vote["left"] == pair[0]["left"] else -1) for vote in pair]
+
+
+def most(another: float | None, untied: float) -> float | None:
+    """The most votes that a judge can follow where another person follows the share `another` of
+    them, and `untied` of all have a side; None where that is not known.
+
+    A judge who knows what most people prefer says one thing where people say several. If a
+    person's vote on pair i is d_i for one side on average, another person follows (1 + mean
+    d_i^2 / untied) / 2 and that judge (1 + mean |d_i| / untied) / 2, and mean |d_i| is between
+    the mean and the root of the mean of d_i^2 (Jensen): so he is at `another` or above it, and
+    at this value or below it."""
+    if another is None:
+        return None
+    return stats.number((1 + min(1, (max(0, 2 * another - 1) / untied) ** 0.5)) / 2)
+
+
+def _alpha(shared: Sequence[Sequence[Vote]]) -> Estimate:
+    """Krippendorff's ordinal alpha over pairs that several people saw, prompts resampled."""
+    import numpy
+
+    if not shared:
+        return intervals.UNKNOWN
+    # Of each pair how many people preferred the right deck, neither, and the left one.
+    signs = [_signs(pair) for pair in shared]
+    counts = numpy.array([[one.count(sign) for sign in (-1, 0, 1)] for one in signs])
+    prompts = intervals.codes([pair[0]["prompt"] for pair in shared])
+    clusters = int(prompts.max()) + 1
+    error = numpy.nan
+    if clusters > 1:
+        members = [numpy.flatnonzero(prompts == one) for one in range(clusters)]
+        random = numpy.random.default_rng(stats.SEED)
+        drawn = []
+        for _ in range(ALPHAS):
+            some = [members[one] for one in random.integers(0, clusters, clusters)]
+            drawn.append(_alpha_of(counts[numpy.concatenate(some)]))
+        if not numpy.isnan(drawn).all():
+            error = numpy.nanstd(drawn) * (clusters / (clusters - 1)) ** 0.5
+    value = numpy.asarray(_alpha_of(counts))
+    return intervals.figure(value, numpy.asarray(error), clusters - 1, len(shared), -1, 1)
+
+
+def _alpha_of(counts: "Array") -> float:
+    """counts: shape (pairs, values), how many people said each value of a pair."""
+    import krippendorff
+
+    if (counts.sum(axis=0) > 0).sum() < 2:
+        return float("nan")  # everybody always said the same: there is nothing to measure by
+    return float(krippendorff.alpha(value_counts=counts, level_of_measurement="ordinal"))
+
+
+# A judge with people
+
+
+class JudgeAgreement(TypedDict):
+    choice: Estimate  # share of the untied votes whose deck has the higher number
+    own: Estimate  # the same of what people said of the dimension of that name
+    equal: float | None  # share of votes on decks with equal numbers
+    shared: Estimate  # `choice` over pairs that several people saw
+
+
+def of_judge(votes: Sequence[Vote], decks: PairMeasures) -> dict[str, JudgeAgreement]:
+    """How often each of the judge's numbers is higher for the deck that a person prefers, by
+    measure, over the untied votes. Equal numbers count a half."""
+    seen = Counter(vote["pair"] for vote in votes)
+    measures = dict.fromkeys(
+        name for pair in decks.values() for deck in pair.values() for name in deck
+    )
+    found: dict[str, JudgeAgreement] = {}
+    for name in measures:
+        known = gaps(votes, decks, name)
+        if not known:
+            continue
+        choice = credits((vote, vote["choice"], gap) for vote, gap in known)
+        own = credits((vote, vote["dimensions"].get(name), gap) for vote, gap in known)
+        equal = sum(credit == 0.5 for _, credit in choice)
+        found[name] = {
+            "choice": intervals.credited(choice),
+            "own": intervals.credited(own),
+            "equal": round(equal / len(choice), 4) if choice else None,
+            "shared": intervals.credited([one for one in choice if seen[one[0]["pair"]] > 1]),
+        }
+    return found
+
+
+def gaps(votes: Iterable[Vote], decks: PairMeasures, measure: str) -> list[tuple[Vote, float]]:
+    """`[(vote, the measure of the left deck minus that of the right)]` of the votes for which
+    both are known."""
+    found = []
+    for vote in votes:
+        pair = decks.get(vote["pair"], {})
+        left, right = (pair.get(vote[side], {}).get(measure) for side in SIDES)
+        if left is not None and right is not None:
+            found.append((vote, left - right))
+    return found
+
+
+def credits(said: Iterable[tuple[Vote, str | None, float]]) -> list[tuple[Vote, float]]:
+    """`[(vote, credit)]` of `(vote, choice, gap)` with a side: 1 where the gap has the side of
+    the choice, a half where it is 0."""
+    return [
+        (vote, (1 + sign(gap) * (1 if choice == "left" else -1)) / 2)
+        for vote, choice, gap in said
+        if choice in ("left", "right")
+    ]
+
+
+def sign(gap: float) -> int:
+    """1 where the judge prefers the left deck, -1 where it prefers the right one, 0 for neither."""
+    return (gap > EQUAL) - (gap < -EQUAL)
