@@ -1,4 +1,4 @@
-"""How fast the sandbox is, in Markdown: `.venv/bin/python tests/bench_sandbox.py [WALLS..]` (namespaces, bubblewrap, apptainer)."""
+"""How fast the sandbox is, in Markdown: `.venv/bin/python tests/bench_sandbox.py [WALLS..]` (namespaces, apptainer)."""
 
 import subprocess
 import sys

@@ -335,11 +335,10 @@ def walls(python: Path) -> cells.Walls:
             break
         with tempfile.TemporaryDirectory() as home:
             trial = cells.enclosed(around, Path(home), [python, "-c", ""], shown(python))
-            with contextlib.suppress(FileNotFoundError):  # bubblewrap
-                ran = subprocess.run(trial, capture_output=True, text=True)
-                if ran.returncode == 0:
-                    return around
-                refusals.append(f"{kind}: {ran.stderr.strip()[-200:]}")
+            ran = subprocess.run(trial, capture_output=True, text=True)
+            if ran.returncode == 0:
+                return around
+            refusals.append(f"{kind}: {ran.stderr.strip()[-200:]}")
     raise cli.Missing(
         "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them "
         f"({'; '.join(refusals)[:300]}); to do without: DECKSMITH_WALLS=plain"

@@ -11,10 +11,8 @@ from pathlib import Path
 from decksmith.core import cli
 
 PACKAGE = cli.ROOT / "lib/decksmith"  # its files are loaded by path inside
-WALLS = ("apptainer", "bubblewrap", "namespaces")  # from strongest to weakest
+WALLS = ("apptainer", "namespaces")  # from strongest to weakest
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")  # what every cell shows
-# What bubblewrap has to be told of the system; walls.py shows the same.
-SYSTEM_AND_MORE = (*SYSTEM, "/lib32", "/libx32", "/etc/ld.so.cache", "/etc/alternatives")
 
 
 def candidates(unsafe: bool) -> list[str]:
@@ -25,8 +23,6 @@ def candidates(unsafe: bool) -> list[str]:
         found.append("apptainer")
     if images == "on" and not inside:
         return found
-    if shutil.which("bwrap"):
-        found.append("bubblewrap")
     found.append("namespaces")
     if unsafe:
         found.append("none")
@@ -52,8 +48,7 @@ def command(walls: str) -> list[str]:
     }
     if walls == "apptainer":
         return _apptainer(json.dumps(spec | {"home": "/tmp", "read": []}))
-    inner = [python, "-IS", str(PACKAGE / "bench/sandbox/supervisor.py"), json.dumps(spec)]
-    return _bubblewrap(shown) + inner if walls == "bubblewrap" else inner
+    return [python, "-IS", str(PACKAGE / "bench/sandbox/supervisor.py"), json.dumps(spec)]
 
 
 def _shown(python: str) -> list[str]:
@@ -99,22 +94,3 @@ def _apptainer(spec: str) -> list[str]:
         *("--bind", f"{PACKAGE}:/mnt:ro", str(_image())),
         *("/usr/bin/python3", "-IS", "/mnt/bench/sandbox/supervisor.py", spec),
     ]
-
-
-def _bubblewrap(shown: list[str]) -> list[str]:
-    divide = ["--unshare-all"]
-    if os.geteuid() == 0:
-        # Root keeps what the cell needs, and gives it up there; no namespace of one user, which
-        # has no other to become.
-        spaces = ("pid", "net", "ipc", "uts")
-        divide = [*(f"--unshare-{space}" for space in spaces), "--cap-add", "ALL"]
-    found = [shutil.which("bwrap") or "bwrap", *divide, "--proc", "/proc", "--dev", "/dev"]
-    found += ["--tmpfs", "/tmp", "--tmpfs", "/run"]
-    for path in SYSTEM_AND_MORE:
-        if os.path.islink(path):
-            found += ["--symlink", os.readlink(path), path]
-        elif os.path.exists(path):
-            found += ["--ro-bind", path, path]
-    for path in (*shown, str(PACKAGE)):
-        found += ["--ro-bind", path, path]
-    return found

@@ -5,8 +5,7 @@ Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, 
 memory that shows the system's programs and Python's, a small folder /tmp, no network, not even to
 itself) and in it a guard (supervisor.py) that sets the limits and the system call filter, and
 reports. Cells stand ready: a run costs milliseconds more than its code. Around all cells there is
-one more wall where the host has it (launch.py): Apptainer with containers/sandbox.sif, or else
-bubblewrap.
+one more wall where the host has it (launch.py): Apptainer with containers/sandbox.sif.
 
 What the code does is told by name: ok, error (it failed by itself), timeout, memory, output,
 processes, files (too many open, too large, no room), killed (by a signal, or its sandbox ended).

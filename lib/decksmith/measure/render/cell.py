@@ -125,12 +125,10 @@ async def _walls(home: Path) -> Walls:
         )
     for around in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
         walls, _ = around
-        if walls == "bubblewrap" and not shutil.which("bwrap"):
-            continue
         if walls == "plain" and not (accepted or image):
             raise cli.Missing(
                 f"{NO_WALLS} ({'; '.join(refusals)[:300]}); let users make namespaces (sysctl "
-                "kernel.unprivileged_userns_clone=1), or use the image (make image-render) or bubblewrap; for decks that are "
+                "kernel.unprivileged_userns_clone=1), or use the image (make image-render); for decks that are "
                 "your own: --walls plain, or DECKSMITH_WALLS=plain"
             )
         trial = Path(tempfile.mkdtemp(dir=home))

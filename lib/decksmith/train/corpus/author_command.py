@@ -284,7 +284,7 @@ class Command:
         }
         refusals, root = [], os.geteuid() == 0
         for walls in WALLS:
-            if walls[0] == "bubblewrap" or not (root or walls[1]):
+            if not (root or walls[1]):
                 continue
             if walls[0] == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
                 continue
