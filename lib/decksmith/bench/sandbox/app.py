@@ -26,31 +26,6 @@ ROUTES = "GET /health, POST /run, POST /sessions, POST /sessions/ID/run, DELETE 
 # Any text of JSON, also with halves of surrogate pairs: in stdin and files they stand for bytes
 # that are no UTF-8.
 Text = InstanceOf[str]
-NUMBER = "a positive number"
-WHOLE = "a positive whole number"
-
-
-class LimitsRequest(validation.Body):
-    """Limits that are asked for: those of cell.Limits, none beyond the server's own."""
-
-    wall: float | None = Field(default=None, gt=0, description=NUMBER)
-    cpu: float | None = Field(default=None, gt=0, description=NUMBER)
-    memory: int | None = Field(default=None, gt=0, description=WHOLE)
-    processes: int | None = Field(default=None, gt=0, description=WHOLE)
-    open_files: int | None = Field(default=None, gt=0, description=WHOLE)
-    disk: int | None = Field(default=None, gt=0, description=WHOLE)
-    inodes: int | None = Field(default=None, gt=0, description=WHOLE)
-    output: int | None = Field(default=None, gt=0, description=WHOLE)
-
-    def within(self, limits: Limits) -> Limits:
-        """These, and of `limits` what is not said. Raises cli.BadData for more than `limits`,
-        ValueError for what no limit can be."""
-        ours, said = dataclasses.asdict(limits), self.model_dump(exclude_unset=True)
-        for name, value in said.items():
-            most = ours[name]
-            if most is not None and value is not None and value > most:
-                raise cli.BadData(f"limits: {name} may be at most {most:g} here")
-        return Limits(**(ours | said))
 
 
 class RunRequest(validation.Body):
@@ -61,19 +36,28 @@ class RunRequest(validation.Body):
     stdin: Text = Field(default="", description="text")
     files: dict[Text, Text] = Field(default={}, description="an object of texts, by their names")
     take: list[Text] = Field(default=[], description="a list of names")
-    limits: LimitsRequest = Field(default=LimitsRequest(), description="an object")
+    limits: Limits = Field(default=Limits(), description="an object")
 
 
 class SessionRequest(validation.Body):
     """The body of POST /sessions."""
 
-    limits: LimitsRequest = Field(default=LimitsRequest(), description="an object")
+    limits: Limits = Field(default=Limits(), description="an object")
 
 
 class CodeRequest(validation.Body):
     """The body of POST /sessions/ID/run."""
 
     code: Text = Field(description="text")
+
+
+def _within(asked: Limits, ours: Limits) -> Limits:
+    """What is asked for, and of `ours` what is not said. Raises cli.BadData for more than ours."""
+    said, most = asked.model_dump(exclude_unset=True), ours.model_dump()
+    for name, value in said.items():
+        if most[name] is not None and value is not None and value > most[name]:
+            raise cli.BadData(f"limits: {name} may be at most {most[name]:g} here")
+    return Limits(**(most | said))
 
 
 class Refusal(Exception):
@@ -116,11 +100,11 @@ class Server:
                 return 200, self._health()
             case ("POST", "run"):
                 asked = validation.read(RunRequest, body)
-                limits = asked.limits.within(self.pool.limits)
+                limits = _within(asked.limits, self.pool.limits)
                 return 200, self._turn(lambda: self._run(asked, limits))
             case ("POST", "sessions"):
                 wanted = validation.read(SessionRequest, body).limits
-                return 201, {"id": self._open(wanted.within(self.pool.limits))}
+                return 201, {"id": self._open(_within(wanted, self.pool.limits))}
             case ("POST", "sessions", name, "run"):
                 code, session = validation.read(CodeRequest, body).code, self._session(name)
                 return 200, self._turn(lambda: session.run(code))

@@ -14,7 +14,11 @@ import select
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any
+from typing import IO, Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from decksmith.core import validation
 
 STATUSES = ("ok", "error", "timeout", "memory", "output", "processes", "files", "killed")
 LANGUAGES = ("python", "sh")
@@ -26,8 +30,11 @@ TIMEOUT = {"status": "timeout", "code": None}  # the report on what did not end
 _SEALS = 0x0F  # F_SEAL_SEAL, _SHRINK, _GROW, _WRITE
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
+Seconds = Annotated[float, Field(gt=0, lt=1 << 50, description="a positive number")]
+Number = Annotated[int, Field(gt=0, lt=1 << 50, description="a positive whole number")]
+
+
+class Limits(validation.Body):
     """Bounds of one run (in a session: wall and output of each call, the others of the whole).
 
     wall, cpu: seconds; cpu counts for each process, None is wall + 1. memory, disk, output: bytes;
@@ -35,25 +42,15 @@ class Limits:
     the folder, disk also each file. Raises ValueError.
     """
 
-    wall: float = 10.0
-    cpu: float | None = None
-    memory: int = 512 << 20
-    processes: int = 32
-    open_files: int = 256
-    disk: int = 64 << 20
-    inodes: int = 4096
-    output: int = 1 << 20
-
-    def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            if name == "cpu" and value is None:
-                continue
-            kind, words = (
-                (int, "whole number") if name not in ("wall", "cpu") else (float, "number")
-            )
-            number = isinstance(value, int | kind) and not isinstance(value, bool)
-            if not number or not 0 < value < 1 << 50:
-                raise ValueError(f"limits: {name} is {value!r}, and must be a positive {words}")
+    model_config = ConfigDict(frozen=True)
+    wall: Seconds = 10.0
+    cpu: float | None = Field(default=None, gt=0, lt=1 << 50, description="a positive number")
+    memory: Number = 512 << 20
+    processes: Number = 32
+    open_files: Number = 256
+    disk: Number = 64 << 20
+    inodes: Number = 4096
+    output: Number = 1 << 20
 
 
 @dataclasses.dataclass
@@ -95,7 +92,7 @@ def order(
     for name in (*files, *take):
         if not _plain(name):
             raise ValueError(f"files: {name!r} is no relative path in its plainest form")
-    most = dataclasses.asdict(limits)
+    most = limits.model_dump()
     most["cpu"] = -(-(limits.cpu or limits.wall + 1) // 1)  # whole seconds, rounded up
     return {
         "code": code,

@@ -1,5 +1,5 @@
-"""Run generated code that nobody has read: run(code) -> Result, or a Session in which variables
-persist.
+"""Run generated code that nobody has read: common().run(code) -> Result, or a
+Session in which variables persist.
 
 Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, a read-only root in
 memory that shows the system's programs and Python's, a small folder /tmp, no network, not even to
@@ -66,7 +66,11 @@ class Pool:
         take: Iterable[str] = (),
         limits: Limits | None = None,
     ) -> Result:
-        """As `run` of this module."""
+        """Run a text once in a fresh cell. Raises cli.Missing where nothing can confine it, ValueError
+        for what cannot be meant.
+
+        files: {relative name: text or bytes} laid out in the working folder, from where Python
+        imports; take: names of regular files to hand back. May be called from many threads."""
         limits = limits or self.limits
         task = order(code, language, files, take, limits=limits)
         with sealed(as_bytes(stdin)) as given, self._running(task, limits, given) as running:
@@ -220,29 +224,6 @@ class Pool:
 
 _common: Pool | None = None
 _guarding = threading.Lock()
-
-
-def run(
-    code: str,
-    *,
-    language: str = "python",
-    stdin: str | bytes = "",
-    files: Mapping[str, str | bytes] | None = None,
-    take: Iterable[str] = (),
-    limits: Limits | None = None,
-) -> Result:
-    """Run a text once in a fresh cell of this process's pool. Raises cli.Missing where nothing can
-    confine it, ValueError for what cannot be meant.
-
-    files: {relative name: text or bytes} laid out in the working folder, from where Python
-    imports; take: names of regular files to hand back. May be called from many threads.
-    """
-    return common().run(code, language=language, stdin=stdin, files=files, take=take, limits=limits)
-
-
-def pair(code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
-    """As Pool.pair, in cells of this process's pool."""
-    return common().pair(code, other, limits=limits)
 
 
 def common() -> Pool:

@@ -1,7 +1,6 @@
 """An interpreter in a cell whose variables persist."""
 
 import contextlib
-import dataclasses
 import json
 import socket
 import threading
@@ -41,7 +40,7 @@ class Session:
         self.number, self.used = 0, time.monotonic()  # of calls; when the last one ended
         self.lock, self.pipes = threading.Lock(), Pipes(limits.output)
         self.talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        whole = dataclasses.replace(limits, cpu=limits.cpu or CPU * limits.wall)
+        whole = limits.model_copy(update={"cpu": limits.cpu or CPU * limits.wall})
         with theirs, sealed(b"") as nothing:
             held = [nothing.fileno(), *self.pipes.writes, theirs.fileno()]
             give(leash, order("", limits=whole), held)

@@ -59,7 +59,7 @@ with socket.socket(socket.AF_UNIX) as _any:  # a message may begin where a buffe
     _SOCKET = _any.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) + (64 << 10)
 Order = dict[str, Any]  # as JSON brings it
 # Loaded by their paths, since the package is not there inside:
-stranger: types.ModuleType
+child: types.ModuleType
 syscalls: types.ModuleType
 walls: types.ModuleType  # core/walls.py
 workspace: types.ModuleType  # core/workspace.py
@@ -87,13 +87,13 @@ def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     os.environ.clear()
-    stranger.open_streams()
+    child.open_streams()
     walls.prctl(4, 1)  # its own /proc entries are its own
     try:  # of all processes here the first to end where memory is short
         walls.write("/proc/self/oom_score_adj", "1000")
     except OSError:
         pass
-    stranger.bound(order["limits"], confined)
+    child.bound(order["limits"], confined)
     if bytecode:
         syscalls.install(bytecode)
 
@@ -101,7 +101,11 @@ def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
 def _excess(most: Order, room: str) -> str | None:
     """The name of the bound that the processes of this cell have passed together, or None."""
     memory, tasks, members = 0, 0, []
-    for pid in _members():
+    if os.getpid() == 1:  # in a namespace of its own, all that it sees; dead ones count too
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+    else:
+        pids = workspace.others()
+    for pid in pids:
         try:
             with open(f"/proc/{pid}/stat") as file:
                 words = file.read().rpartition(")")[2].split()
@@ -120,14 +124,6 @@ def _excess(most: Order, room: str) -> str | None:
         if sum(map(_share, members)) + held > most["memory"]:
             return "memory"
     return "files" if _full(room) else None
-
-
-def _members() -> list[int]:
-    """The processes of the cell but the guard: in a namespace of its own, all that it sees."""
-    if os.getpid() != 1:
-        others: list[int] = workspace.others()
-        return others
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
 def _full(room: str) -> bool:
@@ -220,7 +216,7 @@ def _take(home: str, names: list[str]) -> tuple[dict[str, str], dict[str, str | 
 
 def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | None:
     """Serve one order: the report on it."""
-    ordered = stranger.received(leash, 6)
+    ordered = child.received(leash, 6)
     if ordered is None:
         return None
     order, (given, out, err, *rest) = ordered
@@ -244,7 +240,7 @@ def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | No
             _become(order, (given, out, err), bytecode)
             for file in (given, out, err):
                 os.close(file)
-            stranger.run(order, note, talk)
+            child.run(order, note, talk)
         finally:
             os._exit(1)
     for file in (note, given, out, err):
@@ -333,14 +329,14 @@ def _lead(word: bytes, pid: int) -> None:
 
 def _try(bytecode: bytes) -> None:
     """Raises OSError where the kernel does not take the filter."""
-    child = os.fork()
-    if not child:
+    pid = os.fork()
+    if not pid:
         try:
             syscalls.install(bytecode)
             os._exit(0)
         finally:
             os._exit(1)
-    if os.waitpid(child, 0)[1]:
+    if os.waitpid(pid, 0)[1]:
         raise OSError(errno.ENOSYS, "the kernel takes no system call filter")
 
 
@@ -385,10 +381,10 @@ def _serve(spec: Order, leash: socket.socket) -> None:
 
 
 def main() -> None:
-    global stranger, syscalls, walls, workspace
+    global child, syscalls, walls, workspace
     if len(sys.argv) == 2:  # once more without environment, which else stays readable in /proc
         os.execve(sys.executable, [sys.executable, "-IS", *sys.argv, "bare"], {})
-    stranger, syscalls = _load("bench/sandbox", "stranger"), _load("bench/sandbox", "syscalls")
+    child, syscalls = _load("bench/sandbox", "child"), _load("bench/sandbox", "syscalls")
     walls, workspace = _load("core", "walls"), _load("core", "workspace")
     # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is
     # bounded.

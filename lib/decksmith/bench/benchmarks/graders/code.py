@@ -12,10 +12,10 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from types import ModuleType
 from typing import NotRequired, TypedDict
 
 from decksmith.bench.benchmarks.records import Grade, Task
+from decksmith.bench.sandbox import pool
 from decksmith.bench.sandbox.cell import LOST, Limits, Result
 from decksmith.core.stream import Fault
 
@@ -193,9 +193,9 @@ def examined(
     A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
     be put to a reply, and where cells are lost also without one.
     """
-    limits = _sandbox().Limits(wall=wall, memory=MEMORY, output=output)
+    limits = Limits(wall=wall, memory=MEMORY, output=output)
     asks, answers = _sound(
-        lambda: _sandbox().pair(_program(work, exam), _program("answer", reply), limits=limits)
+        lambda: pool.common().pair(_program(work, exam), _program("answer", reply), limits=limits)
     )
     try:
         found = json.loads(asks.stdout)
@@ -250,7 +250,7 @@ def _arguments(text: str) -> list[object]:
 
 def _programs(cases: list[Case], code: str) -> Grade:
     """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
-    limits = _sandbox().Limits(
+    limits = Limits(
         wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT
     )  # by the processor's clock: others may work here too
     whole = f"exec({CONTEST!r})\nexec(compile({code!r}, 'reply.py', 'exec', dont_inherit=True), globals())"
@@ -271,7 +271,7 @@ def _programs(cases: list[Case], code: str) -> Grade:
 
 
 def _one(program: str, stdin: str, limits: Limits) -> list[Result]:
-    return [_sandbox().run(program, stdin=stdin, limits=limits)]
+    return [pool.common().run(program, stdin=stdin, limits=limits)]
 
 
 def printed(expected: str, output: str) -> bool:
@@ -301,19 +301,12 @@ def _decimals(line: str) -> list[Decimal] | None:
 # --- the sandbox --------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _sandbox() -> ModuleType:
-    from decksmith.bench.sandbox import pool
-
-    return pool
-
-
 def _sound(work: Callable[[], Sequence[Result]]) -> Sequence[Result]:
     """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
     for _ in (1, 2):
         results = work()
         if not any(result.message == LOST for result in results):
             return results
-    if _sandbox().run("").status != "ok":
+    if pool.common().run("").status != "ok":
         raise Fault("judge", "sandbox", LOST)
     return results
