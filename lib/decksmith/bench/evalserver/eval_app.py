@@ -110,7 +110,8 @@ class Routes:
             if job.failed_hard:
                 said |= {"status": "failed", "error": job.troubles()}
             else:
-                said |= {"status": "completed", **job.warning(), "raw_metrics": job.metrics()}
+                answer = {key: value for key, value in job.answer().items() if key != "runs"}
+                said |= {**answer, "status": "completed"}
         return http.json_response(said)
 
     async def result(self, request: http.Request) -> http.StreamResponse:

@@ -279,11 +279,6 @@ class Job:
         )
         return f"{self.id} is {self.state['status']}: {missing}"
 
-    def warning(self) -> dict[str, str]:
-        """What whoever asked should know of what was asked for, if anything."""
-        notes = self.request["notes"]
-        return {"warning": "; ".join(notes)} if notes else {}
-
     def answer(self) -> EvalAnswer:
         """The body that /evaluate gives."""
         runs: list[EvalRun] = []

@@ -20,17 +20,6 @@ Door = Literal["jobs", "evaluate", "poll"]
 ROUTER = "where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)"
 NAME = 80  # characters of a benchmark's name
 
-# The least and the most of each value. The first five keys are the delegate protocol's own.
-BOUNDS: dict[str, tuple[float, float]] = {
-    "n_samples_per_eval_prompt": (1, 1024),
-    "temperature": (0, 100),
-    "top_p": (1e-9, 1),
-    "top_k": (-1, 1 << 30),
-    "max_response_len": (1, 1 << 24),
-    "seed": (0, 1 << 31),
-    "limit": (0, 1 << 31),
-}
-
 # Benchmarks that the delegate's own server (NeMo-Skills) calls otherwise: our name, and what of it
 # does not compare.
 ALIASES: dict[str, tuple[str, str]] = {
@@ -148,17 +137,8 @@ class Asked(validation.Body):
         return {key: value for key, value in data.items() if value is not None}
 
 
-def _whole(key: str) -> Any:
-    return _bounded("a whole number", key)
-
-
-def _number(key: str) -> Any:
-    return _bounded("a number", key)
-
-
-def _bounded(kind: str, key: str) -> Any:
-    least, most = BOUNDS[key]
-    words = f"{kind} from {least:g} to {most:g}"
+def _between(kind: str, least: float, most: float) -> Any:
+    words = f"a {kind} from {least:g} to {most:g}"
     return Field(default=None, ge=least, le=most, description=words)
 
 
@@ -174,20 +154,20 @@ Line = Annotated[str, BeforeValidator(_line)]
 class Sampling(Asked):
     """How a benchmark is sampled, in the delegate protocol's own keys."""
 
-    n_samples_per_eval_prompt: int | None = _whole("n_samples_per_eval_prompt")
-    temperature: float | None = _number("temperature")
-    top_p: float | None = _number("top_p")
-    top_k: int | None = _whole("top_k")
-    max_response_len: int | None = _whole("max_response_len")
+    n_samples_per_eval_prompt: int | None = _between("whole number", 1, 1024)
+    temperature: float | None = _between("number", 0, 100)
+    top_p: float | None = _between("number", 1e-9, 1)
+    top_k: int | None = _between("whole number", -1, 1 << 30)
+    max_response_len: int | None = _between("whole number", 1, 1 << 24)
 
 
 class AnySampling(Sampling):
     """How a benchmark is asked; two of the keys are ours alone."""
 
-    seed: int | None = _whole("seed")
-    limit: int | None = _whole("limit")
+    seed: int | None = _between("whole number", 0, 1 << 31)
+    limit: int | None = _between("whole number", 0, 1 << 31)
 
-    def said(self) -> dict[str, float]:
+    def said(self) -> dict[str, Any]:
         """What was said of it, by key."""
         return self.model_dump(exclude_none=True, include=set(AnySampling.model_fields))
 
@@ -329,17 +309,14 @@ async def wanted(
         "notes": notes,
         "unknown": unknown,
         "benchmarks": [
-            _explicit(each, asked.defaults, settings)
+            _explicit(each.name, asked.defaults.said() | each.said(), settings)
             for each in asked.benchmarks
             if each.name in there
         ],
     }
 
 
-def _explicit(asked: Benchmark, common: AnySampling, settings: Settings) -> Params:
-    said = common.said() | asked.said()
-    found = defaults(
-        asked.name, settings, asked.n_samples_per_eval_prompt or common.n_samples_per_eval_prompt
-    )
+def _explicit(name: str, said: dict[str, Any], settings: Settings) -> Params:
+    found = defaults(name, settings, said.get("n_samples_per_eval_prompt"))
     found.update(said)  # type: ignore[typeddict-item]
     return found
