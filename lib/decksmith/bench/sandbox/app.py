@@ -77,13 +77,7 @@ class Server:
     """
 
     def __init__(
-        self,
-        pool: Pool,
-        jobs: int,
-        *,
-        waiting: int = 64,
-        sessions: int = 16,
-        idle: float = 600.0,
+        self, pool: Pool, jobs: int, *, waiting: int = 64, sessions: int = 16, idle: float = 600.0
     ) -> None:
         self.pool, self.jobs, self.waiting = pool, jobs, waiting
         self.most, self.idle = sessions, idle
@@ -126,12 +120,7 @@ class Server:
     def _health(self) -> dict[str, Any]:
         with self.lock:
             sessions = len(self.sessions)
-        return {
-            "status": "ok",
-            "walls": self.pool.walls,
-            "sessions": sessions,
-            "jobs": self.jobs,
-        }
+        return {"status": "ok", "walls": self.pool.walls, "sessions": sessions, "jobs": self.jobs}
 
     def _run(self, asked: RunRequest, limits: Limits) -> Result:
         return self.pool.run(

@@ -133,8 +133,7 @@ async def _walls(home: Path) -> Walls:
             )
         trial = Path(tempfile.mkdtemp(dir=home))
         status, words = await run(
-            enclosed(around, trial, [toolchain.node().resolve(), "--version"], readable()),
-            trial,
+            enclosed(around, trial, [toolchain.node().resolve(), "--version"], readable()), trial
         )
         if status == 0:
             if walls == "plain" and not image:
