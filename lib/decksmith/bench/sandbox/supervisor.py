@@ -34,25 +34,8 @@ from typing import Any
 
 MOST = 8 << 20  # bytes of files handed back
 # What the stranger's imports find warm: most generated code begins with some of these.
-WARM = (
-    "bisect",
-    "collections",
-    "copy",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "fractions",
-    "functools",
-    "heapq",
-    "itertools",
-    "math",
-    "operator",
-    "random",
-    "statistics",
-    "string",
-    "typing",
-    "unittest",
-)
+WARM = """bisect collections copy dataclasses datetime decimal fractions functools heapq itertools
+math operator random statistics string typing unittest""".split()
 _PAGE = resource.getpagesize()
 _PIPE = 16 * _PAGE
 with socket.socket(socket.AF_UNIX) as _any:  # a message may begin where a buffer is nearly full
