@@ -209,13 +209,9 @@ def application(queue: Queue, token: str) -> http.Application:
 def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: int = 0) -> None:
     """Serve until SIGTERM (benchmarks go on by themselves) or Ctrl-C (they are ended). Without a
     port it takes the one that it had last time, so that clients find it again after a restart.
-    Raises cli.TryAgain for a root that another server has, cli.BadConfig for a protocol, a
-    benchmark or a key that is not there."""
+    Raises cli.TryAgain for a root that another server has, cli.BadConfig for a protocol or a
+    benchmark that is not there."""
     root = Path(settings.root)
-    if settings.key_env and not os.environ.get(settings.key_env):
-        raise cli.BadConfig(
-            f"the router's key: set {settings.key_env} in the environment or in .env"
-        )
     for name in requests.names():
         # What is wrong with one is said now, and none is read while somebody waits.
         requests.defaults(name, settings)

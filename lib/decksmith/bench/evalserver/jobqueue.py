@@ -50,7 +50,7 @@ class Queue:
         self.latest: dict[str, Job] = {}  # by key, the last attempt
         self.slots = asyncio.Semaphore(settings.jobs)
         self.admission = asyncio.Lock()
-        self.routers = router.Asker(settings.key_env, settings.allow)
+        self.routers = router.Asker(settings.allow)
         self.unbroken: set[asyncio.Task[Any]] = set()  # what goes on when whoever asked is gone
         for ident, asked, state in self.store.jobs():
             self._add(Job(self.store, self._folder(ident), asked, state))
@@ -282,8 +282,6 @@ class Queue:
         ]
         if params["top_k"] > 0:
             flags.append(f"--top-k={params['top_k']}")
-        if self.settings.key_env:
-            flags.append(f"--key-env={self.settings.key_env}")
         return flags
 
     # At its end

@@ -43,7 +43,6 @@ class Settings:
     protocol  how slidevbench is scored
     jobs      benchmarks at once
     requests  in flight for each of them
-    key_env   the variable that holds the router's key
     """
 
     root: Path
@@ -53,7 +52,6 @@ class Settings:
     protocol: str = "offline"
     jobs: int = 2
     requests: int = 64
-    key_env: str | None = None
 
 
 class Params(TypedDict):
