@@ -13,7 +13,7 @@ import posixpath
 import select
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Annotated, Any
 
 from pydantic import ConfigDict, Field
@@ -285,35 +285,27 @@ def _message(status: str, code: int | None, limits: Limits) -> str:
     return sentences.get(status, "")
 
 
-class Running:
-    """An order in its cell. `given` is its standard input, `walls` what is around it. Used as a
-    context manager."""
+@contextlib.contextmanager
+def running(
+    leash: socket.socket,
+    task: dict[str, Any],
+    limits: Limits,
+    given: IO[bytes] | socket.socket,
+    walls: str,
+) -> Iterator[Callable[[], Result]]:
+    """Start an order in its cell: what waits for its Result. `given` is its standard input, `walls`
+    what is around it."""
+    began, pipes = time.monotonic(), Pipes(limits.output)
+    try:
+        give(leash, task, [given.fileno(), *pipes.writes])
+        pipes.sent()
 
-    def __init__(
-        self,
-        leash: socket.socket,
-        task: dict[str, Any],
-        limits: Limits,
-        given: IO[bytes] | socket.socket,
-        walls: str,
-    ) -> None:
-        self.leash, self.limits, self.walls = leash, limits, walls
-        self.began, self.pipes = time.monotonic(), Pipes(limits.output)
-        give(leash, task, [given.fileno(), *self.pipes.writes])
-        self.pipes.sent()
+        def finished() -> Result:
+            report = follow(leash, pipes, began + limits.wall + GRACE)
+            assert not isinstance(report, bytes)  # nobody talks there
+            return result(report, pipes, began, limits, walls)
 
-    def result(self, ended: bool = False) -> Result:
-        """Its Result, when it ends, or `ended` here and now."""
-        if ended:
-            with contextlib.suppress(OSError):
-                self.leash.send(b"end")
-        report = follow(self.leash, self.pipes, self.began + self.limits.wall + GRACE)
-        assert not isinstance(report, bytes)  # nobody talks there
-        return result(report, self.pipes, self.began, self.limits, self.walls)
-
-    def __enter__(self) -> "Running":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.pipes.close()
-        self.leash.close()
+        yield finished
+    finally:
+        pipes.close()
+        leash.close()

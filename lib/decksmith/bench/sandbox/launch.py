@@ -6,13 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from decksmith.core import cli
+from decksmith.core.walls import SYSTEM
 
 PACKAGE = cli.ROOT / "lib/decksmith"  # its files are loaded by path inside
 WALLS = ("apptainer", "namespaces")  # from strongest to weakest
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")  # what every cell shows
+HOMES = [home for home in ("/tmp", "/mnt", "/srv", "/var/tmp") if Path(home).is_dir()]
 
 
 def candidates(unsafe: bool) -> list[str]:
@@ -29,18 +31,18 @@ def candidates(unsafe: bool) -> list[str]:
     return found
 
 
-def environment(walls: str) -> dict[str, str]:
-    """What the command sees of ours."""
-    return {"PATH": os.environ.get("PATH", os.defpath)} if walls == "apptainer" else {}
-
-
 def command(walls: str) -> list[str]:
     """The command line that starts supervisor.py inside of these walls. Raises cli.Missing where
     the image is not ours."""
     python = os.path.realpath(sys.executable)
-    shown = _shown(python)
+    wanted = sorted({sys.base_prefix, os.path.realpath(sys.base_prefix), python})
+    shown: list[str] = []  # what Python has elsewhere than the system's programs
+    for path in wanted:
+        if not _below(path, [*SYSTEM, *shown]):
+            shown.append(path)
     spec = {
-        "home": _home(shown),
+        # A folder for the cell's own, with nothing in it that is shown.
+        "home": next(home for home in HOMES if not any(_below(path, [home]) for path in shown)),
         "read": shown,
         "walls": "none" if walls == "none" else "full",
         "become": True,
@@ -51,28 +53,8 @@ def command(walls: str) -> list[str]:
     return [python, "-IS", str(PACKAGE / "bench/sandbox/supervisor.py"), json.dumps(spec)]
 
 
-def _shown(python: str) -> list[str]:
-    """The paths of Python that the system's do not have, none below another."""
-    paths = {sys.base_prefix, os.path.realpath(sys.base_prefix), python}
-    return [
-        path
-        for path in sorted(paths)
-        if not _below(path, SYSTEM) and not any(_below(path, (top,)) for top in paths - {path})
-    ]
-
-
-def _home(shown: list[str]) -> str:
-    """A folder for the cell's own, with nothing in it that is shown."""
-    places = ("/tmp", "/mnt", "/srv", "/var/tmp")
-    return next(
-        place
-        for place in places
-        if os.path.isdir(place) and not any(_below(path, (place,)) for path in shown)
-    )
-
-
-def _below(path: str, tops: tuple[str, ...]) -> bool:
-    return any(path == top or path.startswith(f"{top}/") for top in tops)
+def _below(path: str, tops: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(top) for top in tops)
 
 
 def _image() -> Path:

@@ -25,10 +25,9 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
-from typing import IO, Any
 
 from decksmith.bench.sandbox import launch
-from decksmith.bench.sandbox.cell import Limits, Result, Running, as_bytes, order, ready, sealed
+from decksmith.bench.sandbox.cell import Limits, Result, as_bytes, order, ready, running, sealed
 from decksmith.bench.sandbox.session import Session
 from decksmith.core import cli
 
@@ -73,8 +72,10 @@ class Pool:
         imports; take: names of regular files to hand back. May be called from many threads."""
         limits = limits or self.limits
         task = order(code, language, files, take, limits=limits)
-        with sealed(as_bytes(stdin)) as given, self._running(task, limits, given) as running:
-            return running.result()
+        with sealed(as_bytes(stdin)) as given:
+            leash = self._cell(limits)
+            with running(leash, task, limits, given, self.walls) as finished:
+                return finished()
 
     def pair(self, code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
         """Run two Python texts at once, each in a cell of its own, the standard input of each a
@@ -83,11 +84,16 @@ class Pool:
         limits = limits or self.limits
         ours, theirs = socket.socketpair()
         with ours, theirs, contextlib.ExitStack() as held:
-            asks = held.enter_context(self._running(order(code, limits=limits), limits, ours))
-            answers = held.enter_context(self._running(order(other, limits=limits), limits, theirs))
-            ours.close()
-            theirs.close()
-            return asks.result(), answers.result(ended=True)
+            ends = []
+            for text, given in ((code, ours), (other, theirs)):
+                task, leash = order(text, limits=limits), self._cell(limits)
+                run = running(leash, task, limits, given, self.walls)
+                ends.append(held.enter_context(run))
+                given.close()
+            asked = ends[0]()
+            with contextlib.suppress(OSError):
+                leash.send(b"end")
+            return asked, ends[1]()
 
     def session(self, limits: Limits | None = None) -> Session:
         """An interpreter that waits for the next piece of code."""
@@ -129,12 +135,6 @@ class Pool:
             self.asks.close()
 
     # Cells
-
-    def _running(
-        self, task: dict[str, Any], limits: Limits, given: IO[bytes] | socket.socket
-    ) -> Running:
-        leash = self._cell(limits)
-        return Running(leash, task, limits, given, self.walls)
 
     def _cell(self, limits: Limits) -> socket.socket:
         """The leash of a guard that waits for its order. Raises cli.Missing."""
@@ -192,7 +192,7 @@ class Pool:
 
     def _try(self, walls: str) -> str | None:
         """Start in these walls, and wait for the first cell; None, or what was said instead."""
-        command = launch.command(walls)
+        command, path = launch.command(walls), os.environ.get("PATH", os.defpath)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as words:
             with theirs:
@@ -204,7 +204,7 @@ class Pool:
                         stderr=words,
                         cwd="/",
                         start_new_session=True,
-                        env=launch.environment(walls),
+                        env={"PATH": path} if walls == "apptainer" else {},
                     )
                 except OSError as error:
                     ours.close()

@@ -65,12 +65,9 @@ async def run(command: Sequence[str], home: Path) -> tuple[int, str]:
     while True:
         attempt += 1
         with tempfile.TemporaryFile() as words:
+            none = subprocess.DEVNULL
             process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=words,
+                command, env=environment, stdin=none, stdout=none, stderr=words
             )
             try:
                 while process.poll() is None:
@@ -83,20 +80,13 @@ async def run(command: Sequence[str], home: Path) -> tuple[int, str]:
                 return process.returncode, words.read().decode("utf-8", "replace").strip()
 
 
-def build() -> None:
-    """Unpack the browser and bundle the runtimes, where they are not there yet (once). Raises cli.Missing."""
-    asyncio.run(bundle())
-
-
 async def bundle(theme: str | None = None) -> None:
     """Unpack the browser and bundle the runtimes that are not there yet; or the runtime of one theme. Raises cli.Missing."""
     toolchain.versions()
     folder, lock = private_folder()
-    command = (
-        [toolchain.node(), toolchain.RENDERER.resolve() / "site.mjs", theme]
-        if theme
-        else [toolchain.node(), toolchain.RENDERER / "build.mjs"]
-    )
+    command: list[Path | str] = [toolchain.node(), toolchain.RENDERER / "build.mjs"]
+    if theme:
+        command = [toolchain.node(), toolchain.RENDERER.resolve() / "site.mjs", theme]
     try:
         status, words = await run(enclosed(("none", False), folder, command), folder)
     finally:
