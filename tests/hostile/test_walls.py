@@ -334,7 +334,7 @@ async def render_one(folder):
 def test_where_there_are_no_walls_nothing_is_rendered_unless_that_is_accepted(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(cell, "WALLS", [("plain", True)])
+    monkeypatch.setattr(cells, "WALLS", [("plain", True)])
     monkeypatch.delenv("DECKSMITH_WALLS", raising=False)
     with pytest.raises(cli.Missing, match="grants no namespaces.*--walls plain") as refused:
         asyncio.run(render_one(tmp_path))

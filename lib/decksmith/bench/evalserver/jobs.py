@@ -61,14 +61,6 @@ class JobState(TypedDict):
     why: NotRequired[str]
 
 
-class Progress(TypedDict):
-    """Graded answers, replies that came, and how many it will be (None: not known yet)."""
-
-    done: int
-    asked: int
-    total: int | None
-
-
 def now() -> str:
     """The time as files and answers say it: ISO 8601 with milliseconds, in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -186,8 +178,9 @@ class Job:
             self.state["delivered"] = now()
             self.save()
 
-    def progress(self, name: str) -> Progress:
-        """How far a benchmark is that runs."""
+    def progress(self, name: str) -> dict[str, int | None]:
+        """Of a benchmark that runs: graded answers, replies that came, and how many it will be
+        (None: not known yet)."""
         folder = self.folder / name
         rows, prompts, total = folder / "rows.jsonl", folder / "prompts.jsonl", None
         if prompts.exists():

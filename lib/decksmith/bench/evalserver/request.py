@@ -34,24 +34,15 @@ ALIASES: dict[str, tuple[str, str]] = {
 
 @dataclass
 class Settings:
-    """How eval-serve was started.
-
-    root      its folder
-    allow     routers beside those of this machine, as host names with * or as networks
-    model     what the model is called where the router lists none
-    limit     questions of each benchmark, 0 for all
-    protocol  how slidevbench is scored
-    jobs      benchmarks at once
-    requests  in flight for each of them
-    """
+    """How eval-serve was started."""
 
     root: Path
-    allow: tuple[str, ...] = ()
-    model: str | None = None
-    limit: int = 0
-    protocol: str = "offline"
-    jobs: int = 2
-    requests: int = 64
+    allow: tuple[str, ...] = ()  # routers beside this machine's, as host names with * or networks
+    model: str | None = None  # what the model is called where the router lists none
+    limit: int = 0  # questions of each benchmark, 0 for all
+    protocol: str = "offline"  # how slidevbench is scored
+    jobs: int = 2  # benchmarks at once
+    requests: int = 64  # in flight for each of them
 
 
 class Params(TypedDict):

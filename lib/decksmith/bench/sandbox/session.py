@@ -54,11 +54,11 @@ class Session:
                 raise Dead(self.dead)
             began = time.monotonic()
             self._ask(code)
-            said = self._follow(began + self.limits.wall)
+            said = follow(self.leash, self.pipes, began + self.limits.wall, self.talk)
             late = said == TIMEOUT
             if late:
                 self._tell(b"interrupt")
-                said = self._follow(time.monotonic() + 1)
+                said = follow(self.leash, self.pipes, time.monotonic() + 1, self.talk)
             report, answered = _judged(said, self.number, late)
             alive = answered and not self.pipes.over
             if alive:
@@ -83,16 +83,13 @@ class Session:
         self.number += 1
         self.pipes.begin(self.limits.output)
         asked = json.dumps({"number": self.number, "code": code}).encode()
+        self._tell(b"go")
         with contextlib.suppress(OSError), sealed(asked) as file:
-            self.leash.send(b"go")
             socket.send_fds(self.talk, [b"order"], [file.fileno()])
 
     def _tell(self, word: bytes) -> None:
         with contextlib.suppress(OSError):
             self.leash.send(word)
-
-    def _follow(self, deadline: float) -> dict[str, Any] | bytes | None:
-        return follow(self.leash, self.pipes, deadline, self.talk)
 
     def _end(self, why: str) -> None:
         if not self.dead:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decksmith.core import cli
-from decksmith.core.cells import WALLS, Walls, enclosed
+from decksmith.core.cells import Walls, enclosed, ladder
 from decksmith.measure.render import toolchain
 
 NO_WALLS = "this machine grants no namespaces, so a deck would run as a program of yours, with your files and your network"
@@ -113,14 +113,9 @@ async def _walls(home: Path) -> Walls:
         raise cli.BadConfig(
             f"DECKSMITH_WALLS is {accepted!r}; it is unset, or plain to do without walls"
         )
-    for around in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
+    plain = bool(accepted or image)
+    for around in ladder(plain):
         walls, _ = around
-        if walls == "plain" and not (accepted or image):
-            raise cli.Missing(
-                f"{NO_WALLS} ({'; '.join(refusals)[:300]}); let users make namespaces (sysctl "
-                "kernel.unprivileged_userns_clone=1), or use the image (make image-render); for decks that are "
-                "your own: --walls plain, or DECKSMITH_WALLS=plain"
-            )
         trial = Path(tempfile.mkdtemp(dir=home))
         status, words = await run(
             enclosed(around, trial, [toolchain.node().resolve(), "--version"], readable()), trial
@@ -130,4 +125,10 @@ async def _walls(home: Path) -> Walls:
                 cli.say(NO_WALLS)
             return around
         refusals.append(f"{walls}: {words[-200:]}")
-    raise cli.Missing(f"Node does not run in any cell: {'; '.join(refusals)}")
+    if plain:
+        raise cli.Missing(f"Node does not run in any cell: {'; '.join(refusals)}")
+    raise cli.Missing(
+        f"{NO_WALLS} ({'; '.join(refusals)[:300]}); let users make namespaces (sysctl "
+        "kernel.unprivileged_userns_clone=1), or use the image (make image-render); for decks that are "
+        "your own: --walls plain, or DECKSMITH_WALLS=plain"
+    )

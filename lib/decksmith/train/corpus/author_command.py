@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from decksmith.core import cli, masking, stream
-from decksmith.core.cells import WALLS, Walls, enclosed, links
+from decksmith.core.cells import Walls, enclosed, ladder, links
 from decksmith.core.stream import Fault
 from decksmith.train.corpus import draft_folders, drafts
 from decksmith.train.corpus.draft_folders import GIVEN, Delivery, Status
@@ -282,12 +282,8 @@ class Command:
             "take": [],
             "most": 0,
         }
-        refusals, root = [], os.geteuid() == 0
-        for walls in WALLS:
-            if not (root or walls[1]):
-                continue
-            if walls[0] == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
-                continue
+        refusals = []
+        for walls in ladder(os.environ.get("DECKSMITH_WALLS") == "plain"):
             trial = parent / f".trial-{os.getpid()}"
             trial.mkdir(exist_ok=True)
             try:
