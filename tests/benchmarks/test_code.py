@@ -375,7 +375,7 @@ def test_functions_find_the_imports_of_the_harness_and_a_tuple_is_as_good_as_a_l
 def test_a_cell_that_is_lost_is_asked_for_again_and_a_reply_that_loses_it_each_time_is_wrong(
     monkeypatch,
 ):
-    run, lost = pool.Pool.run, []
+    run, lost = pool.CellPool.run, []
 
     def loses(self, source, **options):
         found = run(self, source, **options)
@@ -384,7 +384,7 @@ def test_a_cell_that_is_lost_is_asked_for_again_and_a_reply_that_loses_it_each_t
             found.status, found.message = "killed", LOST
         return found
 
-    monkeypatch.setattr(pool.Pool, "run", loses)
+    monkeypatch.setattr(pool.CellPool, "run", loses)
     for loses.times, verdict in ((1, "right"), (9, "wrong")):
         lost.clear()
         assert (
@@ -394,7 +394,7 @@ def test_a_cell_that_is_lost_is_asked_for_again_and_a_reply_that_loses_it_each_t
             == verdict
         )
     monkeypatch.setattr(
-        pool.Pool,
+        pool.CellPool,
         "run",
         lambda self, source, **options: pool.Result("killed", "", "", 0, "", message=LOST),
     )

@@ -785,7 +785,7 @@ def test_without_walls_the_same_attack_works(name, tmp_path, request):
     code, _, _ = ATTACKS[name]
     secret = tmp_path / "secret"
     secret.write_text("CANARY")
-    pool = sandbox_pool.Pool(walls="none", warm=1)
+    pool = sandbox_pool.CellPool(walls="none", warm=1)
     listener = socket.create_server(("127.0.0.1", 0))
     abstract, path = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
     abstract.bind(f"\0none-{os.getpid()}")
@@ -847,7 +847,7 @@ BOUNDS = {  # (what is within a larger bound, the bound)
 @pytest.mark.parametrize("status", BOUNDS)
 def test_a_bound_is_what_stops_it_and_a_larger_one_lets_it_through(status):
     code, small, large = BOUNDS[status]
-    pool = sandbox_pool.Pool(warm=0)
+    pool = sandbox_pool.CellPool(warm=0)
     try:
         refused, let = (pool.run(HEAD + code, limits=Limits(**limits)) for limits in (small, large))
         assert (refused.status, "BREACH" in let.stdout, let.status) == (status, True, "ok"), (

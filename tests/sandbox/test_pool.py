@@ -156,7 +156,7 @@ def test_runs_work_in_a_fork_of_this_process():
 
 
 def test_a_pool_whose_processes_were_killed_starts_others():
-    pool = sandbox_pool.Pool(warm=1)
+    pool = sandbox_pool.CellPool(warm=1)
     try:
         assert pool.run("print(1)").status == "ok"
         pool.process.kill()
@@ -167,7 +167,7 @@ def test_a_pool_whose_processes_were_killed_starts_others():
 
 
 def test_variables_of_a_session_persist_the_last_expression_is_shown_and_a_dead_one_says_so():
-    pool = sandbox_pool.Pool(warm=1)
+    pool = sandbox_pool.CellPool(warm=1)
     try:
         one, two = pool.session(), pool.session(Limits(wall=0.5))
         said = [
@@ -234,8 +234,8 @@ def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_sai
     with pytest.raises(
         cli.Missing, match="code cannot be confined here .*namespaces: .*no walls for you.*--unsafe"
     ):
-        sandbox_pool.Pool().run("print(1)")
-    pool = sandbox_pool.Pool(unsafe=True, warm=1)
+        sandbox_pool.CellPool().run("print(1)")
+    pool = sandbox_pool.CellPool(unsafe=True, warm=1)
     try:
         result = pool.run(
             "import os; os.fork() or os.execv('/bin/sleep', ['sleep', '60'])\nprint(1)"

@@ -50,7 +50,7 @@ class Queue:
         self.latest: dict[str, Job] = {}  # by key, the last attempt
         self.slots = asyncio.Semaphore(settings.jobs)
         self.admission = asyncio.Lock()
-        self.routers = router.Asker(settings.allow)
+        self.routers = router.RouterClient(settings.allow)
         self.unbroken: set[asyncio.Task[Any]] = set()  # what goes on when whoever asked is gone
         for ident, asked, state in self.store.jobs():
             self._add(Job(self.store, self._folder(ident), asked, state))

@@ -115,7 +115,7 @@ def defaults(name: str, settings: Settings, samples: int | None = None) -> Param
     return found
 
 
-class Asked(validation.Body):
+class LenientBody(validation.Body):
     """An object of a request, in which null is as good as nothing."""
 
     @model_validator(mode="before")
@@ -140,7 +140,7 @@ def _line(text: Any) -> Any:
 Line = Annotated[str, BeforeValidator(_line)]
 
 
-class Sampling(Asked):
+class Sampling(LenientBody):
     """How a benchmark is sampled, in the delegate protocol's own keys."""
 
     n_samples_per_eval_prompt: int | None = _between("whole number", 1, 1024)
@@ -196,7 +196,7 @@ def _digits(step: Any) -> Any:
     return step
 
 
-class Request(Asked):
+class Request(LenientBody):
     """The body of POST /evaluate and POST /jobs."""
 
     rollout_id: Annotated[int, BeforeValidator(_digits)] = Field(
@@ -226,7 +226,7 @@ class Request(Asked):
         return self
 
 
-class MilesRequest(Asked):
+class MilesRequest(LenientBody):
     """The body of miles' asynchronous protocol, made for Terminal-Bench. How many requests are in
     flight is ours to say; a path of a request is opened by nobody."""
 

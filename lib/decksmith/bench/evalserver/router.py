@@ -72,14 +72,14 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class Asker:
+class RouterClient:
     """Asks routers, and the servers behind them that are this machine's or in `allow`. Used as an
     asynchronous context manager."""
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
         self.allow = tuple(allow)
 
-    async def __aenter__(self) -> "Asker":
+    async def __aenter__(self) -> "RouterClient":
         # No proxy stands between nodes of a cluster.
         self.session = aiohttp.ClientSession(trust_env=False)
         return self

@@ -15,7 +15,7 @@ from aiohttp import web as http
 from pydantic import Field, InstanceOf
 
 from decksmith.bench.sandbox.cell import Limits, Result
-from decksmith.bench.sandbox.pool import Pool
+from decksmith.bench.sandbox.pool import CellPool
 from decksmith.bench.sandbox.session import Dead, Session
 from decksmith.core import cli, validation, web
 
@@ -62,10 +62,10 @@ class RunRequest(CodeRequest, SessionRequest):
 Found = TypeVar("Found")
 
 
-class Server:
+class SandboxHandlers:
     """The handlers of the routes. jobs: runs at once."""
 
-    def __init__(self, pool: Pool, jobs: int) -> None:
+    def __init__(self, pool: CellPool, jobs: int) -> None:
         self.pool, self.jobs = pool, jobs
         self.present, self.turns = 0, asyncio.Semaphore(jobs)
         self.sessions: dict[str, Session | None] = {}  # by name; None while one is made
@@ -169,7 +169,7 @@ def serve(port: int, token: str, *, jobs: int, address: Path, unsafe: bool = Fal
     """Serve on loopback until SIGTERM or Ctrl-C; while requests are answered, `address` has
     {"url", "token", "walls", "pid"} for its owner's eyes. Raises cli.Missing where nothing
     confines the code, and for a port in use."""
-    server = Server(Pool(warm=jobs, unsafe=unsafe), jobs)
+    server = SandboxHandlers(CellPool(warm=jobs, unsafe=unsafe), jobs)
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:

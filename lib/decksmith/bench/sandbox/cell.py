@@ -126,28 +126,28 @@ def sealed(data: bytes) -> Iterator[IO[bytes]]:
         yield file
 
 
-def give(leash: socket.socket, task: dict[str, Any], descriptors: Iterable[int]) -> None:
+def give(control: socket.socket, task: dict[str, Any], descriptors: Iterable[int]) -> None:
     """Send an order to a guard that waits, with the descriptors that the stranger gets."""
     with sealed(json.dumps(task).encode()) as file:
         # If it ended, the report, or its absence, says why.
         with contextlib.suppress(BrokenPipeError):
-            socket.send_fds(leash, [b"order"], [file.fileno(), *descriptors])
+            socket.send_fds(control, [b"order"], [file.fileno(), *descriptors])
 
 
-def ready(leash: socket.socket, flags: int = 0) -> socket.socket:
-    """The leash, when its guard is at its post. Raises OSError."""
-    leash.settimeout(60)
+def ready(control: socket.socket, flags: int = 0) -> socket.socket:
+    """The control socket, when its guard is at its post. Raises OSError."""
+    control.settimeout(60)
     try:
-        word = leash.recv(4096, flags)
+        word = control.recv(4096, flags)
     except TimeoutError:
         raise OSError("no cell within 60 seconds") from None
-    leash.settimeout(None)
+    control.settimeout(None)
     if not word:
         raise OSError("it ended before it was ready")
     said = json.loads(word)
     if "refused" in said:
         raise OSError(said["refused"])
-    return leash
+    return control
 
 
 # What comes out
@@ -205,13 +205,13 @@ class Pipes:
 
 
 def follow(
-    leash: socket.socket, pipes: Pipes, deadline: float, talk: socket.socket | None = None
+    control: socket.socket, pipes: Pipes, deadline: float, talk: socket.socket | None = None
 ) -> dict[str, Any] | bytes | None:
     """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report
     (TIMEOUT at the deadline, None if it ended without), or with `talk` what the interpreter sent
     there (bytes)."""
     poll, told_to_end = select.poll(), False
-    for source in (leash, talk, *pipes.reads):
+    for source in (control, talk, *pipes.reads):
         if source is not None:
             poll.register(source, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0:
@@ -225,9 +225,9 @@ def follow(
         if pipes.over and not told_to_end:
             told_to_end = True
             with contextlib.suppress(OSError):
-                leash.send(b"end")
-        if leash.fileno() in events:
-            report = _report(leash)
+                control.send(b"end")
+        if control.fileno() in events:
+            report = _report(control)
             pipes.drain()
             return report
         if talk is not None and talk.fileno() in events and not told_to_end:
@@ -238,9 +238,9 @@ def follow(
     return dict(TIMEOUT)
 
 
-def _report(leash: socket.socket) -> dict[str, Any] | None:
+def _report(control: socket.socket) -> dict[str, Any] | None:
     try:
-        word, files, *_ = socket.recv_fds(leash, 64, 1)
+        word, files, *_ = socket.recv_fds(control, 64, 1)
     except OSError:
         return None
     if not word or not files:
@@ -287,7 +287,7 @@ def _message(status: str, code: int | None, limits: Limits) -> str:
 
 @contextlib.contextmanager
 def running(
-    leash: socket.socket,
+    control: socket.socket,
     task: dict[str, Any],
     limits: Limits,
     given: IO[bytes] | socket.socket,
@@ -297,15 +297,15 @@ def running(
     what is around it."""
     began, pipes = time.monotonic(), Pipes(limits.output)
     try:
-        give(leash, task, [given.fileno(), *pipes.writes])
+        give(control, task, [given.fileno(), *pipes.writes])
         pipes.sent()
 
         def finished() -> Result:
-            report = follow(leash, pipes, began + limits.wall + GRACE)
+            report = follow(control, pipes, began + limits.wall + GRACE)
             assert not isinstance(report, bytes)  # nobody talks there
             return result(report, pipes, began, limits, walls)
 
         yield finished
     finally:
         pipes.close()
-        leash.close()
+        control.close()

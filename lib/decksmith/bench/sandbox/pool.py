@@ -34,7 +34,7 @@ from decksmith.core import cli
 ATTEMPTS = 3  # at a cell, before there is none to be had
 
 
-class Pool:
+class CellPool:
     """Cells that stand ready. limits: the default; warm: how many; walls: insist on these; unsafe:
     do without any if none is granted."""
 
@@ -48,7 +48,7 @@ class Pool:
     ) -> None:
         self.limits, self.wanted, self.unsafe = limits or Limits(), walls, unsafe
         self.warm = (os.cpu_count() or 1) if warm is None else warm
-        # The leashes of guards that wait, or will soon.
+        # The control sockets of guards that wait, or will soon.
         self.ready: collections.deque[socket.socket] = collections.deque()
         self.starting = threading.RLock()
         self.process: subprocess.Popen[bytes] | None = None
@@ -73,8 +73,8 @@ class Pool:
         limits = limits or self.limits
         task = order(code, language, files, take, limits=limits)
         with sealed(as_bytes(stdin)) as given:
-            leash = self._cell(limits)
-            with running(leash, task, limits, given, self.walls) as finished:
+            control = self._cell(limits)
+            with running(control, task, limits, given, self.walls) as finished:
                 return finished()
 
     def pair(self, code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
@@ -86,20 +86,20 @@ class Pool:
         with ours, theirs, contextlib.ExitStack() as held:
             ends = []
             for text, given in ((code, ours), (other, theirs)):
-                task, leash = order(text, limits=limits), self._cell(limits)
-                run = running(leash, task, limits, given, self.walls)
+                task, control = order(text, limits=limits), self._cell(limits)
+                run = running(control, task, limits, given, self.walls)
                 ends.append(held.enter_context(run))
                 given.close()
             asked = ends[0]()
             with contextlib.suppress(OSError):
-                leash.send(b"end")
+                control.send(b"end")
             return asked, ends[1]()
 
     def session(self, limits: Limits | None = None) -> Session:
         """An interpreter that waits for the next piece of code."""
         limits = limits or self.limits
-        leash = self._cell(limits)
-        return Session(leash, limits, self.walls)
+        control = self._cell(limits)
+        return Session(control, limits, self.walls)
 
     def open(self) -> str:
         """Start what there is to start, and name the walls. Raises cli.Missing where nothing
@@ -137,28 +137,28 @@ class Pool:
     # Cells
 
     def _cell(self, limits: Limits) -> socket.socket:
-        """The leash of a guard that waits for its order. Raises cli.Missing."""
+        """The control socket of a guard that waits for its order. Raises cli.Missing."""
         for attempt in range(1, ATTEMPTS + 1):
-            leash = self._next(limits)
+            control = self._next(limits)
             try:
-                return ready(leash)
+                return ready(control)
             except OSError as error:
-                leash.close()
+                control.close()
                 if attempt == ATTEMPTS:
                     raise cli.Missing(f"no cell for the sandbox: {error}") from None
         raise AssertionError("unreachable")
 
     def _next(self, limits: Limits) -> socket.socket:
-        """The leash of the next cell: of one that stands ready where its folder has the room that
+        """The control socket of the next cell: of one that stands ready where its folder has the room that
         is asked for, else of a new one."""
         room, usual = (limits.disk, limits.inodes), (self.limits.disk, self.limits.inodes)
         with self.starting:
             self.open()
             if room != usual or not self.ready:
                 return self._ask(limits)
-            leash = self.ready.popleft()
+            control = self.ready.popleft()
             self.ready.append(self._ask(self.limits))
-            return leash
+            return control
 
     def _ask(self, limits: Limits) -> socket.socket:
         """Have a cell made; it says when it is ready."""
@@ -222,17 +222,17 @@ class Pool:
 
 # --- the pool of this process --------------------------------------------------------------------
 
-_common: Pool | None = None
+_common: CellPool | None = None
 _guarding = threading.Lock()
 
 
-def common() -> Pool:
+def common() -> CellPool:
     """The pool of this process, which is started when it is first needed and ends with the
     process."""
     global _common
     with _guarding:
         if _common is None:
-            _common = Pool()
+            _common = CellPool()
             atexit.register(_common.close)
         return _common
 

@@ -32,10 +32,10 @@ class Session:
     """An interpreter that waits for the next piece of code, and stands still between calls. `dead`
     is None, or says of what it died.
 
-    leash: of a cell whose guard waits for its order; walls: what is around it."""
+    control: of a cell whose guard waits for its order; walls: what is around it."""
 
-    def __init__(self, leash: socket.socket, limits: Limits, walls: str) -> None:
-        self.leash, self.limits, self.walls = leash, limits, walls
+    def __init__(self, control: socket.socket, limits: Limits, walls: str) -> None:
+        self.control, self.limits, self.walls = control, limits, walls
         self.dead: str | None = None
         self.number, self.used = 0, time.monotonic()  # of calls; when the last one ended
         self.lock, self.pipes = threading.Lock(), Pipes(limits.output)
@@ -43,7 +43,7 @@ class Session:
         whole = limits.model_copy(update={"cpu": limits.cpu or CPU * limits.wall})
         with theirs, sealed(b"") as nothing:
             held = [nothing.fileno(), *self.pipes.writes, theirs.fileno()]
-            give(leash, order("", limits=whole), held)
+            give(control, order("", limits=whole), held)
         self.pipes.sent()
 
     def run(self, code: str) -> Result:
@@ -54,11 +54,11 @@ class Session:
                 raise Dead(self.dead)
             began = time.monotonic()
             self._ask(code)
-            said = follow(self.leash, self.pipes, began + self.limits.wall, self.talk)
+            said = follow(self.control, self.pipes, began + self.limits.wall, self.talk)
             late = said == TIMEOUT
             if late:
                 self._tell(b"interrupt")
-                said = follow(self.leash, self.pipes, time.monotonic() + 1, self.talk)
+                said = follow(self.control, self.pipes, time.monotonic() + 1, self.talk)
             report, answered = _judged(said, self.number, late)
             alive = answered and not self.pipes.over
             if alive:
@@ -89,14 +89,14 @@ class Session:
 
     def _tell(self, word: bytes) -> None:
         with contextlib.suppress(OSError):
-            self.leash.send(word)
+            self.control.send(word)
 
     def _end(self, why: str) -> None:
         if not self.dead:
             self.dead = why
             self.pipes.close()
             self.talk.close()
-            self.leash.close()
+            self.control.close()
 
 
 def _judged(

@@ -1,4 +1,4 @@
-"""The inside of the sandbox: `python3 -IS supervisor.py SPEC`, with a socket of sandbox.Pool as
+"""The inside of the sandbox: `python3 -IS supervisor.py SPEC`, with a socket of a CellPool as
 stdin; SPEC is a cell's.
 
 Every message on that socket asks for one cell and brings the socket by which it is led. The
@@ -10,7 +10,7 @@ from inside. It watches what no limit of the kernel covers (the memory and proce
 together, the room in the folder), ends everything, and reports through a file in memory that only
 it holds. A cell serves one stranger.
 
-Words of the leash: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes,
+Words on the control socket: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes,
 everything ends. No import of this package.
 """
 
@@ -197,9 +197,9 @@ def _take(home: str, names: list[str]) -> tuple[dict[str, str], dict[str, str | 
     return taken, odd
 
 
-def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | None:
+def _keep(control: socket.socket, home: str, bytecode: bytes | None) -> Order | None:
     """Serve one order: the report on it."""
-    ordered = child.received(leash, 6)
+    ordered = child.received(control, 6)
     if ordered is None:
         return None
     order, (given, out, err, *rest) = ordered
@@ -218,7 +218,7 @@ def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | No
     if not pid:
         for file in (woken, wakes, hears):
             os.close(file)
-        leash.close()
+        control.close()
         try:
             _become(order, (given, out, err), bytecode)
             for file in (given, out, err):
@@ -231,7 +231,7 @@ def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | No
     if talk:
         talk.close()
     ends = None if talk else began + most["wall"]
-    code, why = _watch(leash, pid, woken, most, home, ends)
+    code, why = _watch(control, pid, woken, most, home, ends)
     return _report(order, home, code, why, hears)
 
 
@@ -258,14 +258,14 @@ def _report(order: Order, home: str, code: int | None, why: str | None, hears: i
 
 
 def _watch(
-    leash: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float | None
+    control: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float | None
 ) -> tuple[int | None, str | None]:
     """(exit code, None) of the stranger's process when it ends, or (None, why it has to): killed,
     timeout, or a bound that all processes together passed. `woken` says that a child may have
     ended; `ends`: time.monotonic, or None."""
     step = 0.02
     looks = time.monotonic() + step
-    heard: list[Any] = [leash, woken]
+    heard: list[Any] = [control, woken]
     while True:
         now = time.monotonic()
         if now >= looks:  # by the clock: what wakes us all the time does not keep us from it
@@ -277,8 +277,8 @@ def _watch(
             return None, "timeout"
         patience = max(0, min(looks, ends or looks) - now)
         ready = select.select(heard, [], [], patience)[0]
-        if leash in ready:
-            word = leash.recv(64)
+        if control in ready:
+            word = control.recv(64)
             if word in (b"", b"end"):
                 return None, "killed"
             _lead(word, pid)
@@ -300,7 +300,7 @@ def _status(code: int, said: str) -> str:
 
 
 def _lead(word: bytes, pid: int) -> None:
-    """Do what a word of the leash asks for."""
+    """Do what a word of the control socket asks for."""
     if word == b"interrupt":
         os.kill(pid, signal.SIGINT)
     elif word in (b"stop", b"go") and os.getpid() == 1:
@@ -323,7 +323,7 @@ def _try(bytecode: bytes) -> None:
         raise OSError(errno.ENOSYS, "the kernel takes no system call filter")
 
 
-def _serve(spec: Order, leash: socket.socket) -> None:
+def _serve(spec: Order, control: socket.socket) -> None:
     """In a fork: enter the cell, serve one order, end."""
     global confined
     confined = spec["walls"] != "none"
@@ -345,15 +345,15 @@ def _serve(spec: Order, leash: socket.socket) -> None:
         if bytecode:
             _try(bytecode)
     except (OSError, KeyError) as error:
-        leash.send(json.dumps({"refused": str(error)}).encode())
+        control.send(json.dumps({"refused": str(error)}).encode())
         os._exit(walls.REFUSED)
     try:
-        leash.send(b'{"ready": true}')
-        report = _keep(leash, home, bytecode)
+        control.send(b'{"ready": true}')
+        report = _keep(control, home, bytecode)
         if report is not None:
             file = os.memfd_create("report")
             os.write(file, json.dumps(report).encode())
-            socket.send_fds(leash, [b"report"], [file])
+            socket.send_fds(control, [b"report"], [file])
     except BrokenPipeError:
         pass
     finally:
@@ -384,11 +384,11 @@ def main() -> None:
         word, files, *_ = socket.recv_fds(asks, 4096, 1)
         if not word:
             os._exit(0)
-        leash = socket.socket(fileno=files[0])
+        control = socket.socket(fileno=files[0])
         if not os.fork():
             asks.close()
-            _serve(spec | json.loads(word), leash)
-        leash.close()
+            _serve(spec | json.loads(word), control)
+        control.close()
 
 
 if __name__ == "__main__":
