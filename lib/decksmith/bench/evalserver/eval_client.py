@@ -368,7 +368,10 @@ def configured(args: object) -> list[Json]:
     else:
         loaded = OmegaConf.load(os.path.expanduser(source))
     setting: Any = OmegaConf.to_container(loaded, resolve=True)
-    flags = {key: _flag(args, names) for key, names in FLAGS.items()}
+    flags: Json = {}
+    for key, names in FLAGS.items():
+        given = [getattr(args, name, None) for name in names]
+        flags[key] = next((value for value in given if value is not None), None)
     found: list[Json] = []
     for entry in setting.get("eval", setting).get("delegate") or []:
         if not entry.get("url") or not entry.get("datasets"):
@@ -381,12 +384,6 @@ def configured(args: object) -> list[Json]:
         run = {name.lower(): value for name, value in headers.items()}.get("x-run-id")
         found.append({"benchmarks": asked, "url": entry["url"], "headers": headers, "run": run})
     return found
-
-
-def _flag(args: object, names: Iterable[str]) -> object:
-    """The first of a trainer's settings that is set."""
-    values = (getattr(args, name, None) for name in names)
-    return next((value for value in values if value is not None), None)
 
 
 def _delegated(args: object, step: int, router: str, checkpoint: str | None = None) -> Metrics:
@@ -469,18 +466,12 @@ def _miles() -> type:
                     raise EvalSkip("engine") from error
                 metrics = await asyncio.to_thread(_delegated, self.args, step, self.engine, weights)
             if not metrics.get("eval/delegate/ok"):
-                raise EvalSkip(_reason(metrics))
+                delegate = "eval/delegate/"  # followed by why there are none
+                whys = [key for key in metrics if key.startswith(delegate) and metrics[key] == 1.0]
+                raise EvalSkip(whys[0].removeprefix(delegate) if whys else "unconfigured")
             return RolloutFnEvalOutput(data={}, metrics=metrics)
 
     return Miles
-
-
-def _reason(metrics: Metrics) -> str:
-    """Why there are no metrics: the KIND of eval/delegate/KIND."""
-    for key, value in metrics.items():
-        if key.startswith("eval/delegate/") and value == 1.0:
-            return key.rpartition("/")[2]
-    return "unconfigured"
 
 
 def __getattr__(name: str) -> type:  # PEP 562: the class needs miles, the module does not

@@ -168,13 +168,10 @@ class _Check:
         self.written: Any = None  # the file as it stands there, interpolations and all
         try:
             setting = self._read(text)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            self.lines[()] = mark.line + 1 if mark else 1
-            why = getattr(error, "problem", None) or str(error).splitlines()[0]
-            self.add((), f"the trainer cannot read this: {why}")
-        except (RecursionError, ValueError) as error:
-            why = str(error).partition("\n")[0]
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            if mark := getattr(error, "problem_mark", None):
+                self.lines[()] = mark.line + 1
+            why = getattr(error, "problem", None) or str(error).partition("\n")[0]
             self.add((), f"the trainer cannot read this: {why}")
         else:
             if not self.findings:
