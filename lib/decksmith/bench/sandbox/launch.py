@@ -12,7 +12,7 @@ from pathlib import Path
 from decksmith.core import cli
 from decksmith.core.walls import SYSTEM
 
-PACKAGE = cli.ROOT / "lib/decksmith"  # its files are loaded by path inside
+LIB = cli.ROOT / "lib"  # the only thing of ours that the supervisor sees
 WALLS = ("apptainer", "namespaces")  # from strongest to weakest
 HOMES = [home for home in ("/tmp", "/mnt", "/srv", "/var/tmp") if Path(home).is_dir()]
 
@@ -50,7 +50,7 @@ def command(walls: str) -> list[str]:
     }
     if walls == "apptainer":
         return _apptainer(json.dumps(spec | {"home": "/tmp", "read": []}))
-    return [python, "-IS", str(PACKAGE / "bench/sandbox/supervisor.py"), json.dumps(spec)]
+    return [python, "-IS", str(LIB / "decksmith/bench/sandbox/supervisor.py"), json.dumps(spec)]
 
 
 def _below(path: str, tops: Iterable[str]) -> bool:
@@ -73,6 +73,6 @@ def _apptainer(spec: str) -> list[str]:
         *("apptainer", "--silent", "exec", "--containall", "--cleanenv", "--no-home"),
         *("--net", "--network", "none", "--pwd", "/"),
         *drop,
-        *("--bind", f"{PACKAGE}:/mnt:ro", str(_image())),
-        *("/usr/bin/python3", "-IS", "/mnt/bench/sandbox/supervisor.py", spec),
+        *("--bind", f"{LIB}:/mnt:ro", str(_image())),
+        *("/usr/bin/python3", "-IS", "/mnt/decksmith/bench/sandbox/supervisor.py", spec),
     ]

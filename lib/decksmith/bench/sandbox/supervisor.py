@@ -11,12 +11,12 @@ together, the room in the folder), ends everything, and reports through a file i
 it holds. A cell serves one stranger.
 
 Words on the control socket: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes,
-everything ends. No import of this package.
+everything ends. What it imports of this package needs nothing but Python.
 """
 
 import base64
 import errno
-import importlib.util
+import importlib
 import json
 import os
 import platform
@@ -28,9 +28,13 @@ import socket
 import sys
 import tempfile
 import time
-import types
 from collections.abc import Iterable
 from typing import Any
+
+LIB = os.path.abspath(__file__).rpartition("/decksmith/")[0]
+sys.path.insert(0, LIB)  # by -IS there is nothing of ours, nor what our packages need
+from decksmith.bench.sandbox import child, syscalls  # noqa: E402
+from decksmith.core import walls, workspace  # noqa: E402
 
 MOST = 8 << 20  # bytes of files handed back
 # What the stranger's imports find warm: most generated code begins with some of these.
@@ -41,23 +45,7 @@ _PIPE = 16 * _PAGE
 with socket.socket(socket.AF_UNIX) as _any:  # a message may begin where a buffer is nearly full
     _SOCKET = _any.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) + (64 << 10)
 Order = dict[str, Any]  # as JSON brings it
-# Loaded by their paths, since the package is not there inside:
-child: types.ModuleType
-syscalls: types.ModuleType
-walls: types.ModuleType  # core/walls.py
-workspace: types.ModuleType  # core/workspace.py
 confined: bool  # whether there are any walls
-
-
-def _load(room: str, name: str) -> types.ModuleType:
-    """A module of this package by its path: `room` is a folder of lib/decksmith."""
-    package = os.path.abspath(__file__).rpartition("/bench/sandbox/")[0]
-    place = os.path.join(package, room, f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"decksmith_{name}", place)
-    assert spec and spec.loader  # the name ends in .py
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
@@ -364,17 +352,20 @@ def _serve(spec: Order, control: socket.socket) -> None:
 
 
 def main() -> None:
-    global child, syscalls, walls, workspace
     if len(sys.argv) == 2:  # once more without environment, which else stays readable in /proc
         os.execve(sys.executable, [sys.executable, "-IS", *sys.argv, "bare"], {})
-    child, syscalls = _load("bench/sandbox", "child"), _load("bench/sandbox", "syscalls")
-    walls, workspace = _load("core", "walls"), _load("core", "workspace")
+    # By name: the room of the graders is above ours.
+    sys.modules["decksmith_wire"] = importlib.import_module(
+        "decksmith.bench.benchmarks.graders.wire"
+    )
+    sys.path.remove(LIB)  # what the stranger imports is not ours
+    for name in [name for name in sys.modules if name.partition(".")[0] == "decksmith"]:
+        del sys.modules[name]
     # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is
     # bounded.
     walls.libc.mallopt(-8, 1)
     for name in WARM:
         importlib.import_module(name)
-    sys.modules["decksmith_wire"] = _load("bench/benchmarks/graders", "wire")
     spec = json.loads(sys.argv[1]) | {"parent": os.getpid()}
     asks = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
