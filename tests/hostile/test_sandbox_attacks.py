@@ -16,7 +16,6 @@ import urllib.error
 import urllib.request
 
 import pytest
-from decksmith.bench.sandbox import launch
 from decksmith.bench.sandbox import pool as sandbox_pool
 from decksmith.bench.sandbox.cell import Limits
 from decksmith.core import cli
@@ -478,7 +477,7 @@ def armed(code, host):
 
 
 def test_every_kind_of_walls_is_attacked_here():
-    if missing := [walls for walls in launch.WALLS if walls not in AVAILABLE]:
+    if missing := [walls for walls in sandbox_pool.WALLS if walls not in AVAILABLE]:
         pytest.skip(f"this host has no {' and no '.join(missing)} (is the image built?)")
 
 

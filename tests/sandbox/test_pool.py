@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from decksmith.bench.sandbox import app, launch, syscalls
+from decksmith.bench.sandbox import app, syscalls
 from decksmith.bench.sandbox import pool as sandbox_pool
 from decksmith.bench.sandbox.cell import Limits, as_bytes
 from decksmith.bench.sandbox.session import Dead
@@ -221,7 +221,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs():
 
 
 def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_said(monkeypatch):
-    command = launch.command
+    command = sandbox_pool.command
 
     def broken(walls):
         return (
@@ -230,7 +230,7 @@ def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_sai
             else ["/bin/sh", "-c", "echo no walls for you >&2; exit 125"]
         )
 
-    monkeypatch.setattr(launch, "command", broken)
+    monkeypatch.setattr(sandbox_pool, "command", broken)
     with pytest.raises(
         cli.Missing, match="code cannot be confined here .*namespaces: .*no walls for you.*--unsafe"
     ):
@@ -255,7 +255,7 @@ def test_a_stale_image_is_refused_by_name(monkeypatch, tmp_path):
     with pytest.raises(
         cli.Missing, match="image sandbox has no record of its build .*make image-sandbox"
     ):
-        launch.command("apptainer")
+        sandbox_pool.command("apptainer")
 
 
 def test_the_filter_has_the_kernel_s_numbers():

@@ -119,7 +119,7 @@ def renderer(report: Report) -> None:
 
 
 def sandbox(report: Report) -> None:
-    """In which walls programs run that a model wrote: the strongest of sandbox/launch.py that works here."""
+    """In which walls programs run that a model wrote: the strongest of sandbox/pool.py that works here."""
     ask = "from decksmith.bench.sandbox.pool import CellPool; pool = CellPool(warm=1); print(pool.open()); pool.close()"
     status, said = _locked_python(ask)
     report.line(

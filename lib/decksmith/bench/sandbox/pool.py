@@ -5,7 +5,7 @@ Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, 
 memory that shows the system's programs and Python's, a small folder /tmp, no network, not even to
 itself) and in it a guard (supervisor.py) that sets the limits and the system call filter, and
 reports. Cells stand ready: a run costs milliseconds more than its code. Around all cells there is
-one more wall where the host has it (launch.py): Apptainer with containers/sandbox.sif.
+one more wall where the host has it (py): Apptainer with containers/sandbox.sif.
 
 What the code does is told by name: ok, error (it failed by itself), timeout, memory, output,
 processes, files (too many open, too large, no room), killed (by a signal, or its sandbox ended).
@@ -20,17 +20,23 @@ import collections
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from decksmith.bench.sandbox import launch
 from decksmith.bench.sandbox.cell import Limits, Result, as_bytes, order, ready, running, sealed
 from decksmith.bench.sandbox.session import Session
 from decksmith.core import cli
+from decksmith.core.walls import SYSTEM
 
+LIB = cli.ROOT / "lib"  # the only thing of ours that the supervisor sees
+WALLS = ("apptainer", "namespaces")  # from strongest to weakest
+HOMES = [home for home in ("/tmp", "/mnt", "/srv", "/var/tmp") if Path(home).is_dir()]
 ATTEMPTS = 3  # at a cell, before there is none to be had
 
 
@@ -179,7 +185,7 @@ class CellPool:
         refusals."""
         refusals = []
         self.close()
-        for walls in [self.wanted] if self.wanted else launch.candidates(self.unsafe):
+        for walls in [self.wanted] if self.wanted else candidates(self.unsafe):
             refusal = self._try(walls)
             if refusal is None:
                 self.walls = walls
@@ -192,13 +198,13 @@ class CellPool:
 
     def _try(self, walls: str) -> str | None:
         """Start in these walls, and wait for the first cell; None, or what was said instead."""
-        command, path = launch.command(walls), os.environ.get("PATH", os.defpath)
+        line, path = command(walls), os.environ.get("PATH", os.defpath)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as words:
             with theirs:
                 try:
                     self.process = subprocess.Popen(
-                        command,
+                        line,
                         stdin=theirs.fileno(),
                         stdout=subprocess.DEVNULL,
                         stderr=words,
@@ -218,6 +224,70 @@ class CellPool:
                 words.seek(0)
                 said = words.read()[-300:].decode("utf-8", "replace").strip()
                 return f"{error}: {said}" if said else str(error)
+
+
+# --- the walls around all cells ------------------------------------------------------------------
+
+
+def candidates(unsafe: bool) -> list[str]:
+    """The walls to try here, from strongest to weakest, as IMAGES says; `unsafe`: at last, none."""
+    images, inside = os.environ.get("IMAGES", "auto"), os.environ.get("DECKSMITH_IMAGE")
+    found = []
+    if images != "off" and not inside and _image().exists() and shutil.which("apptainer"):
+        found.append("apptainer")
+    if images == "on" and not inside:
+        return found
+    found.append("namespaces")
+    if unsafe:
+        found.append("none")
+    return found
+
+
+def command(walls: str) -> list[str]:
+    """The command line that starts supervisor.py inside of these walls. Raises cli.Missing where
+    the image is not ours."""
+    python = os.path.realpath(sys.executable)
+    wanted = sorted({sys.base_prefix, os.path.realpath(sys.base_prefix), python})
+    shown: list[str] = []  # what Python has elsewhere than the system's programs
+    for path in wanted:
+        if not _below(path, [*SYSTEM, *shown]):
+            shown.append(path)
+    spec = {
+        # A folder for the cell's own, with nothing in it that is shown.
+        "home": next(home for home in HOMES if not any(_below(path, [home]) for path in shown)),
+        "read": shown,
+        "walls": "none" if walls == "none" else "full",
+        "become": True,
+        "loopback": False,
+    }
+    if walls == "apptainer":
+        return _apptainer(json.dumps(spec | {"home": "/tmp", "read": []}))
+    return [python, "-IS", str(LIB / "decksmith/bench/sandbox/supervisor.py"), json.dumps(spec)]
+
+
+def _below(path: str, tops: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(top) for top in tops)
+
+
+def _image() -> Path:
+    return cli.ROOT / "containers/sandbox.sif"
+
+
+def _apptainer(spec: str) -> list[str]:
+    verified = subprocess.run(
+        [cli.ROOT / "containers/verify", "sandbox"], capture_output=True, text=True
+    )
+    if verified.returncode:
+        raise cli.Missing(verified.stderr.strip().removeprefix("within: "))
+    # What root in a container or virtual machine often lacks itself.
+    drop = ("--drop-caps", "CAP_SYS_RESOURCE") if os.geteuid() == 0 else ()
+    return [
+        *("apptainer", "--silent", "exec", "--containall", "--cleanenv", "--no-home"),
+        *("--net", "--network", "none", "--pwd", "/"),
+        *drop,
+        *("--bind", f"{LIB}:/mnt:ro", str(_image())),
+        *("/usr/bin/python3", "-IS", "/mnt/decksmith/bench/sandbox/supervisor.py", spec),
+    ]
 
 
 # --- the pool of this process --------------------------------------------------------------------
