@@ -1,4 +1,4 @@
-"""How fast the sandbox is, in Markdown: `.venv/bin/python tests/bench_sandbox.py [WALLS..]` (namespaces, bubblewrap, apptainer)."""
+"""How fast the sandbox is, in Markdown: `.venv/bin/python tests/bench_sandbox.py [WALLS..]` (namespaces, apptainer)."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def main():
         "| walls | first run | a run | 95 % | runs/s, 1 thread | 2 threads | call of a session | after a fork bomb |\n|---|---:|---:|---:|---:|---:|---:|---:|"
     )
     for walls in sys.argv[1:] or ["namespaces"]:
-        pool, began = sandbox_pool.Pool(walls=walls), time.perf_counter()
+        pool, began = sandbox_pool.CellPool(walls=walls), time.perf_counter()
         pool.run(CODE)
         first = (time.perf_counter() - began) * 1000
         median, late = timed(lambda pool=pool: pool.run(CODE), 100, 0.03)

@@ -375,16 +375,16 @@ def test_functions_find_the_imports_of_the_harness_and_a_tuple_is_as_good_as_a_l
 def test_a_cell_that_is_lost_is_asked_for_again_and_a_reply_that_loses_it_each_time_is_wrong(
     monkeypatch,
 ):
-    run, lost = pool.run, []
+    run, lost = pool.CellPool.run, []
 
-    def loses(source, **options):
-        found = run(source, **options)
+    def loses(self, source, **options):
+        found = run(self, source, **options)
         if source and len(lost) < loses.times:
             lost.append(source)
             found.status, found.message = "killed", LOST
         return found
 
-    monkeypatch.setattr(pool, "run", loses)
+    monkeypatch.setattr(pool.CellPool, "run", loses)
     for loses.times, verdict in ((1, "right"), (9, "wrong")):
         lost.clear()
         assert (
@@ -394,9 +394,9 @@ def test_a_cell_that_is_lost_is_asked_for_again_and_a_reply_that_loses_it_each_t
             == verdict
         )
     monkeypatch.setattr(
-        pool,
+        pool.CellPool,
         "run",
-        lambda source, **options: pool.Result("killed", "", "", 0, "", message=LOST),
+        lambda self, source, **options: pool.Result("killed", "", "", 0, "", message=LOST),
     )
     with pytest.raises(Fault, match=LOST):
         graded("livecodebench", SUM, FENCED.format("print(5)"))

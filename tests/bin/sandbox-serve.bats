@@ -10,7 +10,7 @@ setup() {
 }
 
 teardown() { kill "$SERVER" 2> /dev/null || true; }
-ask() { curl -s -w ' %{http_code}\n' -H "Authorization: Bearer $DECKSMITH_SANDBOX_TOKEN" "$@"; }
+ask() { curl -s -w '\n %{http_code}\n' -H "Authorization: Bearer $DECKSMITH_SANDBOX_TOKEN" "$@"; }
 
 @test "code is run for whoever has the token, and the address file is for its owner alone" {
   run ask -d '{"code": "print(6 * 7)"}' "$URL/run"
@@ -43,7 +43,7 @@ ask() { curl -s -w ' %{http_code}\n' -H "Authorization: Bearer $DECKSMITH_SANDBO
 
 @test "what is asked wrongly is named" {
   run ask -d '{"code": "", "limit": {}}' "$URL/run"
-  assert_line --index 0 "{\"error\": \"unknown key 'limit'; there are: code, language, stdin, files, take, limits\"}"
+  assert_line --index 0 "{\"error\": \"unknown key 'limit'; there are: limits, code, language, stdin, files, take\"}"
   assert_line --index 1 ' 400'
   run ask -d '{"code": "", "limits": {"memory": 1e12}}' "$URL/run"
   assert_line --index 0 '{"error": "limits: memory may be at most 5.36871e+08 here"}'

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from decksmith.core import cli, masking, stream
+from decksmith.core import cells, cli, masking, stream
 from decksmith.models import client as chat_client
 from decksmith.models import registry
 from decksmith.train.corpus import author_command, author_model, authors, drafts
@@ -351,7 +351,7 @@ def test_with_weaker_walls_the_same_is_caught(walls, tmp_path):
 
 
 def test_without_walls_an_authors_command_is_refused_unless_that_is_accepted(tmp_path, monkeypatch):
-    monkeypatch.setattr(author_command, "WALLS", [("plain", os.geteuid() != 0)])
+    monkeypatch.setattr(cells, "WALLS", [("plain", os.geteuid() != 0)])
     with pytest.raises(
         cli.Missing, match="no walls around an author's command.*DECKSMITH_WALLS=plain"
     ):

@@ -231,9 +231,10 @@ def good(handler):
     ],
     ids=["503", "429", "garbage", "cut after blanks", "cut in the answer", "silence"],
 )
-def test_passing_trouble_is_asked_through(odd, first):
+def test_passing_trouble_is_asked_through(odd, first, monkeypatch):
+    monkeypatch.setattr(loop, "SILENCE", 1.0)
     server = odd(first, good)
-    found = loop.evaluate(3, "http://r:1", "a:4 b", url=server.url, silence=1.0, patience=30)
+    found = loop.evaluate(3, "http://r:1", "a:4 b", url=server.url, patience=30)
     assert found.pop("eval/delegate/seconds") > 0
     assert found == {
         "eval/a/pass@1/s": 0.5,
@@ -251,7 +252,8 @@ def test_passing_trouble_is_asked_through(odd, first):
     ] * 2
 
 
-def test_an_evaluation_longer_than_the_silence_is_one_request(odd):
+def test_an_evaluation_longer_than_the_silence_is_one_request(odd, monkeypatch):
+    monkeypatch.setattr(loop, "SILENCE", 1.0)
     server = odd(lambda handler: handler.chunks(*" " * 12, GOOD, pause=0.15))
     assert (
         loop.evaluate(
@@ -259,7 +261,6 @@ def test_an_evaluation_longer_than_the_silence_is_one_request(odd):
             ["http://r:1", "http://r:2"],
             [{"name": "a"}],
             url=server.url,
-            silence=1.0,
             run="x",
             model="m",
         )["eval/delegate/ok"]

@@ -799,7 +799,8 @@ BENCH = {"name": "needle"}
         ),
         (
             {"defaults": {"stop": ["x"]}},
-            "defaults: unknown key 'stop'; there are: " + ", ".join(request.BOUNDS),
+            "defaults: unknown key 'stop'; there are: "
+            + ", ".join(request.AnySampling.model_fields),
         ),
         ({"checkpoint": "a\nb"}, "checkpoint: not a line of at most 500 characters"),
         ({"run": ["a"]}, "run: not a line of at most 500 characters"),

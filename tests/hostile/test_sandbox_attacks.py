@@ -16,7 +16,6 @@ import urllib.error
 import urllib.request
 
 import pytest
-from decksmith.bench.sandbox import launch
 from decksmith.bench.sandbox import pool as sandbox_pool
 from decksmith.bench.sandbox.cell import Limits
 from decksmith.core import cli
@@ -341,10 +340,7 @@ def available():
     """The environments in which a server is tried: {walls: variables}."""
     found = {}
     if not subprocess.run(["unshare", "--user", "true"], capture_output=True).returncode:
-        hidden = "/nowhere" if shutil.which("bwrap", path=os.defpath) else os.defpath
-        found["namespaces"] = {"IMAGES": "off", "PATH": hidden}
-    if shutil.which("bwrap") and found:
-        found["bubblewrap"] = {"IMAGES": "off"}
+        found["namespaces"] = {"IMAGES": "off"}
     if (
         shutil.which("apptainer")
         and not subprocess.run(
@@ -481,10 +477,8 @@ def armed(code, host):
 
 
 def test_every_kind_of_walls_is_attacked_here():
-    if missing := [walls for walls in launch.WALLS if walls not in AVAILABLE]:
-        pytest.skip(
-            f"this host has no {' and no '.join(missing)} (the image is built, and bwrap in the PATH?)"
-        )
+    if missing := [walls for walls in sandbox_pool.WALLS if walls not in AVAILABLE]:
+        pytest.skip(f"this host has no {' and no '.join(missing)} (is the image built?)")
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -790,7 +784,7 @@ def test_without_walls_the_same_attack_works(name, tmp_path, request):
     code, _, _ = ATTACKS[name]
     secret = tmp_path / "secret"
     secret.write_text("CANARY")
-    pool = sandbox_pool.Pool(walls="none", warm=1)
+    pool = sandbox_pool.CellPool(walls="none", warm=1)
     listener = socket.create_server(("127.0.0.1", 0))
     abstract, path = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
     abstract.bind(f"\0none-{os.getpid()}")
@@ -852,7 +846,7 @@ BOUNDS = {  # (what is within a larger bound, the bound)
 @pytest.mark.parametrize("status", BOUNDS)
 def test_a_bound_is_what_stops_it_and_a_larger_one_lets_it_through(status):
     code, small, large = BOUNDS[status]
-    pool = sandbox_pool.Pool(warm=0)
+    pool = sandbox_pool.CellPool(warm=0)
     try:
         refused, let = (pool.run(HEAD + code, limits=Limits(**limits)) for limits in (small, large))
         assert (refused.status, "BREACH" in let.stdout, let.status) == (status, True, "ok"), (

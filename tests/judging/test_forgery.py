@@ -250,7 +250,7 @@ def test_the_attacks_are_real_where_tests_and_code_share_a_process():
     assert {
         name
         for name, attack in ATTACKS.items()
-        if name in FOOLS and pool.run(f"{attack}\n{tests}\n", limits=limits).finished
+        if name in FOOLS and pool.common().run(f"{attack}\n{tests}\n", limits=limits).finished
     } == FOOLS
 
 

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from decksmith.bench.sandbox import app, launch, syscalls
+from decksmith.bench.sandbox import app, syscalls
 from decksmith.bench.sandbox import pool as sandbox_pool
 from decksmith.bench.sandbox.cell import Limits, as_bytes
 from decksmith.bench.sandbox.session import Dead
@@ -23,7 +23,7 @@ TEST = "\ndef check(candidate):\n    assert candidate(1, 2) == 3\n    assert can
 
 def test_a_right_completion_is_ok_and_finished_and_others_are_told_apart():
     said = {
-        name: sandbox_pool.run(PROMPT + body + TEST, limits=Limits(wall=wall))
+        name: sandbox_pool.common().run(PROMPT + body + TEST, limits=Limits(wall=wall))
         for name, body, wall in (
             ("right", "    return a + b\n", 20),
             ("wrong", "    return a - b\n", 20),
@@ -56,16 +56,16 @@ def test_the_reference_solutions_of_humaneval_pass_and_an_empty_completion_does_
     rows = [json.loads(line) for line in gzip.open(place, "rt")][:20]
     for row in rows:
         test = f"\n{row['test']}\ncheck({row['entry_point']})\n"
-        assert sandbox_pool.run(row["prompt"] + row["canonical_solution"] + test).finished, row[
-            "task_id"
-        ]
-        assert sandbox_pool.run(row["prompt"] + "    pass\n" + test).status == "error", row[
-            "task_id"
-        ]
+        assert (
+            sandbox_pool.common().run(row["prompt"] + row["canonical_solution"] + test).finished
+        ), row["task_id"]
+        assert sandbox_pool.common().run(row["prompt"] + "    pass\n" + test).status == "error", (
+            row["task_id"]
+        )
 
 
 def test_stdin_files_output_and_exit_status_are_as_a_program_s():
-    result = sandbox_pool.run(
+    result = sandbox_pool.common().run(
         "import sys, helper\nprint(sys.stdin.read() + helper.word, end='')\nprint('oh', file=sys.stderr)\nopen('d/out', 'wb').write(bytes(range(256)))\nsys.exit(3)",
         stdin="Grüße ",
         files={"helper.py": "word = 'é'", "d/in": b"\xff"},
@@ -83,13 +83,13 @@ def test_stdin_files_output_and_exit_status_are_as_a_program_s():
 
 
 def test_the_code_is_main_and_its_threads_exit_handlers_and_tracebacks_are_python_s():
-    result = sandbox_pool.run(
+    result = sandbox_pool.common().run(
         "import atexit, threading, time\natexit.register(print, 'last')\n"
         "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\n"
         "if __name__ == '__main__':\n    print('main')"
     )
     assert (result.status, result.stdout) == ("ok", "main\nthread\nlast\n")
-    result = sandbox_pool.run("def f():\n    return 1 / 0\nf()")
+    result = sandbox_pool.common().run("def f():\n    return 1 / 0\nf()")
     assert result.stderr == (
         'Traceback (most recent call last):\n  File "main.py", line 3, in <module>\n    f()\n  File "main.py", line 2, in f\n'
         "    return 1 / 0\n           ~~^~~\nZeroDivisionError: division by zero\n"
@@ -97,7 +97,7 @@ def test_the_code_is_main_and_its_threads_exit_handlers_and_tracebacks_are_pytho
 
 
 def test_a_shell_script_runs_as_well():
-    result = sandbox_pool.run(
+    result = sandbox_pool.common().run(
         "read x; echo $x | tr a-z A-Z; echo no >&2; exit 4", language="sh", stdin="abc\n"
     )
     assert (result.status, result.stdout, result.stderr, result.code) == (
@@ -109,7 +109,7 @@ def test_a_shell_script_runs_as_well():
 
 
 def test_the_sandbox_shows_python_and_the_system_and_nothing_of_ours():
-    result = sandbox_pool.run(
+    result = sandbox_pool.common().run(
         "import os, json\nprint(json.dumps([os.getuid(), dict(os.environ), os.getcwd(), os.listdir('.'), sorted(os.listdir('/')), os.path.exists(input())]))",
         stdin=str(cli.ROOT / "lib"),
     )
@@ -124,7 +124,9 @@ def test_runs_of_many_threads_are_apart_and_together():
     results = {}
     threads = [
         threading.Thread(
-            target=lambda n=n: results.update({n: sandbox_pool.run(f"print({n} ** 2)").stdout})
+            target=lambda n=n: results.update(
+                {n: sandbox_pool.common().run(f"print({n} ** 2)").stdout}
+            )
         )
         for n in range(12)
     ]
@@ -136,25 +138,25 @@ def test_runs_of_many_threads_are_apart_and_together():
 
 
 def test_runs_work_in_a_fork_of_this_process():
-    sandbox_pool.run("")
+    sandbox_pool.common().run("")
     children = []
     for number in range(3):
         children.append(os.fork())
         if not children[-1]:
             good = all(
-                sandbox_pool.run(f"print({number}, {n})").stdout == f"{number} {n}\n"
+                sandbox_pool.common().run(f"print({number}, {n})").stdout == f"{number} {n}\n"
                 for n in range(5)
             )
             sandbox_pool.common().close()
             os._exit(0 if good else 1)
-    assert [sandbox_pool.run(f"print('own', {n})").stdout for n in range(5)] == [
+    assert [sandbox_pool.common().run(f"print('own', {n})").stdout for n in range(5)] == [
         f"own {n}\n" for n in range(5)
     ]
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
 
 
 def test_a_pool_whose_processes_were_killed_starts_others():
-    pool = sandbox_pool.Pool(warm=1)
+    pool = sandbox_pool.CellPool(warm=1)
     try:
         assert pool.run("print(1)").status == "ok"
         pool.process.kill()
@@ -165,7 +167,7 @@ def test_a_pool_whose_processes_were_killed_starts_others():
 
 
 def test_variables_of_a_session_persist_the_last_expression_is_shown_and_a_dead_one_says_so():
-    pool = sandbox_pool.Pool(warm=1)
+    pool = sandbox_pool.CellPool(warm=1)
     try:
         one, two = pool.session(), pool.session(Limits(wall=0.5))
         said = [
@@ -206,9 +208,9 @@ def test_variables_of_a_session_persist_the_last_expression_is_shown_and_a_dead_
 
 def test_what_cannot_be_meant_is_refused_before_anything_runs():
     for wrong in (
-        lambda: sandbox_pool.run("", language="perl"),
-        lambda: sandbox_pool.run("", files={"../x": ""}),
-        lambda: sandbox_pool.run("", take=["/etc/passwd"]),
+        lambda: sandbox_pool.common().run("", language="perl"),
+        lambda: sandbox_pool.common().run("", files={"../x": ""}),
+        lambda: sandbox_pool.common().run("", take=["/etc/passwd"]),
         lambda: Limits(wall=0),
         lambda: Limits(memory=1.5),
         lambda: Limits(processes=True),
@@ -219,7 +221,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs():
 
 
 def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_said(monkeypatch):
-    command = launch.command
+    command = sandbox_pool.command
 
     def broken(walls):
         return (
@@ -228,12 +230,12 @@ def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_sai
             else ["/bin/sh", "-c", "echo no walls for you >&2; exit 125"]
         )
 
-    monkeypatch.setattr(launch, "command", broken)
+    monkeypatch.setattr(sandbox_pool, "command", broken)
     with pytest.raises(
         cli.Missing, match="code cannot be confined here .*namespaces: .*no walls for you.*--unsafe"
     ):
-        sandbox_pool.Pool().run("print(1)")
-    pool = sandbox_pool.Pool(unsafe=True, warm=1)
+        sandbox_pool.CellPool().run("print(1)")
+    pool = sandbox_pool.CellPool(unsafe=True, warm=1)
     try:
         result = pool.run(
             "import os; os.fork() or os.execv('/bin/sleep', ['sleep', '60'])\nprint(1)"
@@ -253,7 +255,7 @@ def test_a_stale_image_is_refused_by_name(monkeypatch, tmp_path):
     with pytest.raises(
         cli.Missing, match="image sandbox has no record of its build .*make image-sandbox"
     ):
-        launch.command("apptainer")
+        sandbox_pool.command("apptainer")
 
 
 def test_the_filter_has_the_kernel_s_numbers():
@@ -286,14 +288,13 @@ def test_the_filter_has_the_kernel_s_numbers():
 
 
 def test_what_is_refused_by_the_server_is_named():
-    server = app.Server(type("Pool", (), {"limits": Limits()})(), 1)
     for body, words in (
         (b"[]", "no JSON object"),
         (b"{", "no JSON"),
         (b"[" * 100000, "no JSON"),
         (b"{}", "code is missing: text"),
         (b'{"code": 1}', "code: '1' is not text"),
-        (b'{"code": "", "cod": 1}', "unknown key 'cod'; there are: code, language, "),
+        (b'{"code": "", "cod": 1}', "unknown key 'cod'; there are: limits, code, language, "),
         (b'{"code": "", "limits": {"wal": 1}}', "limits: unknown key 'wal'; there are: wall, "),
         (b'{"code": "", "limits": {"wall": 1e9}}', "limits: wall may be at most 10 here"),
         (b'{"code": "", "limits": {"wall": 0}}', "limits: wall: '0' is not a positive number"),
@@ -304,11 +305,8 @@ def test_what_is_refused_by_the_server_is_named():
         (b'{"code": "", "take": ["a", null]}', "take: 1: 'None' is not text"),
     ):
         with pytest.raises((cli.BadData, ValueError)) as refused:
-            server.answer("POST", "/run", body)
+            validation.read(app.RunRequest, body).within(Limits())
         assert words in str(refused.value)
-    with pytest.raises(app.Refusal, match="there are GET /health") as refused:
-        server.answer("GET", "/run", b"")
-    assert refused.value.status == 404
 
 
 def test_text_of_a_request_may_stand_for_bytes_that_are_no_text():
@@ -320,7 +318,7 @@ def test_text_of_a_request_may_stand_for_bytes_that_are_no_text():
 
 def test_a_result_is_plain_data():
     assert json.dumps(
-        dataclasses.asdict(sandbox_pool.run("print(1)")) | {"seconds": 0, "walls": ""}
+        dataclasses.asdict(sandbox_pool.common().run("print(1)")) | {"seconds": 0, "walls": ""}
     ) == json.dumps(
         {
             "status": "ok",
@@ -339,7 +337,7 @@ def test_a_result_is_plain_data():
 
 
 def test_a_process_that_ends_leaves_no_cell():
-    script = "from decksmith.bench.sandbox import pool; import sys; pool.run('print(1)'); print(pool.common().process.pid)"
+    script = "from decksmith.bench.sandbox import pool; import sys; pool.common().run('print(1)'); print(pool.common().process.pid)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,

@@ -103,8 +103,8 @@ def renderer(report: Report) -> None:
 
 
 def sandbox(report: Report) -> None:
-    """In which walls programs run that a model wrote: the strongest of sandbox/launch.py that works here."""
-    ask = "from decksmith.bench.sandbox.pool import Pool; pool = Pool(warm=1); print(pool.open()); pool.close()"
+    """In which walls programs run that a model wrote: the strongest of sandbox/pool.py that works here."""
+    ask = "from decksmith.bench.sandbox.pool import CellPool; pool = CellPool(warm=1); print(pool.open()); pool.close()"
     status, said = _locked_python(ask)
     found = last_line(said) if status else f"walls: {last_line(said)}"
     report.line(status == 0, "sandbox", found, "make image-sandbox", needed=False)

@@ -31,36 +31,14 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 REFUSED = 125
-SYSTEM = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc/ld.so.cache",
-    "/etc/alternatives",
-)
+_LIBRARIES = ("/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM = ("/usr", "/bin", "/sbin", *_LIBRARIES, "/etc/ld.so.cache", "/etc/alternatives")
 DEVICES = ("null", "zero", "full", "random", "urandom")
-_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
-    0x20000,
-    0x4000000,
-    0x8000000,
-    0x10000000,
-    0x20000000,
-    0x40000000,
-)
-_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = (
-    1,
-    2,
-    4,
-    8,
-    32,
-    4096,
-    16384,
-    1 << 18,
-)
+LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}  # of /dev
+_NEWNS, _NEWUTS, _NEWIPC = 0x20000, 0x4000000, 0x8000000
+_NEWUSER, _NEWPID, _NEWNET = 0x10000000, 0x20000000, 0x40000000
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT = 1, 2, 4, 8, 32
+_BIND, _REC, _PRIVATE = 4096, 16384, 1 << 18
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 
@@ -74,6 +52,15 @@ def check(result: int, what: str) -> None:
 
 def _unshare(flags: int) -> None:
     check(libc.unshare(flags), "unshare")
+
+
+def _own_namespace(flags: int = 0) -> None:
+    """A namespace of users in which this process keeps its number, and those of `flags`."""
+    uid, gid = os.geteuid(), os.getegid()
+    _unshare(_NEWUSER | flags)
+    write("/proc/self/setgroups", "deny")
+    write("/proc/self/uid_map", f"{uid} {uid} 1")
+    write("/proc/self/gid_map", f"{gid} {gid} 1")
 
 
 def _mount(
@@ -152,22 +139,15 @@ def _new_root(home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, 
     _mount(None, "/", flags=_REC | _PRIVATE)
     _mount("cell", home, "tmpfs", _NOSUID | _NODEV, "mode=0755,size=4m")
     for path in (*SYSTEM, *sorted(read)):
-        if os.path.lexists(path) and not any(
-            path.startswith(f"{top}/") for top in read if top != path
-        ):
+        below_another = any(path.startswith(f"{top}/") for top in read if top != path)
+        if os.path.lexists(path) and not below_another:
             _show(home, path)
     os.makedirs(f"{home}/dev/shm")
-    for name in filter(
-        lambda name: os.path.exists(f"/dev/{name}"), DEVICES
-    ):  # Apptainer leaves one out
-        write(f"{home}/dev/{name}", "")
-        _mount(f"/dev/{name}", f"{home}/dev/{name}", flags=_BIND)
-    for name, target in (
-        ("fd", "/proc/self/fd"),
-        ("stdin", "fd/0"),
-        ("stdout", "fd/1"),
-        ("stderr", "fd/2"),
-    ):
+    for name in DEVICES:
+        if os.path.exists(f"/dev/{name}"):  # Apptainer leaves one out
+            write(f"{home}/dev/{name}", "")
+            _mount(f"/dev/{name}", f"{home}/dev/{name}", flags=_BIND)
+    for name, target in LINKS.items():
         os.symlink(target, f"{home}/dev/{name}")
     os.mkdir(f"{home}/proc")
     if fresh_proc:
@@ -179,9 +159,8 @@ def _new_root(home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, 
     os.makedirs(home + home, exist_ok=True)
     _mount("home", home + home, "tmpfs", _NOSUID | _NODEV, f"mode=0700,{space},uid={uid},gid={gid}")
     os.chdir(home)
-    check(
-        libc.syscall({"x86_64": 155, "aarch64": 41}[platform.machine()], b".", b"."), "pivot_root"
-    )
+    pivot_root = {"x86_64": 155, "aarch64": 41}[platform.machine()]
+    check(libc.syscall(pivot_root, b".", b"."), "pivot_root")
     check(libc.umount2(b".", 2), "umount")
     os.chdir("/")
     _mount(None, "/", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
@@ -216,14 +195,10 @@ def _may_make_namespaces() -> bool:
     """Whether the browser could build its own sandbox here: tried in a child, as the browser itself would."""
     if os.geteuid() == 0:
         return False
-    uid, gid = os.geteuid(), os.getegid()
     child = os.fork()
     if not child:
         try:
-            _unshare(_NEWUSER | _NEWPID | _NEWNET)
-            write("/proc/self/setgroups", "deny")
-            write("/proc/self/uid_map", f"{uid} {uid} 1")
-            write("/proc/self/gid_map", f"{gid} {gid} 1")
+            _own_namespace(_NEWPID | _NEWNET)
             os._exit(0)
         except OSError:
             os._exit(1)
@@ -277,7 +252,6 @@ def enter(spec: dict[str, Any]) -> None:
     home, walls = spec["home"], spec["walls"]
     _dies_with(lambda: os.getppid() == spec["parent"])
     root = os.geteuid() == 0
-    uid, gid = os.geteuid(), os.getegid()
     os.umask(0o077 if walls == "plain" else 0o022)
     try:
         write("/proc/self/oom_score_adj", "500")
@@ -289,28 +263,17 @@ def enter(spec: dict[str, Any]) -> None:
         _dies_with(lambda: os.getppid() == spec["parent"])
     else:
         if not root:
-            _unshare(_NEWUSER)
-            write("/proc/self/setgroups", "deny")
-            write("/proc/self/uid_map", f"{uid} {uid} 1")
-            write("/proc/self/gid_map", f"{gid} {gid} 1")
-        _unshare(
-            _NEWNS
-            | _NEWIPC
-            | _NEWUTS
-            | (0 if spec.get("net") else _NEWNET)
-            | (_NEWPID if walls == "full" else 0)
-        )
+            _own_namespace()
+        network = 0 if spec.get("net") else _NEWNET
+        processes = _NEWPID if walls == "full" else 0
+        _unshare(_NEWNS | _NEWIPC | _NEWUTS | network | processes)
         waits, holds = os.pipe()
         child = os.fork()
         if child:
             for descriptor in (0, 1, 2, waits):
                 os.close(descriptor)
-            status = os.waitpid(child, 0)[1]
-            os._exit(
-                os.waitstatus_to_exitcode(status)
-                if os.WIFEXITED(status)
-                else 128 + os.WTERMSIG(status)
-            )
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            os._exit(code if code >= 0 else 128 - code)
         os.close(holds)
         _enter(spec, home, walls, become)
         os.set_blocking(waits, False)

@@ -299,17 +299,13 @@ def walls(python: Path) -> cells.Walls:
     """The strongest walls (an element of cells.WALLS) in which the toolchain's Python runs here. Raises cli.Missing for none,
     unless DECKSMITH_WALLS=plain does without."""
     refusals = []
-    for around in cells.WALLS:
-        kind, _ = around
-        if kind == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
-            break
+    for around in cells.ladder(os.environ.get("DECKSMITH_WALLS") == "plain"):
         with tempfile.TemporaryDirectory() as home:
             trial = cells.enclosed(around, Path(home), [python, "-c", ""], shown(python))
-            with contextlib.suppress(FileNotFoundError):  # bubblewrap
-                ran = subprocess.run(trial, capture_output=True, text=True)
-                if ran.returncode == 0:
-                    return around
-                refusals.append(f"{kind}: {ran.stderr.strip()[-200:]}")
+            ran = subprocess.run(trial, capture_output=True, text=True)
+            if ran.returncode == 0:
+                return around
+            refusals.append(f"{around[0]}: {ran.stderr.strip()[-200:]}")
     said = (
         "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them"
     )

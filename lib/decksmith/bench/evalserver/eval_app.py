@@ -61,9 +61,7 @@ class Routes:
         body, run = validation.parse(await request.read()), request.headers.get("X-Run-Id")
         if "api_base" in body:
             asked = validation.check(MilesRequest, body)
-            job, _ = await self.queue.submit(
-                asked.translated(), run=run, door="poll", prefix=asked.prefix
-            )
+            job, _ = await self.queue.submit(asked.translated(), run, "poll", asked.prefix)
             return http.json_response(
                 {"job_id": job.id, "status": "queued", "status_url": f"/status/{job.id}"}
             )
@@ -72,18 +70,18 @@ class Routes:
             return http.json_response(
                 {"job_id": None, "warning": warning, "raw_metrics": {}, "runs": []}
             )
-        job, _ = await self.queue.submit(body, run=run, door="evaluate")
+        job, _ = await self.queue.submit(body, run, "evaluate")
         return await self._answered(request, job)
 
     async def submit(self, request: http.Request) -> http.Response:
         body = validation.parse(await request.read())
-        job, created = await self.queue.submit(body, run=request.headers.get("X-Run-Id"))
+        job, created = await self.queue.submit(body, request.headers.get("X-Run-Id"))
         said = {"job_id": job.id, "status": job.state["status"], "created": created}
         return http.json_response(said, status=202)
 
     async def cancel(self, request: http.Request) -> http.Response:
         job = self._job(request)
-        await self.queue.stop(job, "cancelled")
+        await self.queue.cancel(job)
         return http.json_response({"job_id": job.id, "status": job.state["status"]})
 
     # Looking
@@ -110,7 +108,8 @@ class Routes:
             if job.failed_hard:
                 said |= {"status": "failed", "error": job.troubles()}
             else:
-                said |= {"status": "completed", **job.warning(), "raw_metrics": job.metrics()}
+                answer = {key: value for key, value in job.answer().items() if key != "runs"}
+                said |= {**answer, "status": "completed"}
         return http.json_response(said)
 
     async def result(self, request: http.Request) -> http.StreamResponse:
@@ -128,8 +127,7 @@ class Routes:
                 return response
             error = {"error": job.troubles()} if job.failed_hard else {}
             if response is None:
-                response = _json_stream(500 if job.failed_hard else 200)
-                await response.prepare(request)
+                response = await _json_stream(request, 500 if job.failed_hard else 200)
             said = {**error, **job.answer()}
             text = json.dumps(said, ensure_ascii=False, allow_nan=False)
             await response.write(text.encode("utf-8", "replace"))
@@ -153,8 +151,7 @@ class Routes:
                 await asyncio.wait_for(job.done.wait(), HEARTBEAT)
             except TimeoutError:
                 if response is None:
-                    response = _json_stream(200)
-                    await response.prepare(request)
+                    response = await _json_stream(request, 200)
                 await response.write(b" ")
         return response
 
@@ -173,8 +170,12 @@ class Routes:
         return http.json_response({"benchmarks": found})
 
 
-def _json_stream(status: int) -> http.StreamResponse:
-    return http.StreamResponse(status=status, headers={"Content-Type": "application/json"})
+async def _json_stream(request: http.Request, status: int) -> http.StreamResponse:
+    """A response that is begun, of which the body comes later."""
+    json_type = {"Content-Type": "application/json"}
+    response = http.StreamResponse(status=status, headers=json_type)
+    await response.prepare(request)
+    return response
 
 
 def _cut(request: http.Request) -> None:
@@ -198,23 +199,12 @@ def _lack(name: str) -> str | None:
     return None
 
 
-def application(queue: Queue, token: str) -> http.Application:
-    """The aiohttp application of a queue."""
-    app = web.application(token=token)
-    app.router.add_routes(Routes(queue).routes())
-    return app
-
-
 def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: int = 0) -> None:
     """Serve until SIGTERM (benchmarks go on by themselves) or Ctrl-C (they are ended). Without a
     port it takes the one that it had last time, so that clients find it again after a restart.
-    Raises cli.TryAgain for a root that another server has, cli.BadConfig for a protocol, a
-    benchmark or a key that is not there."""
+    Raises cli.TryAgain for a root that another server has, cli.BadConfig for a protocol or a
+    benchmark that is not there."""
     root = Path(settings.root)
-    if settings.key_env and not os.environ.get(settings.key_env):
-        raise cli.BadConfig(
-            f"the router's key: set {settings.key_env} in the environment or in .env"
-        )
     for name in requests.names():
         # What is wrong with one is said now, and none is read while somebody waits.
         requests.defaults(name, settings)
@@ -226,15 +216,13 @@ def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: i
         async with queue:
             _end_all_on_ctrl_c(queue)
             stream.write(root / "port", url.rpartition(":")[2])
-            facts = {
-                "url": url,
-                "token": token,
-                "job": os.environ.get("SLURM_JOB_ID"),
-                "host": socket.gethostname(),
-            }
+            job, node = os.environ.get("SLURM_JOB_ID"), socket.gethostname()
+            facts = {"url": url, "token": token, "job": job, "host": node}
             with web.announced(Path(address), facts):
                 cli.say(f"{url} evaluates; address and token are in {address}")
-                yield application(queue, token)
+                app = web.application(token=token)
+                app.router.add_routes(Routes(queue).routes())
+                yield app
 
     web.run(make, host, port or web.last_port(root, host))
 

@@ -37,15 +37,13 @@ from http.client import HTTPResponse
 from typing import Any, Protocol, TypedDict
 
 LOG = logging.getLogger("decksmith.bench.evalserver.eval_client")
-# Seconds without a byte until a connection counts as lost; the server sends two a second.
-SILENCE = 120.0
+SILENCE = 120.0  # seconds without a byte until a connection is lost; the server sends two a second
 PATIENCE = 600.0  # seconds without any sign of life until the server counts as gone
 TRIES = 100  # connections, of a server that begins to answer and breaks off each time
 ANSWER = 64 << 20  # bytes
 LOOK = 0.5  # seconds between two looks at a job
 ENDED = ("done", "partial", "failed", "cancelled", "superseded")
-# Where the trainer's own settings come from when the file names none, as its delegate client had
-# it.
+# The trainer's own settings where the file names none, as its delegate client had it.
 FLAGS = {
     "n_samples_per_eval_prompt": ("n_samples_per_eval_prompt", "n_samples_per_prompt"),
     "temperature": ("eval_temperature", "rollout_temperature"),
@@ -88,7 +86,6 @@ def evaluate(
     url: str | None = None,
     headers: dict[str, str] | None = None,
     on_failure: str = "soft",
-    silence: float = SILENCE,
     patience: float = PATIENCE,
     limit: float | None = None,
     **more: object,
@@ -102,8 +99,7 @@ def evaluate(
                  run replaces an older one
     on_failure   soft: what went wrong is metrics, eval/delegate/ok = 0 and eval/delegate/KIND = 1;
                  hard: EvaluationFailed
-    silence      seconds without a byte until a connection counts as lost
-    patience     seconds until the server does
+    patience     seconds without any sign of life until the server counts as gone
     limit        seconds of all, or None
     more         further keys of the request: model, defaults, checkpoint, weight_version (only
                  what no other weights ever had)
@@ -111,17 +107,12 @@ def evaluate(
     began = time.monotonic()
     try:
         urls = [router_urls] if isinstance(router_urls, str) else list(router_urls)
-        body: Json = {
-            "rollout_id": int(step),
-            "router_url": urls[0],
-            "benchmarks": named(benchmarks) if isinstance(benchmarks, str) else list(benchmarks),
-            "on_failure": on_failure,
-        }
-        if len(urls) > 1:
-            body["router_urls"] = urls
+        asked = named(benchmarks) if isinstance(benchmarks, str) else list(benchmarks)
+        body: Json = {"rollout_id": int(step), "benchmarks": asked, "on_failure": on_failure}
+        body |= {"router_url": urls[0]} | ({"router_urls": urls} if len(urls) > 1 else {})
         if run := run or os.environ.get("SLURM_JOB_ID"):
             body["run"] = str(run)
-        server = Server(url, headers=headers, silence=silence, patience=patience, limit=limit)
+        server = Server(url, headers=headers, patience=patience, limit=limit)
         answer = server.ask("POST", "/evaluate", {**body, **more})
         if not isinstance(answer.get("raw_metrics"), dict):
             raise EvaluationFailed("failed", f"no raw_metrics in {str(answer)[:300]}")
@@ -195,12 +186,11 @@ class Server:
         address: str | os.PathLike[str] | None = None,
         *,
         headers: dict[str, str] | None = None,
-        silence: float = SILENCE,
         patience: float = PATIENCE,
         limit: float | None = None,
     ) -> None:
         self.url, self.address, self.headers = url, address, headers or {}
-        self.silence, self.patience = silence, patience
+        self.patience = patience
         self.deadline = math.inf if limit is None else time.monotonic() + limit
 
     def ask(self, method: str, path: str, body: Json | None = None) -> Json:
@@ -209,9 +199,9 @@ class Server:
         while True:
             try:
                 url, token = self._where()
-                headers = {"Authorization": f"Bearer {token}"} if token else {}
-                headers |= self.headers
-                with _open(url + path, body, headers, self.silence, method) as reply:
+                bearer = {"Authorization": f"Bearer {token}"} if token else {}
+                headers = bearer | self.headers
+                with _open(url + path, body, headers, SILENCE, method) as reply:
                     return self._answer(reply)
             except urllib.error.HTTPError as error:
                 answer, words = _refusal(error)
@@ -378,7 +368,10 @@ def configured(args: object) -> list[Json]:
     else:
         loaded = OmegaConf.load(os.path.expanduser(source))
     setting: Any = OmegaConf.to_container(loaded, resolve=True)
-    flags = {key: _flag(args, names) for key, names in FLAGS.items()}
+    flags: Json = {}
+    for key, names in FLAGS.items():
+        given = [getattr(args, name, None) for name in names]
+        flags[key] = next((value for value in given if value is not None), None)
     found: list[Json] = []
     for entry in setting.get("eval", setting).get("delegate") or []:
         if not entry.get("url") or not entry.get("datasets"):
@@ -391,12 +384,6 @@ def configured(args: object) -> list[Json]:
         run = {name.lower(): value for name, value in headers.items()}.get("x-run-id")
         found.append({"benchmarks": asked, "url": entry["url"], "headers": headers, "run": run})
     return found
-
-
-def _flag(args: object, names: Iterable[str]) -> object:
-    """The first of a trainer's settings that is set."""
-    values = (getattr(args, name, None) for name in names)
-    return next((value for value in values if value is not None), None)
 
 
 def _delegated(args: object, step: int, router: str, checkpoint: str | None = None) -> Metrics:
@@ -479,18 +466,12 @@ def _miles() -> type:
                     raise EvalSkip("engine") from error
                 metrics = await asyncio.to_thread(_delegated, self.args, step, self.engine, weights)
             if not metrics.get("eval/delegate/ok"):
-                raise EvalSkip(_reason(metrics))
+                delegate = "eval/delegate/"  # followed by why there are none
+                whys = [key for key in metrics if key.startswith(delegate) and metrics[key] == 1.0]
+                raise EvalSkip(whys[0].removeprefix(delegate) if whys else "unconfigured")
             return RolloutFnEvalOutput(data={}, metrics=metrics)
 
     return Miles
-
-
-def _reason(metrics: Metrics) -> str:
-    """Why there are no metrics: the KIND of eval/delegate/KIND."""
-    for key, value in metrics.items():
-        if key.startswith("eval/delegate/") and value == 1.0:
-            return key.rpartition("/")[2]
-    return "unconfigured"
 
 
 def __getattr__(name: str) -> type:  # PEP 562: the class needs miles, the module does not

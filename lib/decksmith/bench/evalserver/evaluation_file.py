@@ -27,6 +27,7 @@ SHAPE = "one mapping `eval` with datasets, defaults and delegate below it"
 
 Path = tuple[int | str, ...]  # the keys, in small letters, and indices that lead to a place
 Tree = dict[str, Any]  # a mapping of the file
+Placed = tuple[Path, str]  # where something is wrong, and the sentence on it
 
 
 class Finding(NamedTuple):
@@ -167,13 +168,10 @@ class _Check:
         self.written: Any = None  # the file as it stands there, interpolations and all
         try:
             setting = self._read(text)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            self.lines[()] = mark.line + 1 if mark else 1
-            why = getattr(error, "problem", None) or str(error).splitlines()[0]
-            self.add((), f"the trainer cannot read this: {why}")
-        except (RecursionError, ValueError) as error:
-            why = str(error).partition("\n")[0]
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            if mark := getattr(error, "problem_mark", None):
+                self.lines[()] = mark.line + 1
+            why = getattr(error, "problem", None) or str(error).partition("\n")[0]
             self.add((), f"the trainer cannot read this: {why}")
         else:
             if not self.findings:
@@ -185,8 +183,6 @@ class _Check:
         while path and path not in self.lines:  # from an alias, or merged in: where it was used
             path = path[:-1]
         self.findings.append(Finding(self.lines.get(path, 1), message))
-
-    # Reading
 
     def _read(self, text: str) -> Any:
         """The file as plain containers; a finding for each value that cannot be resolved. Raises
@@ -234,8 +230,6 @@ class _Check:
                 self.lines.setdefault((*path, number), value.start_mark.line + 1)
                 self._note_lines(value, (*path, number))
 
-    # What is wrong
-
     def _judge(self, setting: Any) -> None:
         top: Path = ()
         keys = {*Evaluation.model_fields}
@@ -246,58 +240,59 @@ class _Check:
         if not isinstance(setting, dict) or not (top or setting.keys() & keys):
             self.add(top, f"the trainer finds no evaluation in it; write {SHAPE}")
             return
-        for place, sentence in validation.problems(Evaluation, setting):
+        found = validation.problems(Evaluation, setting)
+        for judged in (_local, _lost_defaults, self._secrets, _same_names):
+            found += judged(setting)
+        for place, sentence in found:
             self.add((*top, *place), sentence)
-        self._local(setting, (*top, "datasets"))
-        self._lost_defaults(setting, (*top, "defaults"))
-        self._secrets(setting, (*top, "delegate"))
-        self._same_names(setting, top)
 
-    def _local(self, setting: Tree, path: Path) -> None:
-        """The trainer's own datasets, a list or a mapping by name."""
-        found = list(_local_datasets(setting))
-        words = "the trainer refuses to start; name at least one with name and path"
-        if not found:
-            self.add(path, f"eval.datasets is empty or missing: {words}")
-        for key, name, one in found:
-            if not name or not one.get("path"):
-                self.add((*path, key), f"a dataset without name or path: {words}")
-
-    def _lost_defaults(self, setting: Tree, path: Path) -> None:
-        """Defaults of all datasets, which reach no delegate."""
-        defaults = setting.get("defaults")
-        for key in Sampling.model_fields.keys() & (defaults if isinstance(defaults, dict) else {}):
-            for _, delegate, one in _benchmarks(setting):
-                if key not in one and key not in (delegate.get("defaults") or {}):
-                    words = "the trainer's --eval-.. or --rollout-.. setting is asked for"
-                    words += "; write it below the delegate's own `defaults`"
-                    self.add((*path, key), f"{key} is ignored for delegates, {words}")
-                    break
-
-    def _secrets(self, setting: Tree, path: Path) -> None:
+    def _secrets(self, setting: Tree) -> Iterator[Placed]:
         """Tokens that stand in the file itself."""
-        delegates = setting.get("delegate")
-        for number, each in enumerate(delegates if isinstance(delegates, list) else []):
-            headers = each.get("headers") if isinstance(each, dict) else None
+        for number, each in enumerate(_mappings(setting.get("delegate"))):
+            headers = each.get("headers")
             for name, value in headers.items() if isinstance(headers, dict) else ():
                 raw = str(self.written["delegate"][number]["headers"][name])
                 is_token = str(name).lower() == "authorization" and TOKEN.match(str(value))
                 if is_token and "${" not in raw:
                     words = f"the token stands in the file; write {SECRET}, and make a new one"
-                    self.add((*path, number, "headers", str(name)), words)
+                    yield ("delegate", number, "headers", str(name)), words
 
-    def _same_names(self, setting: Tree, top: Path) -> None:
-        """Benchmarks that are named twice, or like a dataset of the trainer's own."""
-        local = {str(name) for _, name, _ in _local_datasets(setting)}
-        seen: set[str] = set()
-        for path, _, one in _benchmarks(setting):
-            where, name = (*top, *path, "name"), str(one.get("name") or "").strip()
-            if name in local:
-                words = "and the trainer logs both under one name; give it another"
-                self.add(where, f"a local dataset is called {name!r} too, {words}")
-            if (ours := request.ours(name)) in seen:
-                self.add(where, f"{ours!r} is asked for above already, which the server refuses")
-            seen |= {ours} - {""}
+
+def _local(setting: Tree) -> Iterator[Placed]:
+    """What is wrong with the trainer's own datasets."""
+    found = list(_local_datasets(setting))
+    words = "the trainer refuses to start; name at least one with name and path"
+    if not found:
+        yield ("datasets",), f"eval.datasets is empty or missing: {words}"
+    for key, name, one in found:
+        if not name or not one.get("path"):
+            yield ("datasets", key), f"a dataset without name or path: {words}"
+
+
+def _lost_defaults(setting: Tree) -> Iterator[Placed]:
+    """Defaults of all datasets, which reach no delegate."""
+    defaults = setting.get("defaults")
+    for key in Sampling.model_fields.keys() & (defaults if isinstance(defaults, dict) else {}):
+        for _, delegate, one in _benchmarks(setting):
+            if key not in one and key not in (delegate.get("defaults") or {}):
+                words = "the trainer's --eval-.. or --rollout-.. setting is asked for"
+                words += "; write it below the delegate's own `defaults`"
+                yield ("defaults", key), f"{key} is ignored for delegates, {words}"
+                break
+
+
+def _same_names(setting: Tree) -> Iterator[Placed]:
+    """Benchmarks that are named twice, or like a dataset of the trainer's own."""
+    local = {str(name) for _, name, _ in _local_datasets(setting)}
+    seen: set[str] = set()
+    for path, _, one in _benchmarks(setting):
+        where, name = (*path, "name"), str(one.get("name") or "").strip()
+        if name in local:
+            words = "and the trainer logs both under one name; give it another"
+            yield where, f"a local dataset is called {name!r} too, {words}"
+        if (ours := request.ours(name)) in seen:
+            yield where, f"{ours!r} is asked for above already, which the server refuses"
+        seen |= {ours} - {""}
 
 
 def _local_datasets(setting: Tree) -> Iterator[tuple[str | int, object, Tree]]:
@@ -309,11 +304,14 @@ def _local_datasets(setting: Tree) -> Iterator[tuple[str | int, object, Tree]]:
         yield key, one.get("name") or (key if isinstance(found, dict) else None), one
 
 
+def _mappings(found: object) -> list[Tree]:
+    """The items of a list, an empty mapping for what is none."""
+    items = found if isinstance(found, list) else []
+    return [one if isinstance(one, dict) else {} for one in items]
+
+
 def _benchmarks(setting: Tree) -> Iterator[tuple[Path, Tree, Tree]]:
     """(place, delegate, dataset) of each benchmark that is asked for."""
-    delegates = setting.get("delegate")
-    for number, each in enumerate(delegates if isinstance(delegates, list) else []):
-        datasets = each.get("datasets") if isinstance(each, dict) else None
-        for place, one in enumerate(datasets if isinstance(datasets, list) else []):
-            if isinstance(one, dict):
-                yield ("delegate", number, "datasets", place), each, one
+    for number, each in enumerate(_mappings(setting.get("delegate"))):
+        for place, one in enumerate(_mappings(each.get("datasets"))):
+            yield ("delegate", number, "datasets", place), each, one

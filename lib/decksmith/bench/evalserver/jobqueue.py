@@ -50,7 +50,7 @@ class Queue:
         self.latest: dict[str, Job] = {}  # by key, the last attempt
         self.slots = asyncio.Semaphore(settings.jobs)
         self.admission = asyncio.Lock()
-        self.routers = router.Asker(settings.key_env, settings.allow)
+        self.routers = router.RouterClient(settings.allow)
         self.unbroken: set[asyncio.Task[Any]] = set()  # what goes on when whoever asked is gone
         for ident, asked, state in self.store.jobs():
             self._add(Job(self.store, self._folder(ident), asked, state))
@@ -90,7 +90,6 @@ class Queue:
     async def submit(
         self,
         body: dict[str, Any],
-        *,
         run: str | None = None,
         door: Door = "jobs",
         prefix: str | None = None,
@@ -101,9 +100,9 @@ class Queue:
         asked = await request.wanted(body, self.settings, run, door, prefix)
         return await self._to_its_end(self._submit(asked))
 
-    async def stop(self, job: Job, word: Ending, why: str | None = None) -> None:
+    async def cancel(self, job: Job) -> None:
         """End a job and everything that works for it."""
-        await self._to_its_end(self._stop(job, word, why))
+        await self._to_its_end(self._stop(job, "cancelled"))
 
     async def _to_its_end(self, work: Coroutine[Any, Any, Found]) -> Found:
         task = asyncio.create_task(work)
@@ -282,15 +281,11 @@ class Queue:
         ]
         if params["top_k"] > 0:
             flags.append(f"--top-k={params['top_k']}")
-        if self.settings.key_env:
-            flags.append(f"--key-env={self.settings.key_env}")
         return flags
 
     # At its end
 
-    def _measured(
-        self, job: Job, name: str, found: worker.Result, weights: str | None = None
-    ) -> None:
+    def _measured(self, job: Job, name: str, found: worker.Result, weights: str | None) -> None:
         """Note how a benchmark ended: `found` is its result.json, `weights` are those that the
         routers have now."""
         before = job.state["benchmarks"][name]
@@ -378,7 +373,7 @@ class Queue:
 
     # Ending
 
-    async def _stop(self, job: Job, word: Ending, why: str | None) -> None:
+    async def _stop(self, job: Job, word: Ending, why: str | None = None) -> None:
         if job.ended or job.ending:
             return
         job.ending = word

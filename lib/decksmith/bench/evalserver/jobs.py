@@ -61,14 +61,6 @@ class JobState(TypedDict):
     why: NotRequired[str]
 
 
-class Progress(TypedDict):
-    """Graded answers, replies that came, and how many it will be (None: not known yet)."""
-
-    done: int
-    asked: int
-    total: int | None
-
-
 def now() -> str:
     """The time as files and answers say it: ISO 8601 with milliseconds, in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -119,6 +111,9 @@ class Job:
         self, store: Store, folder: Path, request: JobRequest, state: JobState | None = None
     ) -> None:
         self.store, self.folder, self.id, self.request = store, folder, folder.name, request
+        # What all attempts at one request have in common, and which of them this is.
+        self.key, _, number = self.id.partition(".")
+        self.attempt = int(number)
         self.state: JobState = state or {
             "status": "queued",
             "created": now(),
@@ -137,15 +132,6 @@ class Job:
         self.trouble: str | None = None  # why its router cannot be opened
         self.children: dict[str, subprocess.Popen[bytes]] = {}  # by benchmark: what we started
         self._counts: dict[Path, tuple[int, int]] = {}  # of growing files: bytes read, lines
-
-    @property
-    def key(self) -> str:
-        """What all attempts at one request have in common."""
-        return self.id.partition(".")[0]
-
-    @property
-    def attempt(self) -> int:
-        return int(self.id.partition(".")[2])
 
     @property
     def ended(self) -> bool:
@@ -192,8 +178,9 @@ class Job:
             self.state["delivered"] = now()
             self.save()
 
-    def progress(self, name: str) -> Progress:
-        """How far a benchmark is that runs."""
+    def progress(self, name: str) -> dict[str, int | None]:
+        """Of a benchmark that runs: graded answers, replies that came, and how many it will be
+        (None: not known yet)."""
         folder = self.folder / name
         rows, prompts, total = folder / "rows.jsonl", folder / "prompts.jsonl", None
         if prompts.exists():
@@ -237,19 +224,11 @@ class Job:
             name: each if self.ended else {**each, **self.progress(name)}
             for name, each in self.state["benchmarks"].items()
         }
-        sampling = {
-            each["name"]: {key: value for key, value in each.items() if key != "name"}
-            for each in self.request["benchmarks"]
-        }
-        return {
-            "job_id": self.id,
-            **self.request,
-            **self.state,
-            "sampling": sampling,
-            "benchmarks": states,
-            "raw_metrics": self.metrics(),
-            "waiting": self.waiting,
-        }
+        sampling = {each["name"]: {**each} for each in self.request["benchmarks"]}
+        for each in sampling.values():
+            del each["name"]
+        said = {"sampling": sampling, "benchmarks": states, "raw_metrics": self.metrics()}
+        return {"job_id": self.id, **self.request, **self.state, **said, "waiting": self.waiting}
 
     def metrics(self) -> dict[str, object]:
         """raw_metrics: of each benchmark that ended its numbers, and how it went, as numbers
@@ -272,17 +251,10 @@ class Job:
 
     def troubles(self) -> str:
         """What is missing of it, in one sentence."""
-        missing = "; ".join(
-            f"{name}: {each.get('error', each['status'])}"
-            for name, each in self.state["benchmarks"].items()
-            if each["status"] != "done"
-        )
-        return f"{self.id} is {self.state['status']}: {missing}"
-
-    def warning(self) -> dict[str, str]:
-        """What whoever asked should know of what was asked for, if anything."""
-        notes = self.request["notes"]
-        return {"warning": "; ".join(notes)} if notes else {}
+        states = self.state["benchmarks"].items()
+        missing = {name: each for name, each in states if each["status"] != "done"}
+        words = [f"{name}: {each.get('error', each['status'])}" for name, each in missing.items()]
+        return f"{self.id} is {self.state['status']}: {'; '.join(words)}"
 
     def answer(self) -> EvalAnswer:
         """The body that /evaluate gives."""
@@ -311,16 +283,17 @@ def word(text: str) -> str:
     return re.sub(r"[^\w.@+-]+", "_", text, flags=re.ASCII)
 
 
-def reported(
-    name: str, summary: dict[str, Any], samples: int
-) -> tuple[dict[str, Modes], float, int]:
+Reported = tuple[dict[str, Modes], float, int]
+
+
+def reported(name: str, summary: dict[str, Any], samples: int) -> Reported:
     """(metrics as a trainer's log takes them, by dataset; the share of answers that were graded;
     how many were not). Of several k only the largest; shares from 0 to 1; what is not a number is
     left out. Raises what a summary that is damaged brings about."""
     return _decks(name, summary, samples) if name == SLIDEV else _graded(name, summary, samples)
 
 
-def _decks(name: str, summary: dict[str, Any], samples: int) -> tuple[dict[str, Modes], float, int]:
+def _decks(name: str, summary: dict[str, Any], samples: int) -> Reported:
     kinds = summary["faults"]["kinds"]
     not_the_models = sum(kinds[kind] for kind in ("renderer", "judge", "infra"))
     values = {word(measure): value["mean"] for measure, value in summary["means"]["floor"].items()}
@@ -330,9 +303,7 @@ def _decks(name: str, summary: dict[str, Any], samples: int) -> tuple[dict[str, 
     return {name: {mode: _numbers(values)}}, 1 - not_the_models / summary["n"], not_the_models
 
 
-def _graded(
-    name: str, summary: dict[str, Any], samples: int
-) -> tuple[dict[str, Modes], float, int]:
+def _graded(name: str, summary: dict[str, Any], samples: int) -> Reported:
     metric = summary["metric"]
     keep = (metric, "std_err", "no_answer", "num_entries", "avg_tokens", "gen_seconds")
     first = next(iter(summary["modes"]))

@@ -20,17 +20,6 @@ Door = Literal["jobs", "evaluate", "poll"]
 ROUTER = "where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)"
 NAME = 80  # characters of a benchmark's name
 
-# The least and the most of each value. The first five keys are the delegate protocol's own.
-BOUNDS: dict[str, tuple[float, float]] = {
-    "n_samples_per_eval_prompt": (1, 1024),
-    "temperature": (0, 100),
-    "top_p": (1e-9, 1),
-    "top_k": (-1, 1 << 30),
-    "max_response_len": (1, 1 << 24),
-    "seed": (0, 1 << 31),
-    "limit": (0, 1 << 31),
-}
-
 # Benchmarks that the delegate's own server (NeMo-Skills) calls otherwise: our name, and what of it
 # does not compare.
 ALIASES: dict[str, tuple[str, str]] = {
@@ -45,26 +34,15 @@ ALIASES: dict[str, tuple[str, str]] = {
 
 @dataclass
 class Settings:
-    """How eval-serve was started.
-
-    root      its folder
-    allow     routers beside those of this machine, as host names with * or as networks
-    model     what the model is called where the router lists none
-    limit     questions of each benchmark, 0 for all
-    protocol  how slidevbench is scored
-    jobs      benchmarks at once
-    requests  in flight for each of them
-    key_env   the variable that holds the router's key
-    """
+    """How eval-serve was started."""
 
     root: Path
-    allow: tuple[str, ...] = ()
-    model: str | None = None
-    limit: int = 0
-    protocol: str = "offline"
-    jobs: int = 2
-    requests: int = 64
-    key_env: str | None = None
+    allow: tuple[str, ...] = ()  # routers beside this machine's, as host names with * or networks
+    model: str | None = None  # what the model is called where the router lists none
+    limit: int = 0  # questions of each benchmark, 0 for all
+    protocol: str = "offline"  # how slidevbench is scored
+    jobs: int = 2  # benchmarks at once
+    requests: int = 64  # in flight for each of them
 
 
 class Params(TypedDict):
@@ -137,7 +115,7 @@ def defaults(name: str, settings: Settings, samples: int | None = None) -> Param
     return found
 
 
-class Asked(validation.Body):
+class LenientBody(validation.Body):
     """An object of a request, in which null is as good as nothing."""
 
     @model_validator(mode="before")
@@ -148,17 +126,8 @@ class Asked(validation.Body):
         return {key: value for key, value in data.items() if value is not None}
 
 
-def _whole(key: str) -> Any:
-    return _bounded("a whole number", key)
-
-
-def _number(key: str) -> Any:
-    return _bounded("a number", key)
-
-
-def _bounded(kind: str, key: str) -> Any:
-    least, most = BOUNDS[key]
-    words = f"{kind} from {least:g} to {most:g}"
+def _between(kind: str, least: float, most: float) -> Any:
+    words = f"a {kind} from {least:g} to {most:g}"
     return Field(default=None, ge=least, le=most, description=words)
 
 
@@ -171,23 +140,23 @@ def _line(text: Any) -> Any:
 Line = Annotated[str, BeforeValidator(_line)]
 
 
-class Sampling(Asked):
+class Sampling(LenientBody):
     """How a benchmark is sampled, in the delegate protocol's own keys."""
 
-    n_samples_per_eval_prompt: int | None = _whole("n_samples_per_eval_prompt")
-    temperature: float | None = _number("temperature")
-    top_p: float | None = _number("top_p")
-    top_k: int | None = _whole("top_k")
-    max_response_len: int | None = _whole("max_response_len")
+    n_samples_per_eval_prompt: int | None = _between("whole number", 1, 1024)
+    temperature: float | None = _between("number", 0, 100)
+    top_p: float | None = _between("number", 1e-9, 1)
+    top_k: int | None = _between("whole number", -1, 1 << 30)
+    max_response_len: int | None = _between("whole number", 1, 1 << 24)
 
 
 class AnySampling(Sampling):
     """How a benchmark is asked; two of the keys are ours alone."""
 
-    seed: int | None = _whole("seed")
-    limit: int | None = _whole("limit")
+    seed: int | None = _between("whole number", 0, 1 << 31)
+    limit: int | None = _between("whole number", 0, 1 << 31)
 
-    def said(self) -> dict[str, float]:
+    def said(self) -> dict[str, Any]:
         """What was said of it, by key."""
         return self.model_dump(exclude_none=True, include=set(AnySampling.model_fields))
 
@@ -227,7 +196,7 @@ def _digits(step: Any) -> Any:
     return step
 
 
-class Request(Asked):
+class Request(LenientBody):
     """The body of POST /evaluate and POST /jobs."""
 
     rollout_id: Annotated[int, BeforeValidator(_digits)] = Field(
@@ -257,7 +226,7 @@ class Request(Asked):
         return self
 
 
-class MilesRequest(Asked):
+class MilesRequest(LenientBody):
     """The body of miles' asynchronous protocol, made for Terminal-Bench. How many requests are in
     flight is ours to say; a path of a request is opened by nobody."""
 
@@ -329,17 +298,14 @@ async def wanted(
         "notes": notes,
         "unknown": unknown,
         "benchmarks": [
-            _explicit(each, asked.defaults, settings)
+            _explicit(each.name, asked.defaults.said() | each.said(), settings)
             for each in asked.benchmarks
             if each.name in there
         ],
     }
 
 
-def _explicit(asked: Benchmark, common: AnySampling, settings: Settings) -> Params:
-    said = common.said() | asked.said()
-    found = defaults(
-        asked.name, settings, asked.n_samples_per_eval_prompt or common.n_samples_per_eval_prompt
-    )
+def _explicit(name: str, said: dict[str, Any], settings: Settings) -> Params:
+    found = defaults(name, settings, said.get("n_samples_per_eval_prompt"))
     found.update(said)  # type: ignore[typeddict-item]
     return found

@@ -6,7 +6,6 @@ import contextlib
 import fnmatch
 import ipaddress
 import json
-import os
 import re
 import socket
 from collections.abc import Iterable
@@ -73,15 +72,14 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class Asker:
-    """Asks routers, with the key in the environment variable `key_env` if there is one, and the
-    servers behind them that are this machine's or in `allow`. Used as an asynchronous context
-    manager."""
+class RouterClient:
+    """Asks routers, and the servers behind them that are this machine's or in `allow`. Used as an
+    asynchronous context manager."""
 
-    def __init__(self, key_env: str | None = None, allow: Iterable[str] = ()) -> None:
-        self.key_env, self.allow = key_env, tuple(allow)
+    def __init__(self, allow: Iterable[str] = ()) -> None:
+        self.allow = tuple(allow)
 
-    async def __aenter__(self) -> "Asker":
+    async def __aenter__(self) -> "RouterClient":
         # No proxy stands between nodes of a cluster.
         self.session = aiohttp.ClientSession(trust_env=False)
         return self
@@ -92,13 +90,8 @@ class Asker:
     async def get(self, url: str, path: str, seconds: float = 5.0) -> dict[str, Any] | None:
         """A JSON object that a router gives, or None where it has no such path. Raises one of
         FAILURES. It is not followed elsewhere: only its own host was looked at."""
-        key = os.environ.get(self.key_env or "")
-        async with self.session.get(
-            url + path,
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=seconds),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-        ) as reply:
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        async with self.session.get(url + path, allow_redirects=False, timeout=timeout) as reply:
             if reply.status >= 500:
                 raise ValueError(f"HTTP {reply.status}")
             if reply.status != 200:
@@ -127,11 +120,8 @@ class Asker:
     async def _listed(self, url: str) -> list[str]:
         listed = (await self.get(url, "/v1/models") or {}).get("data") or []
         names = [entry.get("id") for entry in listed]
-        return [
-            name
-            for name in names
-            if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 500
-        ]
+        texts = [name for name in names if isinstance(name, str)]
+        return [name for name in texts if name.isprintable() and 0 < len(name) <= 500]
 
     async def _heard(self, url: str) -> list[str]:
         """What a server lists; nothing where it does not answer."""

@@ -4,70 +4,44 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
-import json
 import os
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from aiohttp import web as http
 from pydantic import Field, InstanceOf
 
 from decksmith.bench.sandbox.cell import Limits, Result
-from decksmith.bench.sandbox.pool import Pool
+from decksmith.bench.sandbox.pool import CellPool
 from decksmith.bench.sandbox.session import Dead, Session
 from decksmith.core import cli, validation, web
 
 BODY = 16 << 20  # bytes of a request
+WAITING = 64  # requests that wait while others run
+SESSIONS = 16
+IDLE = 600.0  # seconds without a call until a session may be ended for another
 ROUTES = "GET /health, POST /run, POST /sessions, POST /sessions/ID/run, DELETE /sessions/ID"
 # Any text of JSON, also with halves of surrogate pairs: in stdin and files they stand for bytes
 # that are no UTF-8.
 Text = InstanceOf[str]
-NUMBER = "a positive number"
-WHOLE = "a positive whole number"
-
-
-class LimitsRequest(validation.Body):
-    """Limits that are asked for: those of cell.Limits, none beyond the server's own."""
-
-    wall: float | None = Field(default=None, gt=0, description=NUMBER)
-    cpu: float | None = Field(default=None, gt=0, description=NUMBER)
-    memory: int | None = Field(default=None, gt=0, description=WHOLE)
-    processes: int | None = Field(default=None, gt=0, description=WHOLE)
-    open_files: int | None = Field(default=None, gt=0, description=WHOLE)
-    disk: int | None = Field(default=None, gt=0, description=WHOLE)
-    inodes: int | None = Field(default=None, gt=0, description=WHOLE)
-    output: int | None = Field(default=None, gt=0, description=WHOLE)
-
-    def within(self, limits: Limits) -> Limits:
-        """These, and of `limits` what is not said. Raises cli.BadData for more than `limits`,
-        ValueError for what no limit can be."""
-        ours, said = dataclasses.asdict(limits), self.model_dump(exclude_unset=True)
-        for name, value in said.items():
-            most = ours[name]
-            if most is not None and value is not None and value > most:
-                raise cli.BadData(f"limits: {name} may be at most {most:g} here")
-        return Limits(**(ours | said))
-
-
-class RunRequest(validation.Body):
-    """The body of POST /run."""
-
-    code: Text = Field(description="text")
-    language: Text = Field(default="python", description="text")
-    stdin: Text = Field(default="", description="text")
-    files: dict[Text, Text] = Field(default={}, description="an object of texts, by their names")
-    take: list[Text] = Field(default=[], description="a list of names")
-    limits: LimitsRequest = Field(default=LimitsRequest(), description="an object")
 
 
 class SessionRequest(validation.Body):
     """The body of POST /sessions."""
 
-    limits: LimitsRequest = Field(default=LimitsRequest(), description="an object")
+    limits: Limits = Field(default=Limits(), description="an object")
+
+    def within(self, ours: Limits) -> Limits:
+        """What is asked for, and of `ours` what is not said. Raises cli.BadData for more than
+        ours."""
+        said, most = self.limits.model_dump(exclude_unset=True), ours.model_dump()
+        for name, value in said.items():
+            if most[name] is not None and value is not None and value > most[name]:
+                raise cli.BadData(f"limits: {name} may be at most {most[name]:g} here")
+        return Limits(**(most | said))
 
 
 class CodeRequest(validation.Body):
@@ -76,180 +50,138 @@ class CodeRequest(validation.Body):
     code: Text = Field(description="text")
 
 
-class Refusal(Exception):
-    """A reply that is no result."""
+class RunRequest(CodeRequest, SessionRequest):
+    """The body of POST /run."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+    language: Text = Field(default="python", description="text")
+    stdin: Text = Field(default="", description="text")
+    files: dict[Text, Text] = Field(default={}, description="an object of texts, by their names")
+    take: list[Text] = Field(default=[], description="a list of names")
 
 
-class Server:
-    """The requests of an HTTP server: `answer(method, path, body) -> (status, value)`, from as
-    many threads as there are requests.
+Found = TypeVar("Found")
 
-    jobs: runs at once; others wait, at most `waiting` of them. sessions: at most so many, ended
-    after `idle` seconds without a call.
-    """
 
-    def __init__(
-        self,
-        pool: Pool,
-        jobs: int,
-        *,
-        waiting: int = 64,
-        sessions: int = 16,
-        idle: float = 600.0,
-    ) -> None:
-        self.pool, self.jobs, self.waiting = pool, jobs, waiting
-        self.most, self.idle = sessions, idle
-        self.turns = threading.Semaphore(jobs)
-        self.room = threading.Semaphore(jobs + waiting)
-        self.lock = threading.Lock()  # of the sessions
+class SandboxHandlers:
+    """The handlers of the routes. jobs: runs at once."""
+
+    def __init__(self, pool: CellPool, jobs: int) -> None:
+        self.pool, self.jobs = pool, jobs
+        self.present, self.turns = 0, asyncio.Semaphore(jobs)
         self.sessions: dict[str, Session | None] = {}  # by name; None while one is made
+        self.threads = ThreadPoolExecutor(jobs + SESSIONS, "sandbox")
 
-    def answer(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Raises Refusal, cli.BadData, ValueError, Dead, cli.Missing."""
-        words = path.strip("/").split("/")
-        match (method, *words):
-            case ("GET", "health"):
-                return 200, self._health()
-            case ("POST", "run"):
-                asked = validation.read(RunRequest, body)
-                limits = asked.limits.within(self.pool.limits)
-                return 200, self._turn(lambda: self._run(asked, limits))
-            case ("POST", "sessions"):
-                wanted = validation.read(SessionRequest, body).limits
-                return 201, {"id": self._open(wanted.within(self.pool.limits))}
-            case ("POST", "sessions", name, "run"):
-                code, session = validation.read(CodeRequest, body).code, self._session(name)
-                return 200, self._turn(lambda: session.run(code))
-            case ("DELETE", "sessions", name):
-                session = self._session(name)
-                with self.lock:
-                    self.sessions.pop(name, None)
-                session.close()
-                return 200, {"id": name}
-        raise Refusal(404, f"{method} {path[:80]}: there are {ROUTES}")
+    def routes(self) -> list[http.RouteDef]:
+        return [
+            http.get("/health", self.health),
+            http.post("/run", self.run),
+            http.post("/sessions", self.begin),
+            http.post("/sessions/{id}/run", self.go_on),
+            http.delete("/sessions/{id}", self.end),
+            http.route("*", "/{path:.*}", self.unknown),
+        ]
 
-    def close(self) -> None:
-        """End the sessions and the pool."""
-        with self.lock:
-            for session in filter(None, self.sessions.values()):
-                session.kill("the server ended")
-        self.pool.close()
-
-    def _health(self) -> dict[str, Any]:
-        with self.lock:
-            sessions = len(self.sessions)
-        return {
-            "status": "ok",
-            "walls": self.pool.walls,
-            "sessions": sessions,
-            "jobs": self.jobs,
-        }
-
-    def _run(self, asked: RunRequest, limits: Limits) -> Result:
-        return self.pool.run(
-            asked.code,
-            language=asked.language,
-            stdin=asked.stdin,
-            files=asked.files,
-            take=asked.take,
-            limits=limits,
+    async def health(self, request: http.Request) -> http.Response:
+        walls, sessions = self.pool.walls, len(self.sessions)
+        return http.json_response(
+            {"status": "ok", "walls": walls, "sessions": sessions, "jobs": self.jobs}
         )
 
-    def _turn(self, work: Callable[[], Result]) -> dict[str, Any]:
-        """The Result of some work as JSON has it, when it is its turn."""
-        if not self.room.acquire(blocking=False):
-            raise Refusal(503, "too many requests wait; ask again")
-        try:
-            with self.turns:
-                result = work()
-        finally:
-            self.room.release()
-        files = {name: base64.b64encode(data).decode() for name, data in result.files.items()}
-        return dataclasses.asdict(result) | {"files": files}
+    async def unknown(self, request: http.Request) -> http.Response:
+        text = f"{request.method} {request.path[:80]}: there are {ROUTES}"
+        raise http.HTTPNotFound(text=text)
 
-    def _open(self, limits: Limits) -> str:
-        """The name of a new session. Raises Refusal where there are too many."""
-        name = os.urandom(16).hex()
-        with self.lock:
-            self._end_idle()
-            if len(self.sessions) >= self.most:
-                raise Refusal(
-                    503,
-                    f"there are {self.most} sessions already; end one, "
-                    f"or wait until one was idle for {self.idle:g} seconds",
-                )
-            self.sessions[name] = None
+    async def run(self, request: http.Request) -> http.Response:
+        asked = validation.read(RunRequest, await request.read())
+        how = asked.model_dump(exclude={"limits", "code"})
+        limits = asked.within(self.pool.limits)
+        return await self._turn(lambda: self.pool.run(asked.code, **how, limits=limits))
+
+    async def begin(self, request: http.Request) -> http.Response:
+        asked = validation.read(SessionRequest, await request.read())
+        limits, name = asked.within(self.pool.limits), os.urandom(16).hex()
+        self._end_idle()
+        if len(self.sessions) >= SESSIONS:
+            words = f"there are {SESSIONS} sessions already; end one, or wait until one was idle"
+            raise http.HTTPServiceUnavailable(text=f"{words} for {IDLE:g} seconds")
+        self.sessions[name] = None
         try:
-            session = self.pool.session(limits)
+            self.sessions[name] = await self._aside(lambda: self.pool.session(limits))
         except BaseException:
-            with self.lock:
-                del self.sessions[name]
+            del self.sessions[name]
             raise
-        with self.lock:
-            self.sessions[name] = session
-        return name
+        return http.json_response({"id": name}, status=201)
+
+    async def go_on(self, request: http.Request) -> http.Response:
+        code = validation.read(CodeRequest, await request.read()).code
+        session = self._session(request)
+        return await self._turn(lambda: session.run(code))
+
+    async def end(self, request: http.Request) -> http.Response:
+        session, name = self._session(request), request.match_info["id"]
+        del self.sessions[name]
+        await self._aside(session.close)
+        return http.json_response({"id": name})
+
+    async def _aside(self, work: Callable[[], Found]) -> Found:
+        """Some work in a thread of its own."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    async def _turn(self, work: Callable[[], Result]) -> http.Response:
+        """The Result of some work as JSON has it, when it is its turn."""
+        if self.present >= self.jobs + WAITING:
+            raise http.HTTPServiceUnavailable(text="too many requests wait; ask again")
+        self.present += 1
+        try:
+            async with self.turns:
+                result = await self._aside(work)
+        except ValueError as error:
+            raise cli.BadData(str(error)) from None
+        except Dead as error:
+            raise http.HTTPGone(text=str(error)) from None
+        finally:
+            self.present -= 1
+        files = {name: base64.b64encode(data).decode() for name, data in result.files.items()}
+        return http.json_response(dataclasses.asdict(result) | {"files": files})
 
     def _end_idle(self) -> None:
-        late = time.monotonic() - self.idle
+        late = time.monotonic() - IDLE
         for name, session in list(self.sessions.items()):
             if session and session.used < late and not session.lock.locked():
                 del self.sessions[name]
                 session.close()
 
-    def _session(self, name: str) -> Session:
-        with self.lock:
-            session = self.sessions.get(name)
+    def _session(self, request: http.Request) -> Session:
+        session = self.sessions.get(request.match_info["id"])
         if not session:
-            raise Refusal(404, "there is no such session")
+            raise http.HTTPNotFound(text="there is no such session")
         return session
 
+    def close(self) -> None:
+        """End the sessions and the pool."""
+        for session in filter(None, self.sessions.values()):
+            session.kill("the server ended")
+        self.pool.close()
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
-def serve(
-    port: int,
-    token: str,
-    *,
-    jobs: int,
-    address: Path,
-    unsafe: bool = False,
-    limits: Limits | None = None,
-) -> None:
+
+def serve(port: int, token: str, *, jobs: int, address: Path, unsafe: bool = False) -> None:
     """Serve on loopback until SIGTERM or Ctrl-C; while requests are answered, `address` has
     {"url", "token", "walls", "pid"} for its owner's eyes. Raises cli.Missing where nothing
     confines the code, and for a port in use."""
-    server = Server(Pool(limits, warm=jobs, unsafe=unsafe), jobs)
-    # Some more than may wait, so that one too many is told so.
-    threads = ThreadPoolExecutor(server.waiting + jobs + 16, "answer")
-
-    async def answer(request: http.Request) -> http.Response:
-        asked = request.method, request.path, await request.read()
-        loop = asyncio.get_running_loop()
-        try:
-            status, value = await loop.run_in_executor(threads, server.answer, *asked)
-        except Refusal as refusal:
-            status, value = refusal.status, {"error": str(refusal)}
-        except (cli.BadData, ValueError) as error:
-            status, value = 400, {"error": str(error)}
-        except Dead as error:
-            status, value = 410, {"error": str(error)}
-        text = json.dumps(value) + "\n"
-        return http.Response(status=status, text=text, content_type="application/json")
+    server = SandboxHandlers(CellPool(warm=jobs, unsafe=unsafe), jobs)
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:
         try:
             walls = server.pool.open()
             app = web.application(token=token, body=BODY)
-            app.router.add_route("*", "/{path:.*}", answer)
+            app.router.add_routes(server.routes())
             with web.announced(address, {"url": url, "token": token, "walls": walls}):
                 how = "WITHOUT ANY WALLS" if walls == "none" else f"in {walls}"
                 cli.say(f"{url} runs code {how}; the token is in {address}")
                 yield app
         finally:
             server.close()
-            threads.shutdown(wait=False, cancel_futures=True)
 
     web.run(make, port=port)

@@ -13,8 +13,12 @@ import posixpath
 import select
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO, Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from decksmith.core import validation
 
 STATUSES = ("ok", "error", "timeout", "memory", "output", "processes", "files", "killed")
 LANGUAGES = ("python", "sh")
@@ -26,8 +30,11 @@ TIMEOUT = {"status": "timeout", "code": None}  # the report on what did not end
 _SEALS = 0x0F  # F_SEAL_SEAL, _SHRINK, _GROW, _WRITE
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
+Seconds = Annotated[float, Field(gt=0, lt=1 << 50, description="a positive number")]
+Number = Annotated[int, Field(gt=0, lt=1 << 50, description="a positive whole number")]
+
+
+class Limits(validation.Body):
     """Bounds of one run (in a session: wall and output of each call, the others of the whole).
 
     wall, cpu: seconds; cpu counts for each process, None is wall + 1. memory, disk, output: bytes;
@@ -35,25 +42,15 @@ class Limits:
     the folder, disk also each file. Raises ValueError.
     """
 
-    wall: float = 10.0
-    cpu: float | None = None
-    memory: int = 512 << 20
-    processes: int = 32
-    open_files: int = 256
-    disk: int = 64 << 20
-    inodes: int = 4096
-    output: int = 1 << 20
-
-    def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            if name == "cpu" and value is None:
-                continue
-            kind, words = (
-                (int, "whole number") if name not in ("wall", "cpu") else (float, "number")
-            )
-            number = isinstance(value, int | kind) and not isinstance(value, bool)
-            if not number or not 0 < value < 1 << 50:
-                raise ValueError(f"limits: {name} is {value!r}, and must be a positive {words}")
+    model_config = ConfigDict(frozen=True)
+    wall: Seconds = 10.0
+    cpu: float | None = Field(default=None, gt=0, lt=1 << 50, description="a positive number")
+    memory: Number = 512 << 20
+    processes: Number = 32
+    open_files: Number = 256
+    disk: Number = 64 << 20
+    inodes: Number = 4096
+    output: Number = 1 << 20
 
 
 @dataclasses.dataclass
@@ -95,7 +92,7 @@ def order(
     for name in (*files, *take):
         if not _plain(name):
             raise ValueError(f"files: {name!r} is no relative path in its plainest form")
-    most = dataclasses.asdict(limits)
+    most = limits.model_dump()
     most["cpu"] = -(-(limits.cpu or limits.wall + 1) // 1)  # whole seconds, rounded up
     return {
         "code": code,
@@ -129,28 +126,28 @@ def sealed(data: bytes) -> Iterator[IO[bytes]]:
         yield file
 
 
-def give(leash: socket.socket, task: dict[str, Any], descriptors: Iterable[int]) -> None:
+def give(control: socket.socket, task: dict[str, Any], descriptors: Iterable[int]) -> None:
     """Send an order to a guard that waits, with the descriptors that the stranger gets."""
     with sealed(json.dumps(task).encode()) as file:
         # If it ended, the report, or its absence, says why.
         with contextlib.suppress(BrokenPipeError):
-            socket.send_fds(leash, [b"order"], [file.fileno(), *descriptors])
+            socket.send_fds(control, [b"order"], [file.fileno(), *descriptors])
 
 
-def ready(leash: socket.socket, flags: int = 0) -> socket.socket:
-    """The leash, when its guard is at its post. Raises OSError."""
-    leash.settimeout(60)
+def ready(control: socket.socket, flags: int = 0) -> socket.socket:
+    """The control socket, when its guard is at its post. Raises OSError."""
+    control.settimeout(60)
     try:
-        word = leash.recv(4096, flags)
+        word = control.recv(4096, flags)
     except TimeoutError:
         raise OSError("no cell within 60 seconds") from None
-    leash.settimeout(None)
+    control.settimeout(None)
     if not word:
         raise OSError("it ended before it was ready")
     said = json.loads(word)
     if "refused" in said:
         raise OSError(said["refused"])
-    return leash
+    return control
 
 
 # What comes out
@@ -208,13 +205,13 @@ class Pipes:
 
 
 def follow(
-    leash: socket.socket, pipes: Pipes, deadline: float, talk: socket.socket | None = None
+    control: socket.socket, pipes: Pipes, deadline: float, talk: socket.socket | None = None
 ) -> dict[str, Any] | bytes | None:
     """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report
     (TIMEOUT at the deadline, None if it ended without), or with `talk` what the interpreter sent
     there (bytes)."""
     poll, told_to_end = select.poll(), False
-    for source in (leash, talk, *pipes.reads):
+    for source in (control, talk, *pipes.reads):
         if source is not None:
             poll.register(source, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0:
@@ -228,9 +225,9 @@ def follow(
         if pipes.over and not told_to_end:
             told_to_end = True
             with contextlib.suppress(OSError):
-                leash.send(b"end")
-        if leash.fileno() in events:
-            report = _report(leash)
+                control.send(b"end")
+        if control.fileno() in events:
+            report = _report(control)
             pipes.drain()
             return report
         if talk is not None and talk.fileno() in events and not told_to_end:
@@ -241,9 +238,9 @@ def follow(
     return dict(TIMEOUT)
 
 
-def _report(leash: socket.socket) -> dict[str, Any] | None:
+def _report(control: socket.socket) -> dict[str, Any] | None:
     try:
-        word, files, *_ = socket.recv_fds(leash, 64, 1)
+        word, files, *_ = socket.recv_fds(control, 64, 1)
     except OSError:
         return None
     if not word or not files:
@@ -288,35 +285,27 @@ def _message(status: str, code: int | None, limits: Limits) -> str:
     return sentences.get(status, "")
 
 
-class Running:
-    """An order in its cell. `given` is its standard input, `walls` what is around it. Used as a
-    context manager."""
+@contextlib.contextmanager
+def running(
+    control: socket.socket,
+    task: dict[str, Any],
+    limits: Limits,
+    given: IO[bytes] | socket.socket,
+    walls: str,
+) -> Iterator[Callable[[], Result]]:
+    """Start an order in its cell: what waits for its Result. `given` is its standard input, `walls`
+    what is around it."""
+    began, pipes = time.monotonic(), Pipes(limits.output)
+    try:
+        give(control, task, [given.fileno(), *pipes.writes])
+        pipes.sent()
 
-    def __init__(
-        self,
-        leash: socket.socket,
-        task: dict[str, Any],
-        limits: Limits,
-        given: IO[bytes] | socket.socket,
-        walls: str,
-    ) -> None:
-        self.leash, self.limits, self.walls = leash, limits, walls
-        self.began, self.pipes = time.monotonic(), Pipes(limits.output)
-        give(leash, task, [given.fileno(), *self.pipes.writes])
-        self.pipes.sent()
+        def finished() -> Result:
+            report = follow(control, pipes, began + limits.wall + GRACE)
+            assert not isinstance(report, bytes)  # nobody talks there
+            return result(report, pipes, began, limits, walls)
 
-    def result(self, ended: bool = False) -> Result:
-        """Its Result, when it ends, or `ended` here and now."""
-        if ended:
-            with contextlib.suppress(OSError):
-                self.leash.send(b"end")
-        report = follow(self.leash, self.pipes, self.began + self.limits.wall + GRACE)
-        assert not isinstance(report, bytes)  # nobody talks there
-        return result(report, self.pipes, self.began, self.limits, self.walls)
-
-    def __enter__(self) -> "Running":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.pipes.close()
-        self.leash.close()
+        yield finished
+    finally:
+        pipes.close()
+        control.close()

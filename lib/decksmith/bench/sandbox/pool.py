@@ -1,12 +1,11 @@
-"""Run generated code that nobody has read: run(code) -> Result, or a Session in which variables
-persist.
+"""Run generated code that nobody has read: common().run(code) -> Result, or a
+Session in which variables persist.
 
 Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, a read-only root in
 memory that shows the system's programs and Python's, a small folder /tmp, no network, not even to
 itself) and in it a guard (supervisor.py) that sets the limits and the system call filter, and
 reports. Cells stand ready: a run costs milliseconds more than its code. Around all cells there is
-one more wall where the host has it (launch.py): Apptainer with containers/sandbox.sif, or else
-bubblewrap.
+one more wall where the host has it (py): Apptainer with containers/sandbox.sif.
 
 What the code does is told by name: ok, error (it failed by itself), timeout, memory, output,
 processes, files (too many open, too large, no room), killed (by a signal, or its sandbox ended).
@@ -21,22 +20,27 @@ import collections
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
-from typing import IO, Any
+from pathlib import Path
 
-from decksmith.bench.sandbox import launch
-from decksmith.bench.sandbox.cell import Limits, Result, Running, as_bytes, order, ready, sealed
+from decksmith.bench.sandbox.cell import Limits, Result, as_bytes, order, ready, running, sealed
 from decksmith.bench.sandbox.session import Session
 from decksmith.core import cli
+from decksmith.core.walls import SYSTEM
 
+LIB = cli.ROOT / "lib"  # the only thing of ours that the supervisor sees
+WALLS = ("apptainer", "namespaces")  # from strongest to weakest
+HOMES = [home for home in ("/tmp", "/mnt", "/srv", "/var/tmp") if Path(home).is_dir()]
 ATTEMPTS = 3  # at a cell, before there is none to be had
 
 
-class Pool:
+class CellPool:
     """Cells that stand ready. limits: the default; warm: how many; walls: insist on these; unsafe:
     do without any if none is granted."""
 
@@ -50,7 +54,7 @@ class Pool:
     ) -> None:
         self.limits, self.wanted, self.unsafe = limits or Limits(), walls, unsafe
         self.warm = (os.cpu_count() or 1) if warm is None else warm
-        # The leashes of guards that wait, or will soon.
+        # The control sockets of guards that wait, or will soon.
         self.ready: collections.deque[socket.socket] = collections.deque()
         self.starting = threading.RLock()
         self.process: subprocess.Popen[bytes] | None = None
@@ -67,11 +71,17 @@ class Pool:
         take: Iterable[str] = (),
         limits: Limits | None = None,
     ) -> Result:
-        """As `run` of this module."""
+        """Run a text once in a fresh cell. Raises cli.Missing where nothing can confine it, ValueError
+        for what cannot be meant.
+
+        files: {relative name: text or bytes} laid out in the working folder, from where Python
+        imports; take: names of regular files to hand back. May be called from many threads."""
         limits = limits or self.limits
         task = order(code, language, files, take, limits=limits)
-        with sealed(as_bytes(stdin)) as given, self._running(task, limits, given) as running:
-            return running.result()
+        with sealed(as_bytes(stdin)) as given:
+            control = self._cell(limits)
+            with running(control, task, limits, given, self.walls) as finished:
+                return finished()
 
     def pair(self, code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
         """Run two Python texts at once, each in a cell of its own, the standard input of each a
@@ -80,17 +90,22 @@ class Pool:
         limits = limits or self.limits
         ours, theirs = socket.socketpair()
         with ours, theirs, contextlib.ExitStack() as held:
-            asks = held.enter_context(self._running(order(code, limits=limits), limits, ours))
-            answers = held.enter_context(self._running(order(other, limits=limits), limits, theirs))
-            ours.close()
-            theirs.close()
-            return asks.result(), answers.result(ended=True)
+            ends = []
+            for text, given in ((code, ours), (other, theirs)):
+                task, control = order(text, limits=limits), self._cell(limits)
+                run = running(control, task, limits, given, self.walls)
+                ends.append(held.enter_context(run))
+                given.close()
+            asked = ends[0]()
+            with contextlib.suppress(OSError):
+                control.send(b"end")
+            return asked, ends[1]()
 
     def session(self, limits: Limits | None = None) -> Session:
         """An interpreter that waits for the next piece of code."""
         limits = limits or self.limits
-        leash = self._cell(limits)
-        return Session(leash, limits, self.walls)
+        control = self._cell(limits)
+        return Session(control, limits, self.walls)
 
     def open(self) -> str:
         """Start what there is to start, and name the walls. Raises cli.Missing where nothing
@@ -127,35 +142,29 @@ class Pool:
 
     # Cells
 
-    def _running(
-        self, task: dict[str, Any], limits: Limits, given: IO[bytes] | socket.socket
-    ) -> Running:
-        leash = self._cell(limits)
-        return Running(leash, task, limits, given, self.walls)
-
     def _cell(self, limits: Limits) -> socket.socket:
-        """The leash of a guard that waits for its order. Raises cli.Missing."""
+        """The control socket of a guard that waits for its order. Raises cli.Missing."""
         for attempt in range(1, ATTEMPTS + 1):
-            leash = self._next(limits)
+            control = self._next(limits)
             try:
-                return ready(leash)
+                return ready(control)
             except OSError as error:
-                leash.close()
+                control.close()
                 if attempt == ATTEMPTS:
                     raise cli.Missing(f"no cell for the sandbox: {error}") from None
         raise AssertionError("unreachable")
 
     def _next(self, limits: Limits) -> socket.socket:
-        """The leash of the next cell: of one that stands ready where its folder has the room that
+        """The control socket of the next cell: of one that stands ready where its folder has the room that
         is asked for, else of a new one."""
         room, usual = (limits.disk, limits.inodes), (self.limits.disk, self.limits.inodes)
         with self.starting:
             self.open()
             if room != usual or not self.ready:
                 return self._ask(limits)
-            leash = self.ready.popleft()
+            control = self.ready.popleft()
             self.ready.append(self._ask(self.limits))
-            return leash
+            return control
 
     def _ask(self, limits: Limits) -> socket.socket:
         """Have a cell made; it says when it is ready."""
@@ -176,7 +185,7 @@ class Pool:
         refusals."""
         refusals = []
         self.close()
-        for walls in [self.wanted] if self.wanted else launch.candidates(self.unsafe):
+        for walls in [self.wanted] if self.wanted else candidates(self.unsafe):
             refusal = self._try(walls)
             if refusal is None:
                 self.walls = walls
@@ -189,19 +198,19 @@ class Pool:
 
     def _try(self, walls: str) -> str | None:
         """Start in these walls, and wait for the first cell; None, or what was said instead."""
-        command = launch.command(walls)
+        line, path = command(walls), os.environ.get("PATH", os.defpath)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as words:
             with theirs:
                 try:
                     self.process = subprocess.Popen(
-                        command,
+                        line,
                         stdin=theirs.fileno(),
                         stdout=subprocess.DEVNULL,
                         stderr=words,
                         cwd="/",
                         start_new_session=True,
-                        env=launch.environment(walls),
+                        env={"PATH": path} if walls == "apptainer" else {},
                     )
                 except OSError as error:
                     ours.close()
@@ -217,42 +226,83 @@ class Pool:
                 return f"{error}: {said}" if said else str(error)
 
 
+# --- the walls around all cells ------------------------------------------------------------------
+
+
+def candidates(unsafe: bool) -> list[str]:
+    """The walls to try here, from strongest to weakest, as IMAGES says; `unsafe`: at last, none."""
+    images, inside = os.environ.get("IMAGES", "auto"), os.environ.get("DECKSMITH_IMAGE")
+    found = []
+    if images != "off" and not inside and _image().exists() and shutil.which("apptainer"):
+        found.append("apptainer")
+    if images == "on" and not inside:
+        return found
+    found.append("namespaces")
+    if unsafe:
+        found.append("none")
+    return found
+
+
+def command(walls: str) -> list[str]:
+    """The command line that starts supervisor.py inside of these walls. Raises cli.Missing where
+    the image is not ours."""
+    python = os.path.realpath(sys.executable)
+    wanted = sorted({sys.base_prefix, os.path.realpath(sys.base_prefix), python})
+    shown: list[str] = []  # what Python has elsewhere than the system's programs
+    for path in wanted:
+        if not _below(path, [*SYSTEM, *shown]):
+            shown.append(path)
+    spec = {
+        # A folder for the cell's own, with nothing in it that is shown.
+        "home": next(home for home in HOMES if not any(_below(path, [home]) for path in shown)),
+        "read": shown,
+        "walls": "none" if walls == "none" else "full",
+        "become": True,
+        "loopback": False,
+    }
+    if walls == "apptainer":
+        return _apptainer(json.dumps(spec | {"home": "/tmp", "read": []}))
+    return [python, "-IS", str(LIB / "decksmith/bench/sandbox/supervisor.py"), json.dumps(spec)]
+
+
+def _below(path: str, tops: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(top) for top in tops)
+
+
+def _image() -> Path:
+    return cli.ROOT / "containers/sandbox.sif"
+
+
+def _apptainer(spec: str) -> list[str]:
+    verified = subprocess.run(
+        [cli.ROOT / "containers/verify", "sandbox"], capture_output=True, text=True
+    )
+    if verified.returncode:
+        raise cli.Missing(verified.stderr.strip().removeprefix("within: "))
+    # What root in a container or virtual machine often lacks itself.
+    drop = ("--drop-caps", "CAP_SYS_RESOURCE") if os.geteuid() == 0 else ()
+    return [
+        *("apptainer", "--silent", "exec", "--containall", "--cleanenv", "--no-home"),
+        *("--net", "--network", "none", "--pwd", "/"),
+        *drop,
+        *("--bind", f"{LIB}:/mnt:ro", str(_image())),
+        *("/usr/bin/python3", "-IS", "/mnt/decksmith/bench/sandbox/supervisor.py", spec),
+    ]
+
+
 # --- the pool of this process --------------------------------------------------------------------
 
-_common: Pool | None = None
+_common: CellPool | None = None
 _guarding = threading.Lock()
 
 
-def run(
-    code: str,
-    *,
-    language: str = "python",
-    stdin: str | bytes = "",
-    files: Mapping[str, str | bytes] | None = None,
-    take: Iterable[str] = (),
-    limits: Limits | None = None,
-) -> Result:
-    """Run a text once in a fresh cell of this process's pool. Raises cli.Missing where nothing can
-    confine it, ValueError for what cannot be meant.
-
-    files: {relative name: text or bytes} laid out in the working folder, from where Python
-    imports; take: names of regular files to hand back. May be called from many threads.
-    """
-    return common().run(code, language=language, stdin=stdin, files=files, take=take, limits=limits)
-
-
-def pair(code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
-    """As Pool.pair, in cells of this process's pool."""
-    return common().pair(code, other, limits=limits)
-
-
-def common() -> Pool:
+def common() -> CellPool:
     """The pool of this process, which is started when it is first needed and ends with the
     process."""
     global _common
     with _guarding:
         if _common is None:
-            _common = Pool()
+            _common = CellPool()
             atexit.register(_common.close)
         return _common
 

@@ -1,7 +1,6 @@
 """An interpreter in a cell whose variables persist."""
 
 import contextlib
-import dataclasses
 import json
 import socket
 import threading
@@ -33,18 +32,18 @@ class Session:
     """An interpreter that waits for the next piece of code, and stands still between calls. `dead`
     is None, or says of what it died.
 
-    leash: of a cell whose guard waits for its order; walls: what is around it."""
+    control: of a cell whose guard waits for its order; walls: what is around it."""
 
-    def __init__(self, leash: socket.socket, limits: Limits, walls: str) -> None:
-        self.leash, self.limits, self.walls = leash, limits, walls
+    def __init__(self, control: socket.socket, limits: Limits, walls: str) -> None:
+        self.control, self.limits, self.walls = control, limits, walls
         self.dead: str | None = None
         self.number, self.used = 0, time.monotonic()  # of calls; when the last one ended
         self.lock, self.pipes = threading.Lock(), Pipes(limits.output)
         self.talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        whole = dataclasses.replace(limits, cpu=limits.cpu or CPU * limits.wall)
+        whole = limits.model_copy(update={"cpu": limits.cpu or CPU * limits.wall})
         with theirs, sealed(b"") as nothing:
             held = [nothing.fileno(), *self.pipes.writes, theirs.fileno()]
-            give(leash, order("", limits=whole), held)
+            give(control, order("", limits=whole), held)
         self.pipes.sent()
 
     def run(self, code: str) -> Result:
@@ -55,11 +54,11 @@ class Session:
                 raise Dead(self.dead)
             began = time.monotonic()
             self._ask(code)
-            said = self._follow(began + self.limits.wall)
+            said = follow(self.control, self.pipes, began + self.limits.wall, self.talk)
             late = said == TIMEOUT
             if late:
                 self._tell(b"interrupt")
-                said = self._follow(time.monotonic() + 1)
+                said = follow(self.control, self.pipes, time.monotonic() + 1, self.talk)
             report, answered = _judged(said, self.number, late)
             alive = answered and not self.pipes.over
             if alive:
@@ -84,23 +83,20 @@ class Session:
         self.number += 1
         self.pipes.begin(self.limits.output)
         asked = json.dumps({"number": self.number, "code": code}).encode()
+        self._tell(b"go")
         with contextlib.suppress(OSError), sealed(asked) as file:
-            self.leash.send(b"go")
             socket.send_fds(self.talk, [b"order"], [file.fileno()])
 
     def _tell(self, word: bytes) -> None:
         with contextlib.suppress(OSError):
-            self.leash.send(word)
-
-    def _follow(self, deadline: float) -> dict[str, Any] | bytes | None:
-        return follow(self.leash, self.pipes, deadline, self.talk)
+            self.control.send(word)
 
     def _end(self, why: str) -> None:
         if not self.dead:
             self.dead = why
             self.pipes.close()
             self.talk.close()
-            self.leash.close()
+            self.control.close()
 
 
 def _judged(

@@ -1,4 +1,4 @@
-"""The inside of the sandbox: `python3 -IS supervisor.py SPEC`, with a socket of sandbox.Pool as
+"""The inside of the sandbox: `python3 -IS supervisor.py SPEC`, with a socket of a CellPool as
 stdin; SPEC is a cell's.
 
 Every message on that socket asks for one cell and brings the socket by which it is led. The
@@ -10,13 +10,13 @@ from inside. It watches what no limit of the kernel covers (the memory and proce
 together, the room in the folder), ends everything, and reports through a file in memory that only
 it holds. A cell serves one stranger.
 
-Words of the leash: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes,
-everything ends. No import of this package.
+Words on the control socket: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes,
+everything ends. What it imports of this package needs nothing but Python.
 """
 
 import base64
 import errno
-import importlib.util
+import importlib
 import json
 import os
 import platform
@@ -28,53 +28,24 @@ import socket
 import sys
 import tempfile
 import time
-import types
 from collections.abc import Iterable
 from typing import Any
 
+LIB = os.path.abspath(__file__).rpartition("/decksmith/")[0]
+sys.path.insert(0, LIB)  # by -IS there is nothing of ours, nor what our packages need
+from decksmith.bench.sandbox import child, syscalls  # noqa: E402
+from decksmith.core import walls, workspace  # noqa: E402
+
 MOST = 8 << 20  # bytes of files handed back
 # What the stranger's imports find warm: most generated code begins with some of these.
-WARM = (
-    "bisect",
-    "collections",
-    "copy",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "fractions",
-    "functools",
-    "heapq",
-    "itertools",
-    "math",
-    "operator",
-    "random",
-    "statistics",
-    "string",
-    "typing",
-    "unittest",
-)
+WARM = """bisect collections copy dataclasses datetime decimal fractions functools heapq itertools
+math operator random statistics string typing unittest""".split()
 _PAGE = resource.getpagesize()
 _PIPE = 16 * _PAGE
 with socket.socket(socket.AF_UNIX) as _any:  # a message may begin where a buffer is nearly full
     _SOCKET = _any.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) + (64 << 10)
 Order = dict[str, Any]  # as JSON brings it
-# Loaded by their paths, since the package is not there inside:
-stranger: types.ModuleType
-syscalls: types.ModuleType
-walls: types.ModuleType  # core/walls.py
-workspace: types.ModuleType  # core/workspace.py
 confined: bool  # whether there are any walls
-
-
-def _load(room: str, name: str) -> types.ModuleType:
-    """A module of this package by its path: `room` is a folder of lib/decksmith."""
-    package = os.path.abspath(__file__).rpartition("/bench/sandbox/")[0]
-    place = os.path.join(package, room, f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"decksmith_{name}", place)
-    assert spec and spec.loader  # the name ends in .py
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
@@ -87,13 +58,13 @@ def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     os.environ.clear()
-    stranger.open_streams()
+    child.open_streams()
     walls.prctl(4, 1)  # its own /proc entries are its own
     try:  # of all processes here the first to end where memory is short
         walls.write("/proc/self/oom_score_adj", "1000")
     except OSError:
         pass
-    stranger.bound(order["limits"], confined)
+    child.bound(order["limits"], confined)
     if bytecode:
         syscalls.install(bytecode)
 
@@ -101,7 +72,11 @@ def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
 def _excess(most: Order, room: str) -> str | None:
     """The name of the bound that the processes of this cell have passed together, or None."""
     memory, tasks, members = 0, 0, []
-    for pid in _members():
+    if os.getpid() == 1:  # in a namespace of its own, all that it sees; dead ones count too
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+    else:
+        pids = workspace.others()
+    for pid in pids:
         try:
             with open(f"/proc/{pid}/stat") as file:
                 words = file.read().rpartition(")")[2].split()
@@ -120,14 +95,6 @@ def _excess(most: Order, room: str) -> str | None:
         if sum(map(_share, members)) + held > most["memory"]:
             return "memory"
     return "files" if _full(room) else None
-
-
-def _members() -> list[int]:
-    """The processes of the cell but the guard: in a namespace of its own, all that it sees."""
-    if os.getpid() != 1:
-        others: list[int] = workspace.others()
-        return others
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
 def _full(room: str) -> bool:
@@ -218,9 +185,9 @@ def _take(home: str, names: list[str]) -> tuple[dict[str, str], dict[str, str | 
     return taken, odd
 
 
-def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | None:
+def _keep(control: socket.socket, home: str, bytecode: bytes | None) -> Order | None:
     """Serve one order: the report on it."""
-    ordered = stranger.received(leash, 6)
+    ordered = child.received(control, 6)
     if ordered is None:
         return None
     order, (given, out, err, *rest) = ordered
@@ -239,12 +206,12 @@ def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | No
     if not pid:
         for file in (woken, wakes, hears):
             os.close(file)
-        leash.close()
+        control.close()
         try:
             _become(order, (given, out, err), bytecode)
             for file in (given, out, err):
                 os.close(file)
-            stranger.run(order, note, talk)
+            child.run(order, note, talk)
         finally:
             os._exit(1)
     for file in (note, given, out, err):
@@ -252,7 +219,7 @@ def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | No
     if talk:
         talk.close()
     ends = None if talk else began + most["wall"]
-    code, why = _watch(leash, pid, woken, most, home, ends)
+    code, why = _watch(control, pid, woken, most, home, ends)
     return _report(order, home, code, why, hears)
 
 
@@ -279,14 +246,14 @@ def _report(order: Order, home: str, code: int | None, why: str | None, hears: i
 
 
 def _watch(
-    leash: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float | None
+    control: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float | None
 ) -> tuple[int | None, str | None]:
     """(exit code, None) of the stranger's process when it ends, or (None, why it has to): killed,
     timeout, or a bound that all processes together passed. `woken` says that a child may have
     ended; `ends`: time.monotonic, or None."""
     step = 0.02
     looks = time.monotonic() + step
-    heard: list[Any] = [leash, woken]
+    heard: list[Any] = [control, woken]
     while True:
         now = time.monotonic()
         if now >= looks:  # by the clock: what wakes us all the time does not keep us from it
@@ -298,8 +265,8 @@ def _watch(
             return None, "timeout"
         patience = max(0, min(looks, ends or looks) - now)
         ready = select.select(heard, [], [], patience)[0]
-        if leash in ready:
-            word = leash.recv(64)
+        if control in ready:
+            word = control.recv(64)
             if word in (b"", b"end"):
                 return None, "killed"
             _lead(word, pid)
@@ -321,7 +288,7 @@ def _status(code: int, said: str) -> str:
 
 
 def _lead(word: bytes, pid: int) -> None:
-    """Do what a word of the leash asks for."""
+    """Do what a word of the control socket asks for."""
     if word == b"interrupt":
         os.kill(pid, signal.SIGINT)
     elif word in (b"stop", b"go") and os.getpid() == 1:
@@ -333,18 +300,18 @@ def _lead(word: bytes, pid: int) -> None:
 
 def _try(bytecode: bytes) -> None:
     """Raises OSError where the kernel does not take the filter."""
-    child = os.fork()
-    if not child:
+    pid = os.fork()
+    if not pid:
         try:
             syscalls.install(bytecode)
             os._exit(0)
         finally:
             os._exit(1)
-    if os.waitpid(child, 0)[1]:
+    if os.waitpid(pid, 0)[1]:
         raise OSError(errno.ENOSYS, "the kernel takes no system call filter")
 
 
-def _serve(spec: Order, leash: socket.socket) -> None:
+def _serve(spec: Order, control: socket.socket) -> None:
     """In a fork: enter the cell, serve one order, end."""
     global confined
     confined = spec["walls"] != "none"
@@ -366,15 +333,15 @@ def _serve(spec: Order, leash: socket.socket) -> None:
         if bytecode:
             _try(bytecode)
     except (OSError, KeyError) as error:
-        leash.send(json.dumps({"refused": str(error)}).encode())
+        control.send(json.dumps({"refused": str(error)}).encode())
         os._exit(walls.REFUSED)
     try:
-        leash.send(b'{"ready": true}')
-        report = _keep(leash, home, bytecode)
+        control.send(b'{"ready": true}')
+        report = _keep(control, home, bytecode)
         if report is not None:
             file = os.memfd_create("report")
             os.write(file, json.dumps(report).encode())
-            socket.send_fds(leash, [b"report"], [file])
+            socket.send_fds(control, [b"report"], [file])
     except BrokenPipeError:
         pass
     finally:
@@ -385,17 +352,20 @@ def _serve(spec: Order, leash: socket.socket) -> None:
 
 
 def main() -> None:
-    global stranger, syscalls, walls, workspace
     if len(sys.argv) == 2:  # once more without environment, which else stays readable in /proc
         os.execve(sys.executable, [sys.executable, "-IS", *sys.argv, "bare"], {})
-    stranger, syscalls = _load("bench/sandbox", "stranger"), _load("bench/sandbox", "syscalls")
-    walls, workspace = _load("core", "walls"), _load("core", "workspace")
+    # By name: the room of the graders is above ours.
+    sys.modules["decksmith_wire"] = importlib.import_module(
+        "decksmith.bench.benchmarks.graders.wire"
+    )
+    sys.path.remove(LIB)  # what the stranger imports is not ours
+    for name in [name for name in sys.modules if name.partition(".")[0] == "decksmith"]:
+        del sys.modules[name]
     # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is
     # bounded.
     walls.libc.mallopt(-8, 1)
     for name in WARM:
         importlib.import_module(name)
-    sys.modules["decksmith_wire"] = _load("bench/benchmarks/graders", "wire")
     spec = json.loads(sys.argv[1]) | {"parent": os.getpid()}
     asks = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
@@ -405,11 +375,11 @@ def main() -> None:
         word, files, *_ = socket.recv_fds(asks, 4096, 1)
         if not word:
             os._exit(0)
-        leash = socket.socket(fileno=files[0])
+        control = socket.socket(fileno=files[0])
         if not os.fork():
             asks.close()
-            _serve(spec | json.loads(word), leash)
-        leash.close()
+            _serve(spec | json.loads(word), control)
+        control.close()
 
 
 if __name__ == "__main__":

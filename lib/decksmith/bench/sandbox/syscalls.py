@@ -93,10 +93,7 @@ _STREAMS = [
 ]
 # Calls that are granted in part: their numbers, and what decides.
 _GRANTED: dict[str, tuple[tuple[int, int], list[Line]]] = {
-    "clone": (
-        (56, 220),
-        [_FIRST, (_ANY_BIT, 0, 1, _NAMESPACES), _refuse(errno.EPERM), _ALLOW],
-    ),
+    "clone": ((56, 220), [_FIRST, (_ANY_BIT, 0, 1, _NAMESPACES), _refuse(errno.EPERM), _ALLOW]),
     "socket": (
         (41, 198),
         [

@@ -40,7 +40,7 @@ def use(
         if not isinstance(code, str):
             return 'error: python takes {"code": "a program"}'
         return _python(code, cells, limits)
-    result = pool.run(
+    result = pool.common().run(
         _CALL.format(name=name),
         files={"tool_code.py": source, "arguments.json": json.dumps(arguments)},
         take=("result.txt",),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decksmith.core import cli
-from decksmith.core.cells import WALLS, Walls, enclosed
+from decksmith.core.cells import Walls, enclosed, ladder
 from decksmith.measure.render import toolchain
 
 NO_WALLS = "this machine grants no namespaces, so a deck would run as a program of yours, with your files and your network"
@@ -65,12 +65,9 @@ async def run(command: Sequence[str], home: Path) -> tuple[int, str]:
     while True:
         attempt += 1
         with tempfile.TemporaryFile() as words:
+            none = subprocess.DEVNULL
             process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=words,
+                command, env=environment, stdin=none, stdout=none, stderr=words
             )
             try:
                 while process.poll() is None:
@@ -83,20 +80,13 @@ async def run(command: Sequence[str], home: Path) -> tuple[int, str]:
                 return process.returncode, words.read().decode("utf-8", "replace").strip()
 
 
-def build() -> None:
-    """Unpack the browser and bundle the runtimes, where they are not there yet (once). Raises cli.Missing."""
-    asyncio.run(bundle())
-
-
 async def bundle(theme: str | None = None) -> None:
     """Unpack the browser and bundle the runtimes that are not there yet; or the runtime of one theme. Raises cli.Missing."""
     toolchain.engine(1)
     folder, lock = private_folder()
-    command = (
-        [toolchain.node(), toolchain.RENDERER.resolve() / "site.mjs", theme]
-        if theme
-        else [toolchain.node(), toolchain.RENDERER / "build.mjs"]
-    )
+    command: list[Path | str] = [toolchain.node(), toolchain.RENDERER / "build.mjs"]
+    if theme:
+        command = [toolchain.node(), toolchain.RENDERER.resolve() / "site.mjs", theme]
     try:
         status, words = await run(enclosed(("none", False), folder, command), folder)
     finally:
@@ -123,24 +113,22 @@ async def _walls(home: Path) -> Walls:
         raise cli.BadConfig(
             f"DECKSMITH_WALLS is {accepted!r}; it is unset, or plain to do without walls"
         )
-    for around in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
+    plain = bool(accepted or image)
+    for around in ladder(plain):
         walls, _ = around
-        if walls == "bubblewrap" and not shutil.which("bwrap"):
-            continue
-        if walls == "plain" and not (accepted or image):
-            raise cli.Missing(
-                f"{NO_WALLS} ({'; '.join(refusals)[:300]}); let users make namespaces (sysctl "
-                "kernel.unprivileged_userns_clone=1), or use the image (make image-render) or bubblewrap; for decks that are "
-                "your own: --walls plain, or DECKSMITH_WALLS=plain"
-            )
         trial = Path(tempfile.mkdtemp(dir=home))
         status, words = await run(
-            enclosed(around, trial, [toolchain.node().resolve(), "--version"], readable()),
-            trial,
+            enclosed(around, trial, [toolchain.node().resolve(), "--version"], readable()), trial
         )
         if status == 0:
             if walls == "plain" and not image:
                 cli.say(NO_WALLS)
             return around
         refusals.append(f"{walls}: {words[-200:]}")
-    raise cli.Missing(f"Node does not run in any cell: {'; '.join(refusals)}")
+    if plain:
+        raise cli.Missing(f"Node does not run in any cell: {'; '.join(refusals)}")
+    raise cli.Missing(
+        f"{NO_WALLS} ({'; '.join(refusals)[:300]}); let users make namespaces (sysctl "
+        "kernel.unprivileged_userns_clone=1), or use the image (make image-render); for decks that are "
+        "your own: --walls plain, or DECKSMITH_WALLS=plain"
+    )

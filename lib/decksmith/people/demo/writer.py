@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
 
 from aiohttp import web as http
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from decksmith.core import cli, masking, stream
-from decksmith.core.cells import WALLS, Walls, enclosed, links
+from decksmith.core.cells import Walls, enclosed, ladder, links
 from decksmith.core.stream import Fault
 from decksmith.train.corpus import drafts
 from decksmith.train.corpus.authors import GIVEN, Delivery
@@ -243,12 +243,8 @@ class Command:
     async def _probe(self, parent: Path) -> Walls:
         """The strongest walls in which an interpreter runs here. Raises cli.Missing."""
         argv = [os.path.realpath(sys.executable), "-IS", "-c", "pass"]
-        refusals, root = [], os.geteuid() == 0
-        for walls in WALLS:
-            if walls[0] == "bubblewrap" or not (root or walls[1]):
-                continue
-            if walls[0] == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
-                continue
+        refusals = []
+        for walls in ladder(os.environ.get("DECKSMITH_WALLS") == "plain"):
             trial = parent / f".trial-{os.getpid()}"
             trial.mkdir(exist_ok=True)
             try:

@@ -5,17 +5,16 @@ back plain data, so that it never sees what is expected, never compares, and nev
 that read standard input are compared here, by what they printed.
 """
 
-import functools
 import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from types import ModuleType
 from typing import NotRequired, TypedDict
 
 from decksmith.bench.benchmarks.records import Grade, Task
-from decksmith.bench.sandbox.cell import LOST, Result
+from decksmith.bench.sandbox import pool
+from decksmith.bench.sandbox.cell import LOST, Limits, Result
 from decksmith.core.stream import Fault
 
 CALL = 10.0  # seconds of one call by unit tests
@@ -177,9 +176,9 @@ def examined(
     A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
     be put to a reply, and where cells are lost also without one.
     """
-    limits = _sandbox().Limits(wall=wall, memory=MEMORY, output=output)
+    limits = Limits(wall=wall, memory=MEMORY, output=output)
     asks, answers = _sound(
-        lambda: _sandbox().pair(_program(work, exam), _program("answer", reply), limits=limits)
+        lambda: pool.common().pair(_program(work, exam), _program("answer", reply), limits=limits)
     )
     try:
         found = json.loads(asks.stdout)
@@ -228,12 +227,12 @@ for number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):
 def _programs(cases: list[ContestCase], code: str) -> Grade:
     """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
     # By the processor's clock: others may work here too.
-    limits = _sandbox().Limits(wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT)
+    limits = Limits(wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT)
     whole = f"exec({CONTEST!r})\nexec(compile({code!r}, 'reply.py', 'exec', dont_inherit=True), globals())"
     for number, case in enumerate(cases):
 
         def run(stdin: str = case["input"]) -> list[Result]:
-            return [_sandbox().run(whole, stdin=stdin, limits=limits)]
+            return [pool.common().run(whole, stdin=stdin, limits=limits)]
 
         (ran,) = _sound(run)
         found: TestOutcome = {"ended": "failed", "said": f"case {number + 1}"}
@@ -261,19 +260,12 @@ def _alike(one: str, other: str) -> bool:
     return bool(ours) and not any(n.is_nan() for n in ours + theirs) and ours == theirs
 
 
-@functools.cache
-def _sandbox() -> ModuleType:
-    from decksmith.bench.sandbox import pool
-
-    return pool
-
-
 def _sound(work: Callable[[], Sequence[Result]]) -> Sequence[Result]:
     """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
     for _ in (1, 2):
         results = work()
         if not any(result.message == LOST for result in results):
             return results
-    if _sandbox().run("").status != "ok":
+    if pool.common().run("").status != "ok":
         raise Fault("judge", "sandbox", LOST)
     return results

@@ -187,10 +187,10 @@ def _flush() -> bool:
     return good
 
 
-def received(leash: socket.socket, most: int = 1) -> tuple[dict[str, Any], list[int]] | None:
+def received(control: socket.socket, most: int = 1) -> tuple[dict[str, Any], list[int]] | None:
     """(the order that comes in a file in memory, the descriptors behind it), or None at the end.
     `most`: descriptors that are taken."""
-    word, files, *_ = socket.recv_fds(leash, 64, most)
+    word, files, *_ = socket.recv_fds(control, 64, most)
     if not word:
         return None
     with open(files[0], "rb") as file:
