@@ -1,5 +1,5 @@
-"""Keep what the pages say of the code right: the tables of docs/records.md, and every figure that
-docs/numbers.json knows.
+"""Keep what the pages say of the code right: the tables of docs/records.md and docs/records, and
+every figure that docs/numbers.json knows.
 
   tests/readme.py           write the tables, the figures into docs/numbers.json, and from there into the pages
   tests/readme.py --check   only say what is behind, and which figure of a page nobody vouches for
@@ -38,14 +38,14 @@ def _types():
 
 TYPES = _types()
 
-NUMBERS, RECORDS = ROOT / "docs/numbers.json", "docs/records.md"
+NUMBERS = ROOT / "docs/numbers.json"
 NUMBER = r"\d(?:[\d.,]*\d)?"
 UNITS = (
     "%|×|x(?! ?\\d)|times|fold|px|ms|s|seconds?|minutes?|hours?|days?|[kMG]i?B|million|billion|USD|cores?|prompts?|decks?|slides?|"
     "models?|languages?|themes?|domains?|measures|values|items?|words|pairs|tests?|tokens?|resamples|rows|records|runs|"
     "points?|scripts"
 )
-# A table of docs/records.md: a line that names a type, and the rows that are made of it.
+# A table of fields: a line that names a type, and the rows that are made of it.
 FIELDS = re.compile(r"<!-- fields: (\w+) -->\n((?:\|.*\n)*)")
 # What the types of Python are called in a page about JSON.
 WORDS = {
@@ -350,9 +350,11 @@ def with_fields(page):
 def main():
     numbers, texts = json.loads(NUMBERS.read_text()), pages()
     if "--check" in sys.argv:
-        wrong = []
-        if with_fields(texts[RECORDS]) != texts[RECORDS]:
-            wrong.append(f"{RECORDS} is behind the records.py of lib/decksmith: run make numbers")
+        wrong = [
+            f"{name} is behind the records.py of lib/decksmith: run make numbers"
+            for name, text in texts.items()
+            if with_fields(text) != text
+        ]
         sys.exit("\n".join([*wrong, *behind(numbers, texts)]) or None)
     numbers["figures"] = figures()
     NUMBERS.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")

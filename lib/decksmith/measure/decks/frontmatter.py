@@ -1,4 +1,4 @@
-"""The frontmatter of a slide as Slidev reads it (YAML 1.2, core schema), bounded against hostile text."""
+"""The frontmatter of a slide as Slidev reads it (the core schema), bounded against hostile text."""
 
 import copy
 import functools
