@@ -11,10 +11,6 @@ BASE ?= base
 JUDGE ?=
 # A file of worked examples, which are shown before each question.
 SHOTS ?=
-# How many drafts each reply is the best of.
-DRAFTS ?=
-# The model that chooses among drafts, in place of the one that wrote them.
-CHOOSER ?=
 # The largest loss that regressions lets stay open, in place of each benchmark's own.
 MARGIN ?=
 
@@ -30,15 +26,13 @@ BENCH_GROUP := $(patsubst assets/groups/%.toml,--group %,$(firstword $(wildcard 
 bench: $(BENCHES) $(DECK_BENCH)
 $(BENCHES): run-tools .venv/.bench $(BENCH_TOOLS)
 	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' \
-	  DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
 	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 
 ### bench-merge: the parts of MODEL's benchmarks into one each
 bench-merge: .venv/.python
 	for path in $(subst @,:,$(BENCHES)); do
 	  IFS=/ read -r _ model each <<< "$$path"
-	  MERGE=1 SHARD= DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
-	    make/bench "$$each" "$$model"
+	  MERGE=1 SHARD= make/bench "$$each" "$$model"
 	done
 
 ## regressions: what MODEL does worse than BASE; passes if more than MARGIN is ruled out

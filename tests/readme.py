@@ -332,6 +332,12 @@ def kind(hint):
     return WORDS.get(hint) or hint.__name__
 
 
+def is_explained(name):
+    """Whether the keys of a type say what they are, for these pages."""
+    hints = typing.get_type_hints(TYPES[name], include_extras=True).values()
+    return all(hasattr(hint, "__metadata__") for hint in hints)
+
+
 def fields(name):
     """The table of one type of a room's records.py: its keys in order, each with its sentence."""
     found = TYPES[name]

@@ -4,7 +4,7 @@ import json
 import zipfile
 
 import pytest
-from decksmith.bench.benchmarks import interchange, metrics, tasks
+from decksmith.bench.benchmarks import interchange, metrics
 from decksmith.core import cli, stream
 
 
@@ -106,24 +106,6 @@ def graded(tmp_path):
     lines = b"".join(stream.dumps(row) + b"\n" for row in found)
     stream.write(tmp_path / "m/aime25/rows.jsonl", lines)
     return tmp_path / "m"
-
-
-def test_results_become_lm_evals_files_and_a_row_without_a_grade_is_counted(tmp_path, graded):
-    paths = list(interchange.lm_eval(tmp_path / "out", graded))
-    assert [path.name for path in paths] == [
-        "results_2025-10-09T08-53-20.000000.json",
-        "samples_aime25_2025-10-09T08-53-20.000000.jsonl",
-    ]
-    assert paths[0].parent == tmp_path / "out/org__m"
-    whole = json.loads(paths[0].read_text())
-    assert whole["results"]["aime25"]["symbolic_correct,none"] == 1.0
-    assert whole["n-samples"]["aime25"] == {"original": 4, "effective": 3}
-    assert whole["configs"]["aime25"]["dataset_path"] == tasks.load("aime25")["source"]["hub"]
-    lines = [json.loads(line) for line in paths[1].read_text().splitlines()]
-    assert [line["doc_id"] for line in lines] == [0, 1, 2]
-    assert lines[0]["resps"] == [["So \\boxed{1}"]] and lines[0]["symbolic_correct"] == 1.0
-    before = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in interchange.lm_eval(tmp_path / "out", graded)] == before
 
 
 def test_results_become_a_log_of_inspect_in_which_a_row_without_a_grade_has_an_error(

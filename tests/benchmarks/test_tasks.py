@@ -343,8 +343,3 @@ def test_a_template_that_asks_for_what_is_not_there_is_refused():
 )
 def test_name_and_number_become_the_flags_of_the_client(each, model, found):
     assert tasks.flags(each, model) == found
-
-
-def test_drafts_are_asked_with_a_seed_each():
-    found = "--samples 1 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 512"
-    assert tasks.flags("arithmetic", drafts=True) == found

@@ -39,14 +39,11 @@ stage() { # NAME LINE
   assert_line "small: needle: m"
 }
 
-@test "parts of an array are joined, and drafts have a folder of their own" {
+@test "parts of an array are joined" {
   SHARD=1/2 run --separate-stderr make/bench small m
   assert_success
   assert_output ""
   [ -f results/bench/m/small/needle/shard-1-of-2/rows.jsonl ]
   MERGE=1 run --separate-stderr make/bench small m
   assert_output "bench-summarize --table --group small --out results/bench/m/small: 2"
-  DRAFTS=8 CHOOSER=wise run --separate-stderr make/bench needle m
-  assert_output "bench-summarize --table --out results/bench/m/drafts-8-wise: 1"
-  grep -q -- '--max-tokens 8 --drafts 8 --chooser wise' asked.log
 }

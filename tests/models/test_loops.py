@@ -156,7 +156,6 @@ def test_tools_of_a_prompt_are_refused_and_the_built_in_one_needs_no_code():
         loops.check({"id": "r1", "prompt": "x", "tools": [ADD], "tool_code": ""})
     record = {"id": "r1", "messages": [], "tools": ["python"]}
     loops.check(record)
-    assert loops.names(record) == ["python"]
 
 
 @pytest.mark.slow

@@ -14,10 +14,8 @@ from decksmith.core.stream import ID, Fault
 from decksmith.models import client as chat_client
 from decksmith.models import loops, registry, servers
 from decksmith.models.client import Client
-from decksmith.models.drafts import DraftChooser
 from decksmith.models.records import ChatMessage, ChatRequest, Gen, Messages, Usage
 from decksmith.models.registry import FILES, Model
-from decksmith.models.toolserver import ToolServer
 from decksmith.models.turns import Conversations
 
 # Of a deck that was read from a file.
@@ -115,27 +113,20 @@ class Endpoint(Answerer):
         *,
         run: str | Path | None,
         under: Callable[[ChatRequest], Messages] | None = None,
-        mcp: str | None = None,
-        drafts: int | None = None,
-        chooser: str | None = None,
         **limits: Any,
     ) -> None:
-        """use: runs a tool. under: the messages that a condition makes of a record's. mcp: the command line of a server of tools.
-        drafts: how many a reply is chosen from, by the model `chooser` or this one. limits: as of Client. Raises as Client does."""
+        """use: runs a tool. under: the messages that a condition makes of a record's. limits: as of Client.
+        Raises as Client does."""
         self.params, self.under = entry.params | entry.extra_body, under
         self.sampling = entry.params | sampling
         self.seed = self.sampling.pop("seed", None)  # of a prompt's first sample
         client = Client(replace(entry, params={}), blame="model", **limits)
         self.jobs = client.jobs
-        by = {name: value for name, value in _origin(client).items() if value}
-        self.loop = loops.Loops(client, use, run, by, ToolServer(mcp) if mcp else None)
-        self.chooser: DraftChooser | None = None
-        if drafts:
-            other = Client.open(chooser, blame="model", **limits) if chooser else client
-            origin = _origin(other)
-            self.chooser = DraftChooser(drafts, other, self.sampling, self.seed, origin)
-        # A completion is asked under no condition, and without drafts.
-        self.needs = ("messages",) if under or drafts else ()
+        # What replies depend on beside the request.
+        origin = {"served": client.served, "weights": registry.weights(entry)}
+        by = {name: value for name, value in origin.items() if value}
+        self.loop = loops.Loops(client, use, run, by)
+        self.needs = ("messages",) if under else ()  # a completion is asked under no condition
 
     def request(self, record: ChatRequest, messages: list[ChatMessage]) -> Record:
         """The body of a record's request."""
@@ -145,7 +136,7 @@ class Endpoint(Answerer):
             return client.completion(record["prompt"], self.sampling, seed=seed)
         said = self.under({**record, "messages": messages}) if self.under else messages
         body = client.request(said, self.sampling, seed=seed)
-        offered = self.loop.tools(record)
+        offered = loops.offered(record)
         return body | {"tools": offered} if offered else body
 
     def show_first(self, samples: int) -> int:
@@ -161,15 +152,10 @@ class Endpoint(Answerer):
 
     async def inputs(self, record: ChatRequest, messages: list[ChatMessage]) -> object:
         """All that the reply depends on."""
-        server = self.loop.server
-        if server:
-            await server.open()
         body = self.request(record, messages)
-        found: object = body
         if "tools" in body:  # the limits of a loop are part of what it answers
-            limits = [loops.CALLS, loops.SECONDS]
-            found = [body, record.get("tool_code"), *limits, *([server.command] if server else [])]
-        return [found, self.chooser.setting(), self.chooser.by] if self.chooser else found
+            return [body, record.get("tool_code"), loops.CALLS, loops.SECONDS]
+        return body
 
     def valid(self, value: Gen) -> bool:
         """Whether a kept reply stands. Another adapter behind the same name is another model; without a server, what is
@@ -182,22 +168,14 @@ class Endpoint(Answerer):
     async def answer(self, record: ChatRequest, messages: list[ChatMessage]) -> Gen:
         """The value of `gen`, its calls of tools also beside an error."""
         calls: list[ChatMessage] = []
-        more: Gen = {}
         body = self.request(record, messages)
         try:
-            if self.chooser:
-                reply, more = await self.chooser.best(
-                    self.loop, record, lambda draft: self.request(draft, messages)
-                )
-            elif "tools" in body:
+            if "tools" in body:
                 reply = await self.loop.converse(record, body, calls)
             else:
                 reply = await self.loop.client.post(body)
         except Fault as fault:
             return {"error": fault.error, **({"calls": calls} if calls else {})}
-        if calls:
-            more["calls"] = calls
-        calls = more.get("calls", [])
         if calls and calls[-1].get("tool_calls"):
             stream.warn(record["id"], f"it still calls tools after {loops.CALLS} replies")
         if reply.finish_reason == "length":
@@ -206,8 +184,6 @@ class Endpoint(Answerer):
             stream.warn(record["id"], f"truncated after {written} tokens{by}")
         # Of a later turn without the replies before it, which are each model's own.
         said = chat_client.asked(self.request(record, record.get("messages", [])))
-        if self.chooser:
-            said["sampling"] = said["sampling"] | {"drafts": self.chooser.setting()}
         model = self.loop.client.model
         asked: Any = {"name": model.name, "slug": model.slug, "params": self.params}
         by_reply: Any = {
@@ -215,9 +191,10 @@ class Endpoint(Answerer):
             "latency": round(reply.took, 3),
             "response": reply.response,
         }
+        kept: Gen = {"calls": calls} if calls else {}
         return {
             **reply.value(),
-            **more,
+            **kept,
             "model": asked | self.loop.by,
             "sampling": said["sampling"],
             "request": said["request"],
@@ -225,15 +202,8 @@ class Endpoint(Answerer):
         }
 
     async def close(self) -> None:
-        """Close the journal, the tools and the clients."""
+        """Close the journal and the client."""
         await self.loop.close()
-        if self.chooser and self.chooser.client is not self.loop.client:
-            await self.chooser.client.close()
-
-
-def _origin(client: Client) -> dict[str, object]:
-    """What replies depend on beside the request."""
-    return {"served": client.served, "weights": registry.weights(client.model)}
 
 
 class DeckFolder(Answerer):

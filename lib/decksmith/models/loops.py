@@ -18,7 +18,6 @@ from decksmith.core.stream import Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.records import ChatMessage, ChatRequest, Tool, ToolCall, Usage
 from decksmith.models.replies import Reply
-from decksmith.models.toolserver import ToolServer
 
 Number = TypeVar("Number", int, float)
 Cells = Sequence[tuple[str, str]]  # programs of `python` in one loop, and what the model was told
@@ -45,17 +44,9 @@ PYTHON: Tool = {
 }
 
 
-def offered(record: ChatRequest, more: Sequence[Tool] = ()) -> list[Tool]:
-    """The tools of a record in OpenAI's form, "python" among them the built-in one, and `more`, less
-    those that are called as one of the record's."""
-    own = [PYTHON if isinstance(tool, str) else tool for tool in record.get("tools") or ()]
-    taken = {tool["function"]["name"] for tool in own}
-    return own + [tool for tool in more if tool["function"]["name"] not in taken]
-
-
-def names(record: ChatRequest) -> list[str]:
-    """What a record's tools are called, in their order."""
-    return [tool["function"]["name"] for tool in offered(record)]
+def offered(record: ChatRequest) -> list[Tool]:
+    """The tools of a record in OpenAI's form, "python" among them the built-in one."""
+    return [PYTHON if isinstance(tool, str) else tool for tool in record.get("tools") or ()]
 
 
 def check(record: ChatRequest) -> None:
@@ -96,8 +87,7 @@ def check(record: ChatRequest) -> None:
 
 class Loops:
     """The loops of one run. `use` runs a tool; with `run` each call is kept in
-    run/journal/calls.jsonl; `by` is what else a reply depends on, such as the weights that answer;
-    `server` has tools for every record."""
+    run/journal/calls.jsonl; `by` is what else a reply depends on, such as the weights that answer."""
 
     def __init__(
         self,
@@ -105,15 +95,10 @@ class Loops:
         use: Use,
         run: str | Path | None = None,
         by: Mapping[str, object] | None = None,
-        server: ToolServer | None = None,
     ) -> None:
-        self.client, self.use, self.by, self.server = client, use, by, server
+        self.client, self.use, self.by = client, use, by
         self.path = None if run is None else Path(run) / "journal" / "calls.jsonl"
         self.journal: Journal | None = None  # opened for the first loop
-
-    def tools(self, record: ChatRequest) -> list[Tool]:
-        """What is offered to a record: its own tools and the server's."""
-        return offered(record, self.server.tools if self.server else ())
 
     async def converse(self, record: ChatRequest, body: Record, calls: list[ChatMessage]) -> Reply:
         """The last reply to a request with tools, its usage that of all. `calls` gets every message after the request's own, also
@@ -138,9 +123,7 @@ class Loops:
         return reply
 
     async def close(self) -> None:
-        """Close the journal, the client and the server of tools."""
-        if self.server:
-            await self.server.close()
+        """Close the journal and the client."""
         if self.journal:
             self.journal.close()
         await self.client.close()
@@ -158,20 +141,13 @@ class Loops:
             self.journal.put(ident, key, value)
         return value
 
-    async def reply(
-        self,
-        ident: str,
-        body: Record,
-        client: Client | None = None,
-        by: Mapping[str, object] | None = None,
-    ) -> Reply:
-        """The reply to one body under an id, of this loop's client or another one with its `by`."""
-        asked, made_by = (client, by) if client else (self.client, self.by)
+    async def reply(self, ident: str, body: Record) -> Reply:
+        """The reply to one body under an id."""
 
         async def ask() -> object:
-            return dataclasses.asdict(await asked.post(body))
+            return dataclasses.asdict(await self.client.post(body))
 
-        said = await self._once(ident, ["model", made_by, body], ask)
+        said = await self._once(ident, ["model", self.by, body], ask)
         said.pop("shortened", None)  # journals of earlier versions have it
         return Reply(**said)
 
@@ -188,7 +164,7 @@ class Loops:
         if place >= AT_ONCE:
             return f"error: not run, since a reply may make at most {AT_ONCE} calls"
         name, given = call["function"]["name"], call["function"]["arguments"]
-        known = [tool["function"]["name"] for tool in self.tools(record)]
+        known = [tool["function"]["name"] for tool in offered(record)]
         if name not in known:
             return f"error: no function {name[:100]!r}; there are: {', '.join(known)}"
         try:
@@ -199,14 +175,11 @@ class Loops:
         if not isinstance(arguments, dict):
             return "error: the arguments are no JSON object"
         source = record.get("tool_code") or ""
-        foreign = self.server if self.server and name not in names(record) else None
 
         async def run() -> str:
-            if foreign:
-                return await foreign.use(name, arguments, SECONDS)
             return await asyncio.to_thread(self.use, source, name, arguments, SECONDS, tuple(cells))
 
-        inputs = ["tool", foreign.command if foreign else source, SECONDS, place, call, messages]
+        inputs = ["tool", source, SECONDS, place, call, messages]
         text: str = await self._once(record["id"], inputs, run)
         if name == "python" and isinstance(arguments.get("code"), str):
             cells.append((arguments["code"], text))

@@ -96,22 +96,6 @@ class GivenCondition(TypedDict):
     template: Annotated[NotRequired[Record], "`name` and `sha256` of the template behind it"]
 
 
-class ReplyDraft(TypedDict, total=False):
-    text: Annotated[str, "the answer"]
-    finish_reason: Annotated[str | None, "as the endpoint said it"]
-    usage: Annotated[Usage, "of it alone"]
-    error: Annotated[Error, "in place of the rest"]
-
-
-class DraftChoice(TypedDict, total=False):
-    k: Annotated[int, "which draft is the reply, from 0"]
-    by: Annotated[str | None, "the model that was asked; null where there was nothing to choose"]
-    text: Annotated[str, "what it said"]
-    usage: Annotated[Usage, "of the choice"]
-    read: Annotated[bool, "whether it named a draft: else the first is kept, as after an `error`"]
-    error: Annotated[Error, "why no choice was made"]
-
-
 class Gen(TypedDict, total=False):
     text: Annotated[str, "the answer, its reasoning apart"]
     reasoning: Annotated[str, "the thought, from a field of its own or from think tags"]
@@ -137,11 +121,6 @@ class Gen(TypedDict, total=False):
         "of a row with tools: every message after the request's own, replies with `tool_calls` and what "
         "the tools said; also beside an error, as far as it came",
     ]
-    drafts: Annotated[
-        list[ReplyDraft],
-        "with `--drafts N`: each of them; `usage` beside it is the sum of all requests",
-    ]
-    choice: Annotated[DraftChoice, "of one of the drafts"]
     error: Annotated[Error, "in place of the reply"]
     by: Annotated[By, "who made it"]
 

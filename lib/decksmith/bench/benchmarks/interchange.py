@@ -4,10 +4,8 @@ which a task is a benchmark of ours under its own name, since prompts and grader
 A reader yields records as bench-grade prints them, a writer the files that it wrote; one function for each form.
 """
 
-import hashlib
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import TypedDict, cast
 from decksmith import __version__
 from decksmith.bench.benchmarks import grading, metrics, sources, tasks
 from decksmith.bench.benchmarks import gym as verifiers
-from decksmith.bench.benchmarks.metrics import BenchSummary, Results
+from decksmith.bench.benchmarks.metrics import BenchSummary
 from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, Grade, Task
 from decksmith.core import cli, stream
 from decksmith.core.records import Error, Record, expanded, prompt_of, sample_of
@@ -261,156 +259,29 @@ READERS: dict[str, Callable[[Path, str, str, bool], Iterator[BenchRecord]]] = {
 }
 
 
-# --- to lm-eval -----------------------------------------------------------------------------------
+# --- to Inspect -----------------------------------------------------------------------------------
 
 
-def lm_eval(out: Path, folder: Path) -> Iterator[Path]:
-    """Write a model's results (metrics.load) into `out` as OUT/MODEL/results_TIME.json and samples_TASK_TIME.jsonl, laid out as
-    lm-eval 0.4.13 does (its evaluation tracker); yields the files. Equal rows give equal bytes. Rows without a grade are left out,
-    and `n-samples` says how many stayed. Raises cli.Missing without a graded benchmark, cli.BadData for several models."""
-    results, summaries, model = _loaded(folder)
-    records = [one for questions in results.values() for one in _flat(questions)]
-    asked = [{"gen": record.get("gen")} for record in records]
-    start, end = map(datetime.fromisoformat, inspect_log.span(asked))
-    stamp = start.replace(tzinfo=None).isoformat(timespec="microseconds").replace(":", "-")
-    home = Path(out) / _plain(model)
-    samples = {name: list(_samples(summaries[name], results[name])) for name in results}
-    whole = {
-        **_by_task(summaries, samples),
-        "config": {"model": "decksmith", "model_args": {"model": model}, "limit": None},
-        "git_hash": None,
-        "date": start.timestamp(),
-        "decksmith_version": __version__,
-        "model_source": "decksmith",
-        "model_name": model,
-        "model_name_sanitized": _plain(model),
-        "total_evaluation_time_seconds": str((end - start).total_seconds()),
-    }
-    path = home / f"results_{stamp}.json"
-    stream.write(path, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-    yield path
-    for name, rows in samples.items():
-        path = home / f"samples_{name}_{stamp}.jsonl"
-        stream.write(path, b"".join(stream.dumps(row) + b"\n" for row in rows))
-        yield path
-
-
-def _loaded(folder: Path) -> tuple[Results, dict[str, BenchSummary], str]:
-    """A model's results, their summaries, and what the model is called."""
+def inspect(out: Path, folder: Path) -> Iterator[Path]:
+    """Write a model's results (metrics.load) into `out` as logs of Inspect (results/inspect_log.py),
+    OUT/MODEL_TASK.eval for each benchmark; yields the files. A row without a grade has an error and
+    no score. Raises cli.Missing without a graded benchmark, cli.BadData for several models."""
     results = metrics.load(folder)
     summaries = {
         name: metrics.summarize(questions, tasks.size(name, questions))
         for name, questions in results.items()
     }
-    asked = [one["model"] for one in summaries.values()]
+    asked = [summary["model"] for summary in summaries.values()]
     models = {model["slug"] if model else Path(folder).name for model in asked}
     if len(models) > 1:
         raise cli.BadData(f"{folder} has results of {', '.join(sorted(models))}; export each apart")
-    return results, summaries, models.pop()
-
-
-def _flat(questions: metrics.Questions) -> list[BenchRecord]:
-    return [record for samples in questions.values() for record in samples]
-
-
-def _by_task(summaries: dict[str, BenchSummary], samples: dict[str, list[Record]]) -> Record:
-    """The parts of results_TIME.json that have an entry for each task."""
-    found: dict[str, Record] = defaultdict(dict)
-    for name, summary in summaries.items():
-        metric, mode = summary["metric"], metrics.main_mode(summary)[1]
-        hashes = ("doc_hash", "prompt_hash", "target_hash")
-        hashed = "".join(row[key] for row in samples[name] for key in hashes)
-        entry: Record = {
-            "results": {
-                "alias": name,
-                f"{metric},none": metrics.scored(mode, metric),
-                f"{metric}_stderr,none": "N/A" if mode["std_err"] is None else mode["std_err"],
-            },
-            "group_subtasks": [],
-            "configs": _config(name, summary),
-            "versions": summary["revision"],
-            "n-shot": 0,
-            "higher_is_better": {metric: True},
-            "n-samples": {
-                "original": summary["rows"] or summary["num_questions"],
-                "effective": len(samples[name]),
-            },
-            "task_hashes": _hash(hashed),
-        }
-        for key, value in entry.items():
-            found[key][name] = value
-    return found
-
-
-def _config(name: str, summary: BenchSummary) -> Record:
-    """What a task was, as lm-eval says it of its own."""
-    spec = tasks.load(name)
-    return {
-        "task": name,
-        "dataset_path": spec["source"].get("hub") or spec["kind"],
-        "dataset_name": spec["source"].get("config"),
-        "test_split": spec["source"].get("split"),
-        "description": spec["title"],
-        "output_type": "generate_until",
-        "repeats": summary["samples"],
-        "generation_kwargs": summary["sampling"] or {},
-        "metric_list": [
-            {"metric": summary["metric"], "aggregation": "mean", "higher_is_better": True}
-        ],
-        "metadata": {"version": summary["revision"], "rules": summary["rules"]},
-    }
-
-
-def _samples(summary: BenchSummary, questions: metrics.Questions) -> Iterator[Record]:
-    """The rows of samples_TASK_TIME.jsonl, a question each; several replies to it stand in one."""
-    metric, means = summary["metric"], metrics.means(questions)
-    for number, (ident, samples) in enumerate(questions.items()):
-        if ident not in means:
-            continue
-        first = samples[0]
-        gens = [record["gen"] for record in samples if "gen" in record]
-        grades = [record["grade"] for record in samples if "grade" in record]
-        doc = {"id": ident, **first["task"]["fields"]}
-        sampling = (gens[0].get("sampling") or {}) if gens else {}
-        target = stream.dumps(first["task"].get("expected")).decode()
-        prompt = stream.dumps(first.get("messages") or []).decode()
-        yield {
-            "doc_id": number,
-            "doc": doc,
-            "target": target,
-            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": sampling}},
-            "resps": [[gen.get("text") or "" for gen in gens]],
-            "filtered_resps": [str(grade.get("answer") or "") for grade in grades],
-            "filter": "none",
-            "metrics": [metric],
-            "doc_hash": _hash(stream.dumps(doc).decode()),
-            "prompt_hash": _hash(prompt),
-            "target_hash": _hash(target),
-            metric: means[ident],
-        }
-
-
-def _plain(model: str) -> str:
-    """A model's name as part of a path, as lm-eval writes it."""
-    return re.sub(r'["<>:/|\\?*\[\]]+', "__", model)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-# --- to Inspect -----------------------------------------------------------------------------------
-
-
-def inspect(out: Path, folder: Path) -> Iterator[Path]:
-    """Write a model's results (metrics.load) into `out` as logs of Inspect (results/inspect_log.py), OUT/MODEL_TASK.eval for each
-    benchmark; yields the files. A row without a grade has an error and no score. Raises as `lm_eval` does."""
-    results, summaries, model = _loaded(folder)
+    model = models.pop()
+    plain = re.sub(r'["<>:/|\\?*\[\]]+', "__", model)
     for name, questions in results.items():
-        records = _flat(questions)
+        records = [record for samples in questions.values() for record in samples]
         samples = [_inspected(summaries[name], record) for record in records]
         header = _header(summaries[name], samples, model, records)
-        path = Path(out) / f"{_plain(model)}_{name}.eval"
+        path = Path(out) / f"{plain}_{name}.eval"
         stream.write(path, inspect_log.zipped(header, samples))
         yield path
 

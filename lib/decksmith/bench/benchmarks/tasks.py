@@ -357,12 +357,12 @@ def _picture(image: str, record: BenchRecord) -> Record:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def flags(each: str, model: str | None = None, drafts: bool = False) -> str:
+def flags(each: str, model: str | None = None) -> str:
     """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a
-    model of the registry; drafts: of replies that are chosen among several.
+    model of the registry.
 
-    One sample is asked at temperature 0, several (and drafts) at 0.7 and top-p 0.95 with seeds, as
-    NeMo-Skills does; the model's own params win, of max_tokens the smaller does.
+    One sample is asked at temperature 0, several at 0.7 and top-p 0.95 with seeds, as NeMo-Skills
+    does; the model's own params win, of max_tokens the smaller does.
     """
     name, _, samples = each.partition(":")
     spec, known = load(name), registry.models()
@@ -371,7 +371,7 @@ def flags(each: str, model: str | None = None, drafts: bool = False) -> str:
         raise cli.BadConfig(f"{each!r} is no NAME:N")
     n = int(samples or spec["samples"]) or 1
     wanted: dict[str, float] = {"temperature": 0.0}
-    if n > 1 or drafts:
+    if n > 1:
         wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
     wanted = {key: value for key, value in wanted.items() if key not in own}
     if "max_tokens" in spec:
@@ -379,8 +379,8 @@ def flags(each: str, model: str | None = None, drafts: bool = False) -> str:
     return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in wanted.items())
 
 
-if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.tasks NAME:N MODEL [drafts]
+if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.tasks NAME:N MODEL
     try:
-        print(flags(sys.argv[1], sys.argv[2], "drafts" in sys.argv[3:]))
+        print(flags(sys.argv[1], sys.argv[2]))
     except cli.Stop as stop:
         sys.exit(f"bench: {stop}")
