@@ -36,9 +36,6 @@ def _answered(
     return {"id": made["id"], "task": cast(Task, whole | task), "gen": gen}
 
 
-# --- from NeMo-Skills -----------------------------------------------------------------------------
-
-
 class Followed(TypedDict):
     follow_all_instructions: bool
     follow_instruction_list: list[bool]
@@ -196,9 +193,6 @@ def _say_whether_equal(folder: Path, bench: str, scores: list[float]) -> None:
         cli.say(f"{bench}: these rows come to {mean:.2f} %; {said}")
 
 
-# --- from NeMo Gym --------------------------------------------------------------------------------
-
-
 def gym(path: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[BenchRecord]:
     """Rollouts of NeMo Gym's collector, a file of them: rewards as grades, or with `ungraded` none. Rows come by task, and a task's
     rollouts are its samples. Raises cli.BadData naming file and line of a row that is no rollout."""
@@ -257,9 +251,6 @@ READERS: dict[str, Callable[[Path, str, str, bool], Iterator[BenchRecord]]] = {
     "gym": gym,
     "skills": skills,
 }
-
-
-# --- to Inspect -----------------------------------------------------------------------------------
 
 
 def inspect(out: Path, folder: Path) -> Iterator[Path]:

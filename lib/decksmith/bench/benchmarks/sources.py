@@ -149,9 +149,6 @@ def _package(spec: BenchmarkSpec) -> Rows:
     return wanted, parsed(source["file"], data)
 
 
-# --- the Hub --------------------------------------------------------------------------------------
-
-
 def _hub(spec: BenchmarkSpec) -> Rows:
     """Of a dataset of the Hub at its commit. Raises cli.Missing for one that is gated or not there,
     cli.TryAgain where the Hub does not answer, cli.BadConfig for what the dataset does not have."""

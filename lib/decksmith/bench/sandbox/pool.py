@@ -226,9 +226,6 @@ class CellPool:
                 return f"{error}: {said}" if said else str(error)
 
 
-# --- the walls around all cells ------------------------------------------------------------------
-
-
 def candidates(unsafe: bool) -> list[str]:
     """The walls to try here, from strongest to weakest, as IMAGES says; `unsafe`: at last, none."""
     images, inside = os.environ.get("IMAGES", "auto"), os.environ.get("DECKSMITH_IMAGE")

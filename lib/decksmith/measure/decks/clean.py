@@ -229,9 +229,6 @@ def illustrated(run: str | Path, record: Record) -> tuple[Path, str]:
         raise cli.BadData(f"{record['id']}: {said}") from None
 
 
-# --- markdown in place of records -----------------------------------------------------------------
-
-
 def takes_markdown(
     *, reply: bool = False, writes: bool = True, after: str = ""
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:

@@ -101,9 +101,6 @@ def _spliced(text: str, old: Slide, new: Slide) -> str:
     return "\n".join([*before, *opening, "", new.content.strip("\n"), *note, "", *after])
 
 
-# --- the whole deck, after findings ---------------------------------------------------------------
-
-
 def findings(text: str, found: list[Finding]) -> str:
     """What a model is told to mend in its deck `text`, by the line of the deck (`found` as from lint.findings)."""
     lines = []

@@ -184,8 +184,6 @@ def _say(record: Record, protocol: Protocol) -> list[str]:
     return found
 
 
-# --- fresh prompts ----------------------------------------------------------------------------------------------------
-
 _SIGNS = ("", ",", ".", " ")  # between thousands, as a deck may write them
 _STEPS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 

@@ -212,9 +212,6 @@ def _link(seconds=None):
     return link
 
 
-# --- the side of the tests ----------------------------------------------------------------------------------------------
-
-
 BINDING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
 
 
@@ -292,9 +289,6 @@ def record(calls: list[object], name: str, *, seconds: float) -> None:
         found = {"ended": "failed", "said": said[:300], "values": []}
     with open(out, "w") as file:
         json.dump(found, file)
-
-
-# --- the side of the code -----------------------------------------------------------------------------------------------
 
 
 def answer(code, *, prelude="", entry=None, method=False):
