@@ -517,7 +517,7 @@ def test_the_example_is_the_nearest_gold_draft_and_the_same_every_time():
 
 
 def told(run, replies, record, retries=2):
-    """What author.Model does with a client that gives these replies, and what the client was asked."""
+    """What author.ModelAuthor does with a client that gives these replies, and what the client was asked."""
     asked = []
 
     class Client:
@@ -532,7 +532,7 @@ def told(run, replies, record, retries=2):
                 text, "", finish, {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.5}, 0.1, 1
             )
 
-    writer = author_model.Model("told", Client())
+    writer = author_model.ModelAuthor("told", Client())
     return asyncio.run(authors.write(run, record, writer, retries=retries)), asked
 
 
@@ -599,7 +599,7 @@ def test_a_model_of_the_registry_is_asked_over_its_endpoint(tmp_path, monkeypatc
         monkeypatch.setattr(registry, "REGISTRY", known)
 
         async def go():
-            writer = author_model.Model("test", chat_client.Client.open("test"))
+            writer = author_model.ModelAuthor("test", chat_client.Client.open("test"))
             try:
                 return await authors.write(tmp_path, record, writer, retries=0)
             finally:

@@ -175,7 +175,7 @@ def test_a_draft_under_a_template_is_told_it_held_to_it_and_packed_with_it(compa
     (folder / "deck.md").write_text(LOUD)
     faults = [one for one in rules.faults(folder, seed) if one["rule"].startswith("template-")]
     assert len(faults) == 7 and faults[0]["remedy"] == "follow the template"
-    model = author_model.Model.__new__(author_model.Model)
+    model = author_model.ModelAuthor.__new__(author_model.ModelAuthor)
     asked = model._messages(folder, seed, "deck.md", "")
     assert asked[0]["content"].endswith(company.system()) and "sha256" not in asked[1]["content"]
     record = {"id": "s1", "seed": seed, "draft": {"path": "work/s1"}}

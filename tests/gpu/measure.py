@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from decksmith.core import cli, stream
 from decksmith.train.training import base_models, recipes
-from decksmith.train.training.train import Plan
+from decksmith.train.training.train import TrainPlan
 
 # The shapes of SmolLM2-135M, Llama-3.2-1B and Llama-3.1-8B.
 SIZES = {
@@ -186,7 +186,7 @@ def size(place: Path, model: Path, device: str, long: int) -> Size:
         [cli.ROOT / "bin/sft-check", "--run", run], capture_output=True, text=True
     )
     estimate = json.loads(checked.stdout)
-    plan = Plan(run)
+    plan = TrainPlan(run)
     read = [len(plan.rows[at]["input_ids"]) for at in plan.order()]
     taken = [line["seconds"] for line in steps(run)]
     return Size(

@@ -153,7 +153,7 @@ def test_a_row_that_is_no_pair_is_named(recipe):
     path = run / "data/train.jsonl"
     path.write_text('{"id":"r1","context":[],"completions":[{"rank":0}]}\n' + path.read_text())
     with pytest.raises(cli.BadData, match=r"train.jsonl:1: r1: no pair; chat-prefer writes"):
-        train.Plan(run)
+        train.TrainPlan(run)
     path.write_text('{"id":"r1","messages":[]}\n')
     with pytest.raises(cli.BadData, match=r'train.jsonl:1: r1: no "context" in this row'):
         recipes.freeze("smol-dpo", run / "data", run / "other")

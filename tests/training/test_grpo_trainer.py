@@ -187,4 +187,4 @@ def test_a_prompt_that_nothing_can_be_measured_by_is_named(recipe):
     row = json.loads(path.read_text().splitlines()[0])
     path.write_text(json.dumps({**row, "label": {"id": "r0"}}) + "\n")
     with pytest.raises(cli.BadData, match="train.jsonl:1: r0: a prompt needs asks or a checklist"):
-        train.Plan(run)
+        train.TrainPlan(run)

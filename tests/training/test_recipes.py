@@ -55,7 +55,10 @@ def chat(tmp_path):
 @pytest.mark.slow
 def test_a_conversation_is_rendered_as_transformers_renders_it():
     transformers = pytest.importorskip("transformers")
-    theirs, ours = transformers.AutoTokenizer.from_pretrained(THINKER), recipes.Template(THINKER)
+    theirs, ours = (
+        transformers.AutoTokenizer.from_pretrained(THINKER),
+        recipes.ChatTemplate(THINKER),
+    )
     for messages, prompt, kwargs in (
         (TALK, False, {}),
         (TALK[:2], True, {}),
@@ -71,7 +74,7 @@ def test_a_conversation_is_rendered_as_transformers_renders_it():
 
 
 def test_the_prompt_belongs_to_the_user_and_the_reply_alone_is_trained():
-    template = recipes.Template(THINKER)
+    template = recipes.ChatTemplate(THINKER)
     assert [(role, text) for role, text, _ in recipes.chunks(TALK, template, RECIPE)] == [
         ("system", "<|im_start|>system\nYou write.<|im_end|>\n"),
         ("user", "<|im_start|>user\nA deck, ä<|im_end|>\n<|im_start|>assistant\n<think>\n"),
@@ -85,7 +88,7 @@ def test_the_prompt_belongs_to_the_user_and_the_reply_alone_is_trained():
 
 
 def test_without_the_generation_prompt_the_header_is_trained_too():
-    template = recipes.Template(THINKER)
+    template = recipes.ChatTemplate(THINKER)
     example = recipes.example(TALK, template, with_data(add_generation_prompt=False))
     assert (
         trained(example, template)
@@ -94,13 +97,13 @@ def test_without_the_generation_prompt_the_header_is_trained_too():
 
 
 def test_a_row_without_thoughts_is_cut_where_no_server_cuts():
-    template = recipes.Template(THINKER)
+    template = recipes.ChatTemplate(THINKER)
     row = recipes.example([*TALK[:2], {"role": "assistant", "content": "# Deck"}], template, RECIPE)
     assert trained(row, template) == "</think># Deck<|im_end|>\n"
 
 
 def test_a_bos_is_put_before_the_first_message_and_an_eos_only_where_none_is():
-    template = recipes.Template(THINKER)
+    template = recipes.ChatTemplate(THINKER)
     first = recipes.chunks(TALK, template, with_data(add_bos=True))[0][1]
     assert first == "<s><|im_start|>system\nYou write.<|im_end|>\n"
     template.eos = "</s>"
@@ -111,7 +114,7 @@ def test_a_bos_is_put_before_the_first_message_and_an_eos_only_where_none_is():
 
 
 def test_a_row_as_long_as_the_limit_trains_nothing():
-    template = recipes.Template(THINKER)
+    template = recipes.ChatTemplate(THINKER)
     length = recipes.example(TALK, template, RECIPE)["length"]
     limited = {**RECIPE, "policy": {**RECIPE["policy"], "max_total_sequence_length": length}}
     row = recipes.example(TALK, template, limited)
@@ -126,7 +129,7 @@ def test_a_row_as_long_as_the_limit_trains_nothing():
 
 
 def test_only_the_last_turn_is_trained_when_the_recipe_says_so():
-    template = recipes.Template(THINKER)
+    template = recipes.ChatTemplate(THINKER)
     talk = [
         *TALK,
         {"role": "user", "content": "Shorter."},
@@ -146,7 +149,7 @@ def test_only_the_last_turn_is_trained_when_the_recipe_says_so():
 def test_a_template_may_come_from_the_configuration_a_file_or_the_recipe(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes((THINKER / "tokenizer.json").read_bytes())
     with pytest.raises(cli.Missing, match="no chat template"):
-        recipes.Template(tmp_path)
+        recipes.ChatTemplate(tmp_path)
     listed = [
         {"name": "tool_use", "template": "no"},
         {"name": "default", "template": "{{ bos_token }}{{ messages[0].content }}"},
@@ -154,22 +157,22 @@ def test_a_template_may_come_from_the_configuration_a_file_or_the_recipe(tmp_pat
     (tmp_path / "tokenizer_config.json").write_text(
         json.dumps({"chat_template": listed, "bos_token": {"content": "<s>"}})
     )
-    assert recipes.Template(tmp_path).render(TALK) == "<s>You write."
+    assert recipes.ChatTemplate(tmp_path).render(TALK) == "<s>You write."
     (tmp_path / "own.jinja").write_text(
         "{% generation %}{{ messages | length }}{% endgeneration %}"
     )
     own = {"policy": {"tokenizer": {"chat_template": str(tmp_path / "own.jinja")}}}
     assert recipes.template(own, tmp_path).render(TALK) == "3"
-    assert recipes.Template(tmp_path, "{{ messages[1].role }}").render(TALK) == "user"
+    assert recipes.ChatTemplate(tmp_path, "{{ messages[1].role }}").render(TALK) == "user"
 
 
 def test_a_template_cannot_reach_the_machine_or_the_date(tmp_path):
     with pytest.raises(cli.BadData, match="refuses the messages"):
-        recipes.Template(THINKER, "{{ messages.__class__.__mro__ }}").render(TALK)
+        recipes.ChatTemplate(THINKER, "{{ messages.__class__.__mro__ }}").render(TALK)
     with pytest.raises(cli.BadData, match="no two runs"):
-        recipes.Template(THINKER, "{{ strftime_now('%Y') }}").render(TALK)
+        recipes.ChatTemplate(THINKER, "{{ strftime_now('%Y') }}").render(TALK)
     with pytest.raises(cli.BadConfig, match="line 1"):
-        recipes.Template(THINKER, "{% if %}")
+        recipes.ChatTemplate(THINKER, "{% if %}")
 
 
 def test_parents_are_merged_in_order_and_a_section_can_replace_theirs(tmp_path):

@@ -391,7 +391,7 @@ def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path):
         import transformers
         from decksmith.train.training import trl_trainer
 
-        plan = train.Plan(run)
+        plan = train.TrainPlan(run)
         callback = trl_trainer.RecipeCallback(plan, train.StopSignal(), 0)
         tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(plan.base)
@@ -415,7 +415,7 @@ def test_the_loss_of_a_cpu_is_that_of_trl_on_every_other_machine(recipe):
         import trl
         from decksmith.train.training import trl_trainer
 
-        plan = train.Plan(run)
+        plan = train.TrainPlan(run)
         tuner = trl_trainer.tuner_of(
             plan, trl_trainer.RecipeCallback(plan, train.StopSignal(), 0), is_new=True
         )
@@ -463,7 +463,7 @@ def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, mo
             output_router_logits=True,
         )
         Qwen3MoeForCausalLM(config).save_pretrained(mixture)
-        plan = train.Plan(run)
+        plan = train.TrainPlan(run)
         callback = trl_trainer.RecipeCallback(plan, train.StopSignal(), 0)
         tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
         tuner.model.eval()

@@ -11,15 +11,14 @@ import json
 import keyword
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from decksmith.core.records import Record
 from decksmith.core.stream import Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.records import ChatMessage, ChatRequest, Tool, ToolCall, Usage
-from decksmith.models.replies import Reply
+from decksmith.models.replies import Reply, added
 
-Number = TypeVar("Number", int, float)
 Cells = Sequence[tuple[str, str]]  # programs of `python` in one loop, and what the model was told
 # Runs a tool: (source of the functions, name, arguments, seconds it may take, earlier programs) ->
 # what the model is told.
@@ -119,7 +118,7 @@ class Loops:
                 now = [*body["messages"], *calls]
                 text = await self._used(record, call, place, now, cells)
                 calls.append({"role": "tool", "tool_call_id": call["id"], "content": text})
-        reply.usage = total(usages)
+        reply.usage = added(*usages)
         return reply
 
     async def close(self) -> None:
@@ -186,18 +185,3 @@ class Loops:
         return (
             text if len(text) <= LETTERS else f"{text[:LETTERS]}\n(cut after {LETTERS} characters)"
         )
-
-
-def total(usages: Sequence[Usage]) -> Usage:
-    """Each number of the usages added up; None where any does not say it."""
-    return {
-        "prompt_tokens": _sum([usage["prompt_tokens"] for usage in usages]),
-        "completion_tokens": _sum([usage["completion_tokens"] for usage in usages]),
-        "reasoning_tokens": _sum([usage["reasoning_tokens"] for usage in usages]),
-        "cost": _sum([usage["cost"] for usage in usages]),
-    }
-
-
-def _sum(numbers: Sequence[Number | None]) -> Number | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known[1:], known[0]) if len(known) == len(numbers) else None

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from decksmith.models.errors import RequestError
 from decksmith.models.records import CutBy, Gen, ToolCall, Usage
@@ -132,6 +132,15 @@ def _tool_calls(said: Any) -> list[ToolCall]:
             }
         )
     return found
+
+
+def added(*usages: Mapping[str, Any]) -> Usage:
+    """The usage of several requests together; what one of them does not say is None."""
+    sums: dict[str, float | None] = {}
+    for key, value in (pair for usage in usages for pair in usage.items()):
+        before = sums.get(key, 0)
+        sums[key] = None if value is None or before is None else before + value
+    return cast(Usage, sums)
 
 
 class StreamSplitter:

@@ -30,7 +30,7 @@ Tree = dict[str, Any]  # a mapping of the file
 Placed = tuple[Path, str]  # where something is wrong, and the sentence on it
 
 
-class Finding(NamedTuple):
+class FileFinding(NamedTuple):
     """What is wrong at one line of the file, and what to write instead."""
 
     line: int
@@ -153,7 +153,7 @@ def read(path: str) -> str:
         raise cli.Missing(words) from None
 
 
-def check(text: str) -> list[Finding]:
+def check(text: str) -> list[FileFinding]:
     """What is wrong with an evaluation file, by line. Variables are read from this process's
     environment; those that are not set are the only findings until they are."""
     return sorted(_Check(text).findings)
@@ -163,7 +163,7 @@ class _Check:
     """The findings of one file."""
 
     def __init__(self, text: str) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[FileFinding] = []
         self.lines: dict[Path, int] = {}
         self.written: Any = None  # the file as it stands there, interpolations and all
         try:
@@ -182,7 +182,7 @@ class _Check:
         path = tuple(step.lower() if isinstance(step, str) else step for step in path)
         while path and path not in self.lines:  # from an alias, or merged in: where it was used
             path = path[:-1]
-        self.findings.append(Finding(self.lines.get(path, 1), message))
+        self.findings.append(FileFinding(self.lines.get(path, 1), message))
 
     def _read(self, text: str) -> Any:
         """The file as plain containers; a finding for each value that cannot be resolved. Raises

@@ -214,7 +214,7 @@ class Queue:
                 "delegate": dict(NOTHING),
             }
 
-    async def _finished(self, job: Job, name: str) -> worker.Result:
+    async def _finished(self, job: Job, name: str) -> worker.WorkerResult:
         """result.json of a benchmark, once it is there, or an error. Whoever works on it already
         is waited for."""
         folder, starts = job.folder / name, 0
@@ -285,7 +285,9 @@ class Queue:
 
     # At its end
 
-    def _measured(self, job: Job, name: str, found: worker.Result, weights: str | None) -> None:
+    def _measured(
+        self, job: Job, name: str, found: worker.WorkerResult, weights: str | None
+    ) -> None:
         """Note how a benchmark ended: `found` is its result.json, `weights` are those that the
         routers have now."""
         before = job.state["benchmarks"][name]

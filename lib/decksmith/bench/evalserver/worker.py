@@ -26,14 +26,14 @@ SLIDEV = "slidevbench"
 Commands = list[list[str]]
 
 
-class Result(TypedDict, total=False):
+class WorkerResult(TypedDict, total=False):
     """What result.json says."""
 
     error: str | None
     seconds: float
 
 
-class Task(TypedDict, total=False):
+class WorkerTask(TypedDict, total=False):
     """What task.json says."""
 
     name: str
@@ -52,7 +52,7 @@ def measure(folder: Path) -> None:
     own = os.getpid()
     who = {"pid": own, "began": _began(own), "host": socket.gethostname()}
     stream.write(folder / "process.json", json.dumps(who))
-    task = cast(Task, read(folder / "task.json"))
+    task = cast(WorkerTask, read(folder / "task.json"))
     started = time.monotonic()
     if "IMAGES" in task:
         os.environ["IMAGES"] = task["IMAGES"]
@@ -63,7 +63,7 @@ def measure(folder: Path) -> None:
         or _run(folder, lock, score, "prompts.jsonl", "rows.jsonl", some_may_fail=True)
         or _run(folder, lock, reduce, "rows.jsonl", "summary.json")
     )
-    ended: Result = {"error": error, "seconds": round(time.monotonic() - started, 1)}
+    ended: WorkerResult = {"error": error, "seconds": round(time.monotonic() - started, 1)}
     stream.write(folder / "result.json", json.dumps(ended) + "\n")
 
 
@@ -80,7 +80,7 @@ def _lock(folder: Path) -> int | None:
     return None
 
 
-def _pipelines(task: Task) -> tuple[Commands, Commands, Commands]:
+def _pipelines(task: WorkerTask) -> tuple[Commands, Commands, Commands]:
     """The three pipelines of a benchmark: to its prompts, from them to graded rows, and from those
     to its summary."""
     run, limit = ["--run", "."], ["--limit", str(task["limit"])]
@@ -209,9 +209,9 @@ def send(folder: Path, number: int) -> bool:
     return True
 
 
-def result(folder: Path) -> Result:
+def result(folder: Path) -> WorkerResult:
     """The result of a benchmark; empty where there is none yet."""
-    return cast(Result, read(folder / "result.json"))
+    return cast(WorkerResult, read(folder / "result.json"))
 
 
 def read(path: Path) -> dict[str, Any]:

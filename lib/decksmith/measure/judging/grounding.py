@@ -19,6 +19,7 @@ from decksmith.measure.decks.words import STOPWORDS, content_words, fold, likeli
 from decksmith.measure.judging import vision
 from decksmith.measure.judging.records import DeckRecord, Grounding
 from decksmith.models import turns
+from decksmith.models.replies import added
 
 RULES = "grounding-1"  # raise it when a value changes: it is part of a run's identity
 LISTED = 60  # figures and names without a source that a record lists
@@ -359,11 +360,11 @@ class ClaimReader:
         question = "\n\n".join(["The documents:", *quoted, "The deck:", shown])
         asked: list[Record] = [{"role": "system", "content": self.system}]
         asked.append({"role": "user", "content": question})
-        messages, problem, usage = asked, "", vision.added()
+        messages, problem, usage = asked, "", added()
         for attempt in range(TRIES):
             try:
                 reply = await self.client.ask(messages, SAMPLING, schema=self.schema, seed=attempt)
-                usage = vision.added(usage, reply.usage)
+                usage = added(usage, reply.usage)
                 claims = usable(reply.text, self.schema, len(slides), documents.values())
             except stream.Fault as fault:
                 problem = fault.error["message"]

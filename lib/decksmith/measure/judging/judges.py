@@ -16,6 +16,7 @@ from decksmith.measure.judging import identity, offline, vision
 from decksmith.measure.judging.records import Answer, Cap, DeckRecord, Judge, Observation
 from decksmith.measure.judging.scoring import JUDGED
 from decksmith.measure.judging.vision import Access, Vision
+from decksmith.models.replies import added
 
 
 class Offline:
@@ -118,7 +119,7 @@ def joined(protocol: Protocol, said: Mapping[str, Judge]) -> Judge:
     judging = identity.judging(protocol)
     kept: Judge = {
         "replies": [path for one in said.values() for path in one["replies"]],
-        "usage": vision.added(*(one["usage"] for one in said.values())),
+        "usage": added(*(one["usage"] for one in said.values())),
         "rubric": stream.fingerprint(judging),
     }
     for name, one in said.items():

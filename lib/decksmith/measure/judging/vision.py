@@ -9,7 +9,6 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
@@ -18,7 +17,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
 from decksmith.measure.judging import identity, scoring
 from decksmith.measure.judging.records import Answer, DeckRecord, Judge, Seen
-from decksmith.models.records import Usage
+from decksmith.models.replies import added
 
 LONGEST = 100_000  # characters of a reply that are looked at
 
@@ -175,15 +174,6 @@ def spread(count: int, most: int) -> list[int]:
         return list(range(1, count + 1))
     step = (count - 1) / (most - 1)
     return [1 + round(place * step) for place in range(most)]
-
-
-def added(*usages: Mapping[str, Any]) -> Usage:
-    """The usage of several requests together; what one of them does not say is None."""
-    sums: dict[str, float | None] = {}
-    for key, value in (pair for usage in usages for pair in usage.items()):
-        before = sums.get(key, 0)
-        sums[key] = None if value is None or before is None else before + value
-    return cast(Usage, sums)
 
 
 def request_of(record: DeckRecord) -> str:

@@ -1,11 +1,13 @@
 """What one deck took: tokens, USD and seconds of its reply; under a condition, of all its samples and revisions."""
 
 from collections.abc import Iterable
-from typing import cast
+from typing import TypeVar, cast
 
 from decksmith.core.records import By
 from decksmith.measure.judging.records import DeckRecord, Revise, Spent
 from decksmith.models.records import Gen, Usage
+
+Number = TypeVar("Number", int, float)
 
 
 def of_all(samples: Iterable[DeckRecord]) -> Spent:
@@ -51,21 +53,15 @@ def total(parts: list[Spent]) -> Spent:
     cost = added(one["cost"] for one in parts)
     seconds = added(one["seconds"] for one in parts)
     return {
-        "prompt_tokens": counted(one["prompt_tokens"] for one in parts),
-        "completion_tokens": counted(one["completion_tokens"] for one in parts),
-        "reasoning_tokens": counted(one["reasoning_tokens"] for one in parts),
+        "prompt_tokens": added(one["prompt_tokens"] for one in parts),
+        "completion_tokens": added(one["completion_tokens"] for one in parts),
+        "reasoning_tokens": added(one["reasoning_tokens"] for one in parts),
         "cost": None if cost is None else round(cost, 8),
         "seconds": None if seconds is None else round(seconds, 8),
     }
 
 
-def counted(values: Iterable[int | None]) -> int | None:
-    """The sum of counts; None where any is unknown."""
-    found = added(values)
-    return None if found is None else int(found)
-
-
-def added(values: Iterable[float | None]) -> float | None:
+def added(values: Iterable[Number | None]) -> Number | None:
     """The sum; None where any is unknown."""
     found = list(values)
     known = [value for value in found if value is not None]

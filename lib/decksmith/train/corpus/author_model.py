@@ -20,7 +20,7 @@ EARLIER = 12_000  # letters of a refused text that the model is shown again
 TOLD = 20  # faults of it
 
 
-class Model:
+class ModelAuthor:
     """Each file is checked before the next is asked for. The gold draft of EXAMPLE.md is shown as
     an earlier turn."""
 

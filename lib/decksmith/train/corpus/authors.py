@@ -24,7 +24,7 @@ from decksmith.train.corpus.records import Draft, DraftFault, DraftRecord, Seed
 
 if TYPE_CHECKING:
     from decksmith.train.corpus.author_command import Command
-    from decksmith.train.corpus.author_model import Model
+    from decksmith.train.corpus.author_model import ModelAuthor
 
 GIVEN = ("seed.json", "INSTRUCTIONS.md", "EXAMPLE.md", "reasons.txt", templates.FILE)
 
@@ -46,7 +46,7 @@ class Delivery(TypedDict, total=False):
 
 
 # Whoever writes drafts; a draft belongs to the author of its `name`.
-Author: TypeAlias = "Command | Model"
+Author: TypeAlias = "Command | ModelAuthor"
 
 
 def key(seed: Seed) -> dict[str, str]:

@@ -46,7 +46,7 @@ class _Asked(BaseException):
     """Somebody asked this process to stop."""
 
 
-class _Command(NamedTuple):
+class _Launch(NamedTuple):
     """How a server is started. `base`: what the base is called; `adapter`: the sha256 of what it
     loads."""
 
@@ -139,7 +139,7 @@ def _proved(url: str, engine: Engine, adapter: Adapter, log: Path) -> dict[str, 
 
 def _command(
     engine: Engine, adapter: Adapter, base: str | None, host: str, port: int, more: Words
-) -> _Command:
+) -> _Launch:
     if engine == "local":
         return _local(adapter, host, port, more)
     base = _base(adapter, base)
@@ -157,7 +157,7 @@ def _command(
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
     settings = settings | {name: str(cache / name.lower()) for name in caches} | _offline(base)
-    return _Command([binary, *arguments[1:]], settings | dict(os.environ), base, adapter.sha256)
+    return _Launch([binary, *arguments[1:]], settings | dict(os.environ), base, adapter.sha256)
 
 
 def _offline(base: str) -> dict[str, str]:
@@ -171,16 +171,16 @@ def _offline(base: str) -> dict[str, str]:
         return {}  # vLLM fetches them
 
 
-def _local(adapter: Adapter, host: str, port: int, more: Words) -> _Command:
+def _local(adapter: Adapter, host: str, port: int, more: Words) -> _Launch:
     if not adapter.gguf:
         why = "which the embedded engine wants; model-export writes it"
         raise cli.Missing(f"{adapter.path} has no adapter.gguf, {why}")
     chosen = embedded.settings({"base": None, "tuned": adapter.gguf})
     arguments = embedded.command(chosen, "--host", host, "--port", port, "--stay", *more)
-    return _Command(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, sha256(adapter.gguf))
+    return _Launch(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, sha256(adapter.gguf))
 
 
-def _start(command: _Command, log: Path) -> subprocess.Popen[bytes]:
+def _start(command: _Launch, log: Path) -> subprocess.Popen[bytes]:
     with open(log, "wb") as out:
         return subprocess.Popen(
             command.arguments,

@@ -20,7 +20,7 @@ UNRANKED = {"adversarial", "diversity", "kl", "length"}
 NO_SCORE = {*"num_entries avg_tokens gen_seconds no_answer std_err coverage truncated".split()}
 
 
-class Score(NamedTuple):
+class CurveScore(NamedTuple):
     """The headline of a benchmark; `error` is its standard error, `n` its questions, each None where not known."""
 
     name: str
@@ -44,22 +44,22 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def headline(modes: object) -> Score | None:
+def headline(modes: object) -> CurveScore | None:
     """The headline of a benchmark's metrics, their first score; None when there is none in them."""
     if is_number(modes):
-        return Score("", float(modes), None, None)
+        return CurveScore("", float(modes), None, None)
     if not isinstance(modes, dict):
         return None
     for mode, values in modes.items():
         if mode == "delegate" or mode in NO_SCORE:  # how the evaluation went
             continue
         if is_number(values):
-            return Score(mode, float(values), None, None)
+            return CurveScore(mode, float(values), None, None)
         for name, value in values.items() if isinstance(values, dict) else ():
             if is_number(value) and name not in NO_SCORE:
                 about = [values.get(key) for key in ("std_err", "num_entries")]
                 error, n = (one if is_number(one) else None for one in about)
-                return Score(f"{mode} {name}".strip(), float(value), error, n)
+                return CurveScore(f"{mode} {name}".strip(), float(value), error, n)
     return None
 
 

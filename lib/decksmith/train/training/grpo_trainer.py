@@ -33,7 +33,7 @@ from decksmith.measure.judging.records import DeckRecord
 from decksmith.models import embedded
 from decksmith.train.training import adapters, curve, hacking, trl_trainer
 from decksmith.train.training.records import CurvePoint
-from decksmith.train.training.train import Plan, Row
+from decksmith.train.training.train import Row, TrainPlan
 
 # What a line of metrics.jsonl holds of a step's answers, by TRL's names.
 LOGGED = {
@@ -180,7 +180,7 @@ class GroupTuner(trl_trainer.WithoutCard, trl.GRPOTrainer):
     model: Any
     processing_class: Any
 
-    def __init__(self, plan: Plan, rollouts: Rollouts, **parts: Any) -> None:
+    def __init__(self, plan: TrainPlan, rollouts: Rollouts, **parts: Any) -> None:
         self.plan, self.rollouts = plan, rollouts
         self.rows = {json.dumps(row["prompt"]): row for row in plan.rows}
         super().__init__(reward_funcs=deck_reward, rollout_func=_answers, **parts)
@@ -200,7 +200,7 @@ def deck_reward(completions: object, reward: Rewards, **_: object) -> Rewards:
 def _answers(prompts: list[Any], tuner: Any) -> dict[str, Any]:
     """What TRL asks of a rollout function: tokens of prompts and answers, and the rewards. The answers to one prompt follow
     one another."""
-    plan: Plan = tuner.plan
+    plan: TrainPlan = tuner.plan
     count = plan.trained // plan.batch
     rows = [tuner.rows[json.dumps(prompt)] for prompt in prompts[::count]]
     step = tuner.state.global_step + 1
@@ -232,7 +232,7 @@ def _lines(path: Path) -> list[Any]:
     return [json.loads(text) for text in path.read_text().splitlines()] if path.is_file() else []
 
 
-def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> GroupTuner:
+def tuner_of(plan: TrainPlan, recipe: RecipeCallback, *, is_new: bool) -> GroupTuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
     rollouts = Rollouts(
         folder=plan.folder / "rollouts",

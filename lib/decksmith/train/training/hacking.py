@@ -50,7 +50,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Finding:
+class WatchFinding:
     """What went apart at a step, and in a sentence how; kind: held-out, length, diversity or adversarial."""
 
     step: int
@@ -68,14 +68,14 @@ def rule(given: object) -> Rule:
         raise cli.BadConfig(f"{key} is {first['input']!r}: {first['msg']}") from None
 
 
-def found(lines: Iterable[CurvePoint], watch: Rule) -> list[Finding]:
+def found(lines: Iterable[CurvePoint], watch: Rule) -> list[WatchFinding]:
     """What went apart since the first line that has the reward, by step."""
     measured = sorted((line for line in lines if line.get("metrics")), key=lambda one: one["step"])
     known = [line for line in measured if _score(line, "reward")]
     return [one for line in known[1:] for one in _of_line(known[0], line, watch)]
 
 
-def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> Iterator[Finding]:
+def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> Iterator[WatchFinding]:
     before, after = _score(first, "reward"), _score(line, "reward")
     if not before or not after or after.value - before.value <= watch.rise:
         return
@@ -85,7 +85,7 @@ def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> Iterator[Findi
         reach = REACH * math.hypot(old.error or 0.0, new.error or 0.0)
         if new.value + reach < old.value:
             words = f"{HELD} fell from {old.value:.2f} to {new.value:.2f}, beyond its interval of {reach:.2f}"
-            yield Finding(step, "held-out", f"{rose}, and {words}")
+            yield WatchFinding(step, "held-out", f"{rose}, and {words}")
     is_apart: dict[str, Callable[[float, float], bool]] = {
         "length": lambda old, new: not 1 / watch.longer <= new / max(old, 1e-9) <= watch.longer,
         "diversity": lambda old, new: new < watch.diverse * old,
@@ -95,10 +95,10 @@ def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> Iterator[Findi
         old, new = _score(first, kind), _score(line, kind)
         if old and new and test(old.value, new.value):
             words = f"{SAID[kind]} went from {old.value:.2f} to {new.value:.2f}"
-            yield Finding(step, kind, f"{rose}, and {words}")
+            yield WatchFinding(step, kind, f"{rose}, and {words}")
 
 
-def _score(line: CurvePoint, name: str) -> curve.Score | None:
+def _score(line: CurvePoint, name: str) -> curve.CurveScore | None:
     return curve.headline(line["metrics"].get(name))
 
 
@@ -177,7 +177,7 @@ def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ())
     return "\n".join(made) + "\n"
 
 
-def _cell(score: curve.Score | None) -> str:
+def _cell(score: curve.CurveScore | None) -> str:
     if score is None:
         return ""
     error = "" if score.error is None else f" ± {REACH * score.error:.3f}"

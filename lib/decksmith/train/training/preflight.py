@@ -48,7 +48,7 @@ class Checked:
         self.places = places(path)
         self.findings = Findings()
         self.unchecked: list[str] = []
-        self.template: recipes.Template | None = None
+        self.template: recipes.ChatTemplate | None = None
         self.report: Report = {"recipe": str(path), "model": self.get("policy.model_name")}
 
     def begin(self, folder: Path | str | None) -> bool:

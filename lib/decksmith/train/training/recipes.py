@@ -259,7 +259,7 @@ def want(config: object, key: str, kind: type[T]) -> T:
     return value
 
 
-class Template:
+class ChatTemplate:
     """Tokenizer and chat template of a Hugging Face model folder: tokenizer.json, and
     chat_template.jinja or tokenizer_config.json. chat_template: "default" (the folder's), the path
     of a .jinja file, or the template itself, as NeMo-RL reads policy.tokenizer.chat_template.
@@ -340,12 +340,12 @@ class Template:
         return source
 
 
-def template(config: Recipe, folder: Path | str) -> Template:
-    """The Template that a recipe asks for, of the model in `folder`."""
-    return Template(folder, get(config, "policy.tokenizer.chat_template") or "default")
+def template(config: Recipe, folder: Path | str) -> ChatTemplate:
+    """The ChatTemplate that a recipe asks for, of the model in `folder`."""
+    return ChatTemplate(folder, get(config, "policy.tokenizer.chat_template") or "default")
 
 
-def chunks(messages: list[Message], template: Template, config: Recipe) -> list[Piece]:
+def chunks(messages: list[Message], template: ChatTemplate, config: Recipe) -> list[Piece]:
     """The pieces of a conversation, `[(role, text, ids)]`, one for each message, each tokenized on
     its own. A piece is what rendering one message more adds to the rendering before; the generation
     prompt, where the recipe has `data.add_generation_prompt`, belongs to the message of the
@@ -376,7 +376,7 @@ def common(a: Sequence[object], b: Sequence[object]) -> int:
     return next(index for index in range(short) if a[index] != b[index])
 
 
-def example(messages: list[Message], template: Template, config: Recipe) -> Trained:
+def example(messages: list[Message], template: ChatTemplate, config: Recipe) -> Trained:
     """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the
     whole, "masked_out": bool}. The mask is 1 on the tokens of the assistant. A row of
     `policy.max_total_sequence_length` tokens or more is masked out: it keeps a few tokens and

@@ -14,7 +14,7 @@ from decksmith.core import cli, stream
 from decksmith.measure.decks import templates
 from decksmith.train.training import recipes
 from decksmith.train.training.check_report import Findings
-from decksmith.train.training.recipes import Template
+from decksmith.train.training.recipes import ChatTemplate
 
 LOADED = 10 << 20  # the trainer's loader takes its columns from so many bytes
 CLOSELY = 20  # rows that are also rendered with null for what they lack
@@ -37,7 +37,7 @@ class Preview(TypedDict):
 class Side:
     """The rows of train or validation: what is counted of them, and how a row is checked."""
 
-    def __init__(self, name: str, config: Recipe, template: Template | None, seen: Seen):
+    def __init__(self, name: str, config: Recipe, template: ChatTemplate | None, seen: Seen):
         self.name, self.config, self.template, self.seen = name, config, template, seen
         self.rows = self.prompted = self.trained = self.reasoned = 0
         self.lengths = array("I")
@@ -170,7 +170,7 @@ def _twice(row: Row, side: str, seen: Seen) -> Iterator[Fault]:
             yield "duplicate", "this id came before"
 
 
-def _tokens(messages: list[Row], template: Template, config: Recipe, closely: bool) -> Judged:
+def _tokens(messages: list[Row], template: ChatTemplate, config: Recipe, closely: bool) -> Judged:
     """`check` of the tokens of one conversation: its length, and what is trained against what is
     served. `closely`: whether an absent reasoning_content is told from null."""
     kwargs = recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {}
@@ -215,7 +215,7 @@ def _tokens(messages: list[Row], template: Template, config: Recipe, closely: bo
 
 
 def _against_template(
-    pieces: list[recipes.Piece], whole: str, answer: str, template: Template
+    pieces: list[recipes.Piece], whole: str, answer: str, template: ChatTemplate
 ) -> Iterator[Fault]:
     """Whether the pieces make up the template's rendering, an end of sequence behind it aside, which is one too many where the
     template itself ends the last turn with a special token."""
@@ -233,7 +233,7 @@ def _against_template(
 
 
 def _against_prompt(
-    pieces: list[recipes.Piece], told: list[int], prompts: bool, template: Template
+    pieces: list[recipes.Piece], told: list[int], prompts: bool, template: ChatTemplate
 ) -> Iterator[Fault]:
     """Whether what comes before the trained text is what a server is told, token by token."""
     # With a generation prompt the last piece begins behind it.
@@ -245,7 +245,7 @@ def _against_prompt(
         yield "prompt", f"token {at} is {ours!r}, in a server's prompt {theirs!r}"
 
 
-def _end(ids: list[int], template: Template) -> Iterator[Fault]:
+def _end(ids: list[int], template: ChatTemplate) -> Iterator[Fault]:
     """Whether the trained text ends once with a token at which a server stops."""
     stops = template.stops()
     if not stops:
@@ -257,7 +257,7 @@ def _end(ids: list[int], template: Template) -> Iterator[Fault]:
         yield "end", f"{after[:24]!r} is trained after the first token at which a server stops"
 
 
-def _runs(made: recipes.Trained, template: Template) -> Runs:
+def _runs(made: recipes.Trained, template: ChatTemplate) -> Runs:
     pairs = zip(made["mask"], made["ids"], strict=True)
     runs = itertools.groupby(pairs, key=lambda pair: bool(pair[0]))
     return [(trained, template.decode([token for _, token in run])) for trained, run in runs]

@@ -52,7 +52,7 @@ class StopSignal:
         self.name = signal.Signals(number).name
 
 
-class Plan:
+class TrainPlan:
     """What FOLDER/recipe.yaml asks for, with the rows as token ids. Raises cli.BadConfig,
     cli.BadData, cli.Missing."""
 
@@ -249,7 +249,7 @@ class Plan:
                 shutil.rmtree(half)
 
 
-def _talk(row: Row, template: recipes.Template, config: recipes.Recipe) -> Read:
+def _talk(row: Row, template: recipes.ChatTemplate, config: recipes.Recipe) -> Read:
     """Of a conversation its tokens and labels; one that is too long trains none of them. Raises cli.BadData."""
     if not row.get("messages") or row["messages"][-1].get("role") != "assistant":
         raise cli.BadData("the last message is not the assistant's")
@@ -259,7 +259,7 @@ def _talk(row: Row, template: recipes.Template, config: recipes.Recipe) -> Read:
     return {"input_ids": made["ids"], "labels": labels}, made["masked_out"]
 
 
-def _pair(row: Row, template: recipes.Template, config: recipes.Recipe) -> Read:
+def _pair(row: Row, template: recipes.ChatTemplate, config: recipes.Recipe) -> Read:
     """Of a pair the tokens; one of which a side is too long is left out. Raises cli.BadData."""
     try:
         sides = recipes.sides(row)
@@ -277,7 +277,7 @@ def _pair(row: Row, template: recipes.Template, config: recipes.Recipe) -> Read:
     return ids, False
 
 
-def _prompt(row: Row, template: recipes.Template, config: recipes.Recipe) -> Read:
+def _prompt(row: Row, template: recipes.ChatTemplate, config: recipes.Recipe) -> Read:
     """Of a prompt its messages, tokens and label; one that leaves no room for an answer is left out. Raises cli.BadData."""
     asked, label = recipes.get(row, "responses_create_params.input"), recipes.get(row, "label", {})
     if not asked or not (recipes.get(label, "asks") or recipes.get(label, "checklist")):
@@ -333,7 +333,7 @@ def run(folder: Path | str) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise cli.TryAgain(f"another process trains in {folder}; wait for it") from None
-        plan = Plan(folder)
+        plan = TrainPlan(folder)
         newest = plan.newest()
         if newest and newest.step >= plan.total:
             cli.say(f"done before: {newest.step} of {plan.total} steps in {newest.path}")
@@ -347,7 +347,7 @@ def run(folder: Path | str) -> int:
         return _report(plan, trl_trainer.train(callback, newest, made.tuner_of), started)
 
 
-def _report(plan: Plan, info: TrainingInfo, started: float) -> Literal[0, 75]:
+def _report(plan: TrainPlan, info: TrainingInfo, started: float) -> Literal[0, 75]:
     """Draw the loss, print what was reached as one JSON object, and return the status."""
     from decksmith.measure.results import plots
 

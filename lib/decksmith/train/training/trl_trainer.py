@@ -37,7 +37,7 @@ from decksmith.core import cli, stream
 from decksmith.train.training import base_models, estimates
 from decksmith.train.training.checkpoints import Checkpoint, TrainingInfo
 from decksmith.train.training.estimates import LORA
-from decksmith.train.training.train import UNTRAINED, Plan, StopSignal, trained_tokens
+from decksmith.train.training.train import UNTRAINED, StopSignal, TrainPlan, trained_tokens
 
 Logs = dict[str, float]  # what transformers has to say of a step
 
@@ -128,7 +128,7 @@ class Tuner(WithoutCard, trl.SFTTrainer):
 class RecipeCallback(TrainerCallback):
     """The keys of NeMo-RL that transformers has no argument for, metrics.jsonl, and the layout of a checkpoint."""
 
-    def __init__(self, plan: Plan, stop: StopSignal, started: float):
+    def __init__(self, plan: TrainPlan, stop: StopSignal, started: float):
         self.plan, self.stop = plan, stop
         self.order = plan.order()
         self.trained = [trained_tokens(plan.rows[at]) for at in self.order]
@@ -195,7 +195,7 @@ class RecipeCallback(TrainerCallback):
         return {}
 
     def _say(self, text: str) -> None:
-        if not sys.stderr.isatty():  # where `Bar` shows it
+        if not sys.stderr.isatty():  # where `StepBar` shows it
             cli.say(text)
 
     def info(self, state: State) -> TrainingInfo:
@@ -248,7 +248,7 @@ class RecipeCallback(TrainerCallback):
         self.plan.prune()
 
 
-class Bar(ProgressCallback):
+class StepBar(ProgressCallback):
     """transformers' bar, with the losses on it instead of a line for each step."""
 
     training_bar: tqdm
@@ -275,7 +275,7 @@ class PairTuner(WithoutCard, trl.DPOTrainer):
         return dataset
 
 
-def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | PairTuner:
+def tuner_of(plan: TrainPlan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | PairTuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
     tuner: Tuner | PairTuner
     if plan.algorithm == "dpo":
@@ -295,7 +295,12 @@ def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | Pai
 
 
 def parts(
-    plan: Plan, recipe: RecipeCallback, config: Callable[..., Any], *, is_new: bool, **more: Any
+    plan: TrainPlan,
+    recipe: RecipeCallback,
+    config: Callable[..., Any],
+    *,
+    is_new: bool,
+    **more: Any,
 ) -> dict[str, Any]:
     """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -342,7 +347,7 @@ def parts(
         "eval_dataset": Dataset.from_list(plan.held) if plan.held else None,
         "processing_class": transformers.AutoTokenizer.from_pretrained(plan.base),
         "optimizers": (optimizer, _scheduler(plan, optimizer)),
-        "callbacks": [recipe, Bar()] if sys.stderr.isatty() else [recipe],
+        "callbacks": [recipe, StepBar()] if sys.stderr.isatty() else [recipe],
     }
 
 
@@ -352,7 +357,7 @@ def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
     return {name: round(logs[key], 6) for name, key in names.items() if key in logs}
 
 
-def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
+def _model(plan: TrainPlan, dtype: torch.dtype) -> peft.PeftModel:
     """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
     Raises cli.BadConfig."""
     lora = cast(estimates.LoraConfig, plan.get(LORA) or {})
@@ -392,7 +397,7 @@ def _named(dotted: str) -> Callable[..., Any]:
     return found
 
 
-def _scheduler(plan: Plan, optimizer: Optimizer) -> LRScheduler | None:
+def _scheduler(plan: TrainPlan, optimizer: Optimizer) -> LRScheduler | None:
     """The schedule of `policy.scheduler`: nothing, one {name, kwargs}, or several in a list that ends with {milestones}."""
     setting: Schedule | list[Schedule] | None = plan.get("policy.scheduler")
     if not setting:
@@ -405,7 +410,7 @@ def _scheduler(plan: Plan, optimizer: Optimizer) -> LRScheduler | None:
     return SequentialLR(optimizer, made, entries[-1]["milestones"])
 
 
-def _say_what(plan: Plan, tuner: Trainer, step: int) -> None:
+def _say_what(plan: TrainPlan, tuner: Trainer, step: int) -> None:
     """Say what is trained on what, and keep it in job.json at the first start."""
     device, dtype = tuner.args.device.type, "bfloat16" if tuner.args.bf16 else "float32"
     threads = torch.get_num_threads()
