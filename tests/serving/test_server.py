@@ -6,8 +6,8 @@ import math
 import re
 
 import pytest
-from decksmith.core import cli
-from decksmith.measure.results import merge, verify
+from decksmith.core import cli, stream
+from decksmith.measure.results import verify
 from decksmith.models import servers
 from decksmith.train.serving import vllm
 from decksmith.train.serving.vllm import Adapter
@@ -218,9 +218,9 @@ def test_the_rewards_of_a_served_adapter_are_its_own_and_not_the_bases():
 
 def test_where_a_record_belongs_depends_on_its_id_alone_and_every_record_belongs_somewhere():
     idents = [f"p{n:03d}" for n in range(400)]
-    places = [merge.part(ident, 4) for ident in idents]
+    places = [stream.part(ident, 4) for ident in idents]
     assert set(places) == {1, 2, 3, 4} and min(map(places.count, range(1, 5))) > 60
-    assert places == [merge.part(ident, 4) for ident in reversed(idents)][::-1]
+    assert places == [stream.part(ident, 4) for ident in reversed(idents)][::-1]
 
 
 def loaded(name, served=None, ids=("p1", "p2"), protocol=None, **sampling):

@@ -1,7 +1,7 @@
 """What every record holds: whose fault an error is, who made a value, and the row of a prompt.
 
 What a stage adds is typed in records.py of the room that owns the stage, and whoever reads it
-imports that type. Each field has its sentence; `make numbers` writes them into docs/records.md.
+imports that type. Each field has its sentence; `make numbers` writes them into docs/records.
 """
 
 from collections.abc import Mapping

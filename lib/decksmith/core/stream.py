@@ -57,6 +57,12 @@ def shuffled(ident: str) -> str:
     return hashlib.sha256(f"order {ident}".encode()).hexdigest()
 
 
+def part(ident: str, parts: int) -> int:
+    """The part, from 1 to `parts`, that a record belongs to: by its id and nothing else; all turns of a
+    prompt by the first's (`turns.root`)."""
+    return int(fingerprint(ident)[:8], 16) % parts + 1
+
+
 def fault(record: Mapping[str, object]) -> Failure | None:
     """The decisive error of a record, with its `stage`, or None.
 

@@ -19,12 +19,6 @@ from decksmith.models import turns
 FOLDER = re.compile(r"shard-(\d+)-of-(\d+)\Z")
 
 
-def part(ident: str, parts: int) -> int:
-    """The part, from 1 to `parts`, that a record belongs to: by its id and nothing else; all turns of a prompt by the first's
-    (`turns.root`)."""
-    return int(stream.fingerprint(ident)[:8], 16) % parts + 1
-
-
 def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
     """Join the parts of `run` in it (folders by hard links, journals) and return their records in the order of `prompts`: scored decks
     (scores.jsonl), or graded questions of a benchmark (rows.jsonl).
@@ -37,7 +31,7 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
     file = "rows.jsonl" if graded else "scores.jsonl"
     asks = ("task",) if graded else ("messages", "asks", "checklist")
     wanted = {prompt["id"]: prompt for prompt in prompts}
-    home = {ident: part(turns.root(row), parts) for ident, row in wanted.items()}
+    home = {ident: stream.part(turns.root(row), parts) for ident, row in wanted.items()}
     holder: dict[str, int] = {}  # the part that each record came from
     samples: dict[str, dict[Any, Record]] = {}  # by prompt
     undone: dict[int, list[str]] = {}
