@@ -8,7 +8,7 @@ import re
 import pytest
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol
-from decksmith.measure.decks import clean, conditions, features, lint, templates
+from decksmith.measure.decks import clean, conditions, features, lint, template_head, templates
 from decksmith.measure.render import pool
 from decksmith.people.demo import writer
 from decksmith.train.corpus import author_model, authors, chat_rows, check, drafts, rules
@@ -68,7 +68,7 @@ def test_the_shipped_template_tells_a_model_its_theme_layouts_colours_and_the_lo
 
 def test_the_families_are_those_that_the_renderer_has():
     fonts = (cli.ROOT / "assets/renderer/fonts.mjs").read_text()
-    for family in templates.FONTS:
+    for family in template_head.FONTS:
         assert f"['{family}'," in fonts
 
 

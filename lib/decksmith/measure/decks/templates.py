@@ -12,19 +12,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import TypedDict
 
-from pydantic import AfterValidator, Field, NonNegativeInt
-
-from decksmith.core import cli, stream, validation
+from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks.frontmatter import parse_block
 from decksmith.measure.decks.parser import LAYOUTS, THEMES, Deck, Slide
 from decksmith.measure.decks.records import Finding
 
 FILE = "template.json"  # of a run
-# The families that the renderer has (assets/renderer/fonts.mjs): nothing is loaded from elsewhere.
-FONTS = ("Nunito Sans", "Inter", "Fira Code", "PT Serif", "PT Mono")
 KINDS = {".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg"}
 LARGEST = 200_000  # bytes of a logo, and of the file
 CANVAS = (980, 552)  # px
@@ -120,48 +116,17 @@ class Template:
         return {"theme": self.theme, "css": "\n".join([*rules, self.css])}
 
 
-def _on_slide(place: list[int]) -> list[int]:
-    if len(place) == 4:
-        x, y, wide, high = place
-        if wide and high and x + wide <= CANVAS[0] and y + high <= CANVAS[1]:
-            return place
-    raise ValueError("write [x, y, width, height] in px of 980 x 552")
-
-
-def _family(name: str) -> str:
-    if name not in FONTS:
-        raise ValueError(f"{name} is not one of {', '.join(FONTS)}")
-    return name
-
-
-def _colour(text: str) -> str:
-    if not re.fullmatch("#[0-9a-fA-F]{6}", text):
-        raise ValueError('write it as "#rrggbb", in quotes')
-    return text.lower()
-
-
-class _Logo(validation.Body):
-    file: str = Field(description="the name of a file")
-    place: Annotated[list[NonNegativeInt], AfterValidator(_on_slide)]
-
-
-class _Head(validation.Body):
-    """The frontmatter of a template. A field's description is what belongs there."""
-
-    theme: Literal[tuple(THEMES)] = Field(description=f"one of {', '.join(THEMES)}")  # type: ignore[valid-type]
-    fonts: dict[Literal["text", "code"], Annotated[str, AfterValidator(_family)]] = {}
-    colours: dict[str, Annotated[str, AfterValidator(_colour)]] = {}
-    logo: _Logo | None = Field(None, description="a `file:` and a `place:` below the key")
-
-
 def read(path: Path) -> Template:
     """The template in a file. Raises cli.BadConfig naming file, line and what to write."""
+    from decksmith.core import validation
+    from decksmith.measure.decks.template_head import TemplateHead
+
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     if not (found := re.match(r"---\n(.*?)^---\n", text, re.M | re.S)):
-        known = ", ".join(_Head.model_fields)
+        known = ", ".join(TemplateHead.model_fields)
         raise _bad(path, 1, f"a template begins with a frontmatter that has {known}")
     block = parse_block(found[1], 2)
     if block.error:
@@ -169,10 +134,12 @@ def read(path: Path) -> Template:
     given = {key: value for key, value in block.data.items() if value is not None}
     lines = {key: mark.line for key, mark in block.marks.items()}
     # What stands there comes first: an unknown key is often the one that is missing.
-    wrong = [(lines.get(str(place[0])), said) for place, said in validation.problems(_Head, given)]
+    wrong = [
+        (lines.get(str(place[0])), said) for place, said in validation.problems(TemplateHead, given)
+    ]
     for line, said in sorted(wrong, key=lambda one: one[0] is None):
         raise _bad(path, line or 1, said)
-    head = _Head.model_validate(given)
+    head = TemplateHead.model_validate(given)
     body, above = text[found.end() :], text.count("\n", 0, found.end())
     return Template(
         name=path.stem,
