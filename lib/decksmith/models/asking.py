@@ -1,5 +1,6 @@
 """What chat-generate does with a record: who answers it, the request that it becomes, and whether a kept reply still stands."""
 
+import abc
 import contextlib
 import hashlib
 import json
@@ -23,7 +24,7 @@ FREE: Usage = {"prompt_tokens": 0, "completion_tokens": 0, "reasoning_tokens": 0
 LARGEST = 1_000_000  # bytes of a deck in a folder
 
 
-class Answerer:
+class Answerer(abc.ABC):
     """Who answers records: a model at an endpoint (`Endpoint`), a folder of decks (`DeckFolder`), or an agent (corpus/agents.py).
 
     `messages` are a record's own, with the replies to the turns before where it `follows_turns`. `needs`: keys of a record.
@@ -33,13 +34,13 @@ class Answerer:
     follows_turns = True
     needs: tuple[str, ...] = ("messages",)
 
+    @abc.abstractmethod
     async def inputs(self, record: ChatRequest, messages: list[ChatMessage]) -> object:
         """All that the answer depends on."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     async def answer(self, record: ChatRequest, messages: list[ChatMessage]) -> Gen:
         """The value of `gen`. Raises Fault."""
-        raise NotImplementedError
 
     def valid(self, value: Gen) -> bool:
         """Whether a kept answer of the same inputs stands."""
@@ -162,8 +163,7 @@ class Endpoint(Answerer):
         there stands."""
         by = self.loop.by or {}
         made_by: Mapping[str, object] = value.get("model") or {}
-        # An earlier version asked for fewer tokens where a request did not fit.
-        return "shortened" not in value and all(made_by.get(name) == by[name] for name in by)
+        return all(made_by.get(name) == by[name] for name in by)
 
     async def answer(self, record: ChatRequest, messages: list[ChatMessage]) -> Gen:
         """The value of `gen`, its calls of tools also beside an error."""

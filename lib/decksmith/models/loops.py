@@ -146,9 +146,7 @@ class Loops:
         async def ask() -> object:
             return dataclasses.asdict(await self.client.post(body))
 
-        said = await self._once(ident, ["model", self.by, body], ask)
-        said.pop("shortened", None)  # journals of earlier versions have it
-        return Reply(**said)
+        return Reply(**await self._once(ident, ["model", self.by, body], ask))
 
     async def _used(
         self,
