@@ -46,7 +46,7 @@ class Answerer(abc.ABC):
         """Whether a kept answer of the same inputs stands."""
         return True
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Called at the end, whatever happened."""
 
 
