@@ -340,7 +340,7 @@ class Side {
     let current = slides.find((slide) => slide.no === this.slide);
     if (!current && slides.length) { current = slides.at(-1); this.slide = current.no; }
 
-    const short = this.status === "done" && this.findings.some((finding) => finding.rule === "too-few-slides");
+    const short = this.status === "done" && this.findings.some((finding) => finding.check === "too-few-slides");
     const words = (this.source.match(/\S+/g) || []).length;
     const anew = this.changing && live;
     const state = anew && !this.place && this.status !== "rendering" ? `Writing slide ${this.changing} anew` : this.place ? `Waiting, ${this.place === 1 ? "next" : `number ${this.place}`} in line` : this.status === "queued" ? "Waiting" : this.status === "writing" ? (this.text ? "Writing" : this.thought ? "Thinking" : "Starting")
@@ -446,10 +446,10 @@ class Side {
     const key = JSON.stringify([this.slide, this.rendered, all, this.view]);
     if (key !== this.findingsKey) {
       this.findingsKey = key;
-      e.findings.replaceChildren(...all.slice(0, 60).map((finding) => h(`li${here.includes(finding) ? ".here" : ""}${["too-few-slides", "vue-compile", "vue-runtime", "yaml", "deadline", "memory", "forbidden"].includes(finding.rule) ? ".bad" : ""}`, {
+      e.findings.replaceChildren(...all.slice(0, 60).map((finding) => h(`li${here.includes(finding) ? ".here" : ""}${["too-few-slides", "vue-compile", "vue-runtime", "yaml", "deadline", "memory", "forbidden"].includes(finding.check) ? ".bad" : ""}`, {
         onpointerenter: () => this.light(finding), onpointerleave: () => this.light(null) },
         finding.line ? h("button", { type: "button", onclick: () => { if (finding.slide) this.go(finding.slide); this.jump(finding.line); }, onfocus: () => this.light(finding), onblur: () => this.light(null) }, `line ${finding.line}`) : null,
-        h("span", { dir: "auto" }, finding.message), h("em", null, finding.slide && !here.includes(finding) ? `slide ${finding.slide}` : finding.rule))));
+        h("span", { dir: "auto" }, finding.message), h("em", null, finding.slide && !here.includes(finding) ? `slide ${finding.slide}` : finding.check))));
     }
     e.findings.hidden = !all.length || this.view === "play";
     // What was checked, and what nobody looked at: a deck of nonsense may be drawn without a fault.

@@ -25,7 +25,7 @@ class Protocol:
     judge: Record
     score: Record
     claim: Record
-    measures: Record
+    checks: Record
 
     @classmethod
     def load(cls, name: str | Path) -> "Protocol":
@@ -43,7 +43,8 @@ class Protocol:
         except (OSError, ValueError) as error:  # no TOML, no UTF-8, or extends what is not there
             raise cli.BadConfig(f"{path}: {error}") from None
         _check(path, data)
-        data.setdefault("measures", {})
+        data.setdefault("checks", {})
+        data.setdefault("score", {})
         return cls(**data)
 
     @classmethod
@@ -51,17 +52,18 @@ class Protocol:
         """The protocol as far as an `identity` (protocol.json of a run) says it: enough to score by. Raises ValueError
         with a sentence that names the key."""
         schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-        parts = {
-            key: identity.get(key) for key in ("sampling", "images", "render", "score", "claim")
-        }
+        reads = (identity.get("judge") or {}).get("kind") != "offline"
+        keys = ("sampling", "images", "render", *(["score"] if reads else []), "claim")
+        parts = {key: identity.get(key) for key in keys}
         for key, part in parts.items():
             wanted = {**schema["properties"][key], "$defs": schema["$defs"]}
             if found := config_files.fault(part, wanted):
                 raise ValueError(f"{'.'.join(filter(None, [key, found[0]]))}: {found[1]}")
-        if sum(identity["score"]["weights"].values()) <= 0:
+        parts.setdefault("score", {})
+        if reads and sum(identity["score"]["weights"].values()) <= 0:
             raise ValueError("score.weights: they sum to 0")
         name, judge = identity.get("protocol") or "", identity.get("judge") or {}
-        return cls(name=name, prompts={}, judge=judge, measures={}, **cast(Any, parts))
+        return cls(name=name, prompts={}, judge=judge, checks={}, **cast(Any, parts))
 
     @property
     def judges(self) -> list[str]:
@@ -110,17 +112,20 @@ def _asset(protocol: Protocol, folder: str, key: str) -> Path:
 def _check(path: Path, data: Record) -> None:
     config_files.check(path, data, json.loads(SCHEMA.read_text(encoding="utf-8")))
     wrong = ""
-    if sum(data["score"]["weights"].values()) <= 0:
+    if data["judge"]["kind"] == "offline":
+        wrong = "" if "checks" in data else "checks: is missing"
+        wrong = "score: only a judge that reads has one" if "score" in data else wrong
+    elif "score" not in data:
+        wrong = "score: is missing"
+    elif sum(data["score"]["weights"].values()) <= 0:
         wrong = "score.weights: they sum to 0"
-    elif data["judge"]["kind"] == "offline":
-        wrong = "" if "measures" in data else "measures: is missing"
     elif isinstance(data["judge"]["model"], list) != ("combine" in data["judge"]):
         wrong = (
             "judge.combine: says how the models of a panel are joined (mean, median or "
             "majority), where judge.model is a list of them, and only there"
         )
-    elif "measures" in data:
-        wrong = "measures: only the offline judge has them"
+    elif "checks" in data:
+        wrong = "checks: only the offline judge has them"
     if wrong:
         raise cli.BadConfig(f"{path}: {wrong}")
 

@@ -272,6 +272,6 @@ def scan(run: Path, record: Record) -> Record:
     text = markdown(run, record)
     value = features(text)
     if template := templates.of(run, record):
-        found = Counter(one["rule"] for one in templates.findings(template, text))
+        found = Counter(one["check"] for one in templates.findings(template, text))
         value["template"] = {**templates.tag(template), "findings": dict(found)}
     return value

@@ -1,29 +1,25 @@
-"""What the X-ray of a rendered deck (assets/renderer/xray.mjs) says to its author: findings, each with a rule, a line of
+"""What the X-ray of a rendered deck (assets/renderer/xray.mjs) says to its author: findings, each with a check, a line of
 deck.md, and a box. Each element of the page is found again in the markdown by its words."""
 
+import functools
 import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import templates
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.clean import illustrated
 from decksmith.measure.decks.parser import Deck
-from decksmith.measure.decks.records import Box, Finding, Page, Xray
+from decksmith.measure.decks.records import Box, Finding, Limits, Page, Xray
 
 CANVAS = (980, 552)
 
-# These find broken decks and do not rank good ones. What the shipped themes do themselves is no finding: code in
-# 12 px, headings of the third level with a contrast of 2.85 (apple-basic), code colours down to 1.75.
-OVERFLOW_PX = 2  # a line's box reaches a pixel past its letters
-SMALL_PX = 12
-CONTRAST, CODE_CONTRAST = 2.5, 1.5
-WORDS = 150  # the offline protocol gives no credit for more (measures.density)
-OVERLAP = 0.1  # lines set tightly share a few per cent of their boxes; below this no letter touches another
 GAP_PX = (
     60  # what stands farther out behind all else past the edge was put there; it did not flow there
 )
@@ -31,26 +27,32 @@ MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some betwe
 # Layouts that show a statement, a picture or nothing in place of a title.
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
 
-RULES = "overflow off-canvas overlap small-text low-contrast dense blank broken-picture no-title".split()
+LAYOUT = "overflow off-canvas overlap small-text low-contrast dense blank broken-picture no-title".split()
 _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
 
-# What a rule finds: its name, the place of the element in `boxes` (None for the slide), message, area.
+# What a check finds: its name, the place of the element in `boxes` (None for the slide), message, area.
 Rectangle = list[int]  # x, y, width, height in CSS px
 Found = Iterator[tuple[str, int | None, str, Rectangle | None]]
 _NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in `boxes`
 
 
-def findings(record: Record, text: str) -> list[Finding]:
-    """What is wrong with a rendered deck of this text, in order of slide and line; a rule gives at most one finding a
-    slide, for its first or worst element (overflow: one an edge)."""
-    render = record["render"]
-    source = _Source(text)
+@functools.cache
+def limits() -> Limits:
+    """The limits of the checks in the protocol `offline`, which decks are drawn and examined by elsewhere too."""
+    return cast(Limits, Protocol.load("offline").checks)
+
+
+def findings(record: Record, text: str, bounds: Limits | None = None) -> list[Finding]:
+    """What is wrong with the layout of a rendered deck of this text, in order of slide and line; a check gives at most
+    one finding a slide, for its first or worst element (overflow: one an edge). Bounds: those of `offline` unless given."""
+    render, bounds = record["render"], bounds or limits()
+    source = Source(text)
     out: list[Finding] = []
 
     def add(
         line: int | None, slide: int | None, rule: str, message: str, box: Rectangle | None = None
     ) -> None:
-        out.append(Finding(line=line, slide=slide, rule=rule, message=message, box=box))
+        out.append(Finding(line=line, slide=slide, check=rule, message=message, box=box))
 
     for error in render.get("errors") or []:
         rule = _SAME.get(error["class"], error["class"])
@@ -60,7 +62,7 @@ def findings(record: Record, text: str) -> list[Finding]:
         boxes = page.get("boxes") or []
         broken = [box for box in boxes if box.get("broken") and _place(box)]
         for finding in out:
-            if finding["rule"] == "broken-picture" and finding["slide"] == page["slide"]:
+            if finding["check"] == "broken-picture" and finding["slide"] == page["slide"]:
                 at = (b["box"] for b in broken if source.picture(page, b) == finding["line"])
                 finding["box"] = next(at, None)
         if page.get("blank"):
@@ -69,7 +71,7 @@ def findings(record: Record, text: str) -> list[Finding]:
             continue
         lines = source.lines(page)
         for rule in (_overflow, _overlap, _unreadable, _of_slide):
-            for name, index, message, area in rule(page, boxes):
+            for name, index, message, area in rule(page, boxes, bounds):
                 line = source.first(page) if index is None else lines[index]
                 if other := _NUMBER.search(message):
                     message = message.replace(other[0], str(lines[int(other[1])]))
@@ -106,8 +108,8 @@ _EDGES: dict[str, Callable[[Rectangle], tuple[int, int]]] = {
 }
 
 
-def _overflow(page: Page, boxes: list[Box]) -> Found:
-    cut = [i for i, box in enumerate(boxes) if max(box.get("cut") or [0]) > OVERFLOW_PX]
+def _overflow(page: Page, boxes: list[Box], bounds: Limits) -> Found:
+    cut = [i for i, box in enumerate(boxes) if max(box.get("cut") or [0]) > bounds["overflow_px"]]
     if cut:
         first = boxes[cut[0]]
         reach = max(max(boxes[i]["cut"]) for i in cut)
@@ -115,7 +117,7 @@ def _overflow(page: Page, boxes: list[Box]) -> Found:
     done: set[int] = set()
     for side, past in _EDGES.items():
         spans = {i: past(box["box"]) for i, box in enumerate(boxes)}
-        past_it = [i for i in spans if spans[i][1] > OVERFLOW_PX and i not in done]
+        past_it = [i for i in spans if spans[i][1] > bounds["overflow_px"] and i not in done]
         # A background may be larger than what it stands behind.
         out = [i for i in past_it if boxes[i]["kind"] != "background" and _place(boxes[i])]
         flow, edge = _flow(out, spans, side, len(boxes))
@@ -150,7 +152,7 @@ def _flow(
     return flow, edge
 
 
-def _overlap(page: Page, boxes: list[Box]) -> Found:
+def _overlap(page: Page, boxes: list[Box], bounds: Limits) -> Found:
     for i, box in enumerate(boxes):
         if box.get("covered"):
             message = f"{_noun(box)} lies under something that covers it"
@@ -158,19 +160,23 @@ def _overlap(page: Page, boxes: list[Box]) -> Found:
             return
     pairs = [(share, i, other) for i, box in enumerate(boxes) for other, share in box.get("on", [])]
     share, i, other = max(pairs, key=lambda pair: pair[0], default=(0, 0, 0))
-    if share >= OVERLAP:
+    if share >= bounds["overlap"]:
         message = f"{_noun(boxes[i])} lies on that of line {{{other}}}, {share:.0%} of it"
         yield "overlap", i, message, _union([boxes[i]["box"], boxes[other]["box"]])
 
 
-def _unreadable(page: Page, boxes: list[Box]) -> Found:
+def _unreadable(page: Page, boxes: list[Box], bounds: Limits) -> Found:
     placed = [(i, box) for i, box in enumerate(boxes) if _place(box)]
-    small = [(box["size"], i) for i, box in placed if box.get("size") and box["size"] < SMALL_PX]
+    small = [
+        (box["size"], i)
+        for i, box in placed
+        if box.get("size") and box["size"] < bounds["small_px"]
+    ]
     if small:
         size, worst = min(small)
-        message = f"{_noun(boxes[worst])} is set in {size:g} px, below {SMALL_PX}{_others(small)}"
+        message = f"{_noun(boxes[worst])} is set in {size:g} px, below {bounds['small_px']:g}{_others(small)}"
         yield "small-text", worst, message, boxes[worst]["box"]
-    least = [CODE_CONTRAST if box["kind"] == "code" else CONTRAST for box in boxes]
+    least = [bounds["code_contrast" if box["kind"] == "code" else "contrast"] for box in boxes]
     ratios = [(box["contrast"], i) for i, box in placed if box.get("contrast")]
     if faint := [(ratio, i) for ratio, i in ratios if ratio < least[i]]:
         ratio, worst = min(faint)
@@ -182,10 +188,10 @@ def _others(found: Sequence[object]) -> str:
     return f", and {len(found) - 1} more" if len(found) > 1 else ""
 
 
-def _of_slide(page: Page, boxes: list[Box]) -> Found:
+def _of_slide(page: Page, boxes: list[Box], bounds: Limits) -> Found:
     said = deck_words.length(deck_words.fold((page.get("text") or "")[: deck_words.LONGEST]))
-    if said > WORDS:
-        yield "dense", None, f"the slide has {said:g} words, more than {WORDS}", None
+    if said > bounds["words"]:
+        yield "dense", None, f"the slide has {said:g} words, more than {bounds['words']:g}", None
     if not page.get("title") and page.get("layout") not in UNTITLED:
         yield "no-title", None, "the slide has no title", None
 
@@ -208,7 +214,7 @@ def _words(text: str) -> list[str]:
 Word = tuple[str, int]  # and its line
 
 
-class _Source:
+class Source:
     """The deck's markdown, searched for the words that a slide shows."""
 
     def __init__(self, text: str) -> None:
@@ -311,5 +317,5 @@ def found(run: str | Path, record: Record, text: str) -> list[Finding]:
 def lint(record: Record, value: Xray) -> list[str]:
     """The findings as lines of text: `p001/deck.md:42: text overflows by 131 px (overflow)`."""
     path = (record.get("deck") or record.get("images") or {}).get("path", f"{record['id']}/deck.md")
-    said = [(f["line"] or 1, " ".join(f["message"].split()), f["rule"]) for f in value["findings"]]
+    said = [(f["line"] or 1, " ".join(f["message"].split()), f["check"]) for f in value["findings"]]
     return [f"{path}:{line}: {message} ({rule})" for line, message, rule in said]

@@ -125,14 +125,30 @@ class Render(TypedDict, total=False):
     by: Annotated[By, "who made it"]
 
 
+class Limits(TypedDict):
+    """The limits of the checks: `[checks]` of a protocol (assets/protocols/offline.toml says what each is)."""
+
+    overflow_px: float
+    overlap: float
+    small_px: float
+    contrast: float
+    code_contrast: float
+    words: float
+    unreadable_px: float
+    unreadable_contrast: float
+    unlike: float
+    unreadable: float
+    twice: float
+    echo: float
+    language: float
+    checklist_words: float
+    checklist_per_slide: int
+
+
 class Finding(TypedDict):
     line: Annotated[int | None, "of deck.md"]
     slide: Annotated[int | None, "from 1"]
-    rule: Annotated[
-        str,
-        "`overflow`, `off-canvas`, `overlap`, `small-text`, `low-contrast`, `dense`, `blank`, "
-        "`broken-picture`, `no-title` or the class of a render error",
-    ]
+    check: Annotated[str, "its name (docs/protocol.md), or the class of a render error"]
     message: Annotated[str, "a sentence for the author"]
     box: Annotated[list[int] | None, "[x, y, width, height] in px"]
 

@@ -242,7 +242,7 @@ def findings(template: Template, text: str) -> list[Finding]:
     found: dict[tuple[int, str], Finding] = {}
     for number, slide in enumerate(deck.shown, 1):
         for line, rule, said in _departures(template, deck, slide):
-            one = Finding(line=line, slide=number, rule=rule, message=said, box=None)
+            one = Finding(line=line, slide=number, check=rule, message=said, box=None)
             found.setdefault((line, rule), one)
     return sorted(found.values(), key=lambda one: (one["slide"] or 0, one["line"] or 0))
 
@@ -339,7 +339,7 @@ def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Fin
         else:
             continue
         line, box = page.get("line"), template.place
-        out.append(Finding(line=line, slide=slide, rule=RULES[-1], message=said, box=box))
+        out.append(Finding(line=line, slide=slide, check=RULES[-1], message=said, box=box))
     return out
 
 

@@ -1,5 +1,6 @@
 """What a run held fixed, and its hash: two runs may stand in one table when nothing of it differs."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,13 @@ from decksmith.measure.decks import features
 from decksmith.models import registry
 
 T = TypeVar("T")
+CHECKING = (
+    "judging/checks.py",
+    "judging/rendered.py",
+    "judging/legibility.py",
+    "decks/lint.py",
+    "decks/words.py",
+)
 
 
 def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
@@ -27,13 +35,22 @@ def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
 def judging(protocol: Protocol) -> Record:
     """Everything that decides what a judge says about the same deck, JSON-able; the journal's key."""
     if protocol.judge["kind"] == "offline":
-        return {**protocol.judge, "measures": protocol.measures}
+        return {**protocol.judge, "checks": protocol.checks, "code": checks_code()}
     slug = " + ".join(registry.model(name).slug for name in protocol.judges)
     if how := protocol.judge.get("combine"):
         slug += f" ({how})"
     prompt = hashlib.sha256(protocol.prompt.encode()).hexdigest()
     schema = stream.fingerprint(protocol.schema)
     return {**protocol.judge, "slug": slug, "prompt": prompt, "schema": schema}
+
+
+@functools.cache
+def checks_code() -> str:
+    """The sha256 of the code that checks, which is not loaded for it: other code is another judge."""
+    code = hashlib.sha256()
+    for name in CHECKING:
+        code.update((cli.ROOT / "lib/decksmith/measure" / name).read_bytes())
+    return code.hexdigest()
 
 
 def fixed(protocol: Protocol) -> Record:
@@ -43,8 +60,8 @@ def fixed(protocol: Protocol) -> Record:
         "protocol": protocol.name,
         "images": protocol.images,
         "render": protocol.render,
-        "judge": {k: v for k, v in judge.items() if k not in ("caps", "measures")},
-        "rubric": stream.fingerprint([judge.get("caps"), judge.get("measures")]),
+        "judge": {k: v for k, v in judge.items() if k not in ("caps", "checks", "code")},
+        "rubric": stream.fingerprint([judge.get("caps"), judge.get("checks"), judge.get("code")]),
         "score": protocol.score,
         "claim": protocol.claim,
     }

@@ -1,7 +1,6 @@
-"""The judge of a protocol: the offline measures, a vision model, or a panel of them."""
+"""The judge of a protocol: the offline checks, a vision model, or a panel of them."""
 
 import asyncio
-import hashlib
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,8 @@ from typing import Unpack, cast
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
-from decksmith.measure.decks import words
-from decksmith.measure.judging import identity, offline, vision
+from decksmith.measure.decks.records import Limits
+from decksmith.measure.judging import checks, identity, vision
 from decksmith.measure.judging.records import Answer, Cap, DeckRecord, Judge, Observation
 from decksmith.measure.judging.scoring import JUDGED
 from decksmith.measure.judging.vision import Access, Vision
@@ -20,7 +19,7 @@ from decksmith.models.replies import added
 
 
 class Offline:
-    """Deterministic measures (decksmith.measure.judging.offline)."""
+    """Deterministic checks (decksmith.measure.judging.checks)."""
 
     valid = close = None
 
@@ -28,11 +27,6 @@ class Offline:
         self.run, self.jobs, self.protocol = run, jobs, protocol
         self.judging = identity.judging(protocol)
         self.rubric = stream.fingerprint(self.judging)
-        # What was judged by other code is judged again: it costs little.
-        here = Path(__file__).parent  # not imported to be read: legibility needs numpy
-        files = [Path(offline.__file__), here / "legibility.py", Path(words.__file__)]
-        code = b"".join(file.read_bytes() for file in files)
-        self.code = hashlib.sha256(code).hexdigest()
 
     def inputs(self, record: DeckRecord) -> list[object]:
         asked = [vision.request_of(record), record.get("asks"), record.get("checklist")]
@@ -40,11 +34,10 @@ class Offline:
         seen = ("slides", "expected", "errors", "xray")
         render = {key: record["render"].get(key) for key in seen}
         digests = vision.digests(self.run, record)
-        return [self.judging, self.code, *asked, sha256, render, digests]
+        return [self.judging, *asked, sha256, render, digests]
 
     def work(self, record: DeckRecord, seed: int = 0) -> Judge:
-        needed = self.protocol.judge["needed"]
-        value = offline.judge(dict(record), self.run, self.protocol.measures, needed)
+        value = checks.judge(dict(record), self.run, cast(Limits, self.protocol.checks))
         return {**value, "rubric": self.rubric}
 
 

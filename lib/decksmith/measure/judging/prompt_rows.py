@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.measure.decks import sources, templates
+from decksmith.measure.decks import lint, sources, templates
 from decksmith.measure.decks.parser import THEMES
-from decksmith.measure.decks.records import Page
+from decksmith.measure.decks.records import Limits, Page
 from decksmith.measure.decks.words import likeliest_language
-from decksmith.measure.judging import offline, rendered
+from decksmith.measure.judging import rendered
 from decksmith.models import turns
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ SLIDES = re.compile(
 WORDS = "three four five six seven eight nine ten eleven twelve".split()
 SPELLED = re.compile(rf"\b({'|'.join(WORDS)})[\s-]+slides?\b", re.IGNORECASE)
 # A reference sentence is looked for as it stands: no slide around it is too long or too pale.
-LIMITS: rendered.MeasureSettings = {
-    "checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}
+LIMITS: Limits = {
+    **lint.limits(),
+    "checklist_per_slide": 1,
+    "unreadable_px": 0,
+    "unreadable_contrast": 0,
 }
 THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNORECASE)
 
@@ -132,7 +135,7 @@ def check(protocol: Protocol) -> int:
             continue
         for record in made:
             stream.emit(record)
-            lacks.update(_say(record, protocol))
+            lacks.update(_say(record))
     if not seen:
         raise cli.BadData("stdin: no request in it")
     if lacks:
@@ -170,17 +173,13 @@ def found(items: list[Record], item: Record, sentence: str) -> list[str]:
     return ids
 
 
-def _say(record: Record, protocol: Protocol) -> list[str]:
+def _say(record: Record) -> list[str]:
     """Say what a prompt lacks and what that silences; returns the names of what it lacks."""
     found = [] if record["checklist"] else ["a checklist"]
     found += [name for name in ("slides", "language", "theme") if name not in record["asks"]]
-    needed = protocol.judge.get("needed")
-    is_silent = needed and offline.lacking(record, needed)
-    silenced = ["Content and Overall are not measured"] if is_silent else []
-    silenced += [] if record["checklist"] else ["no share of the checklist"]
     if found:
-        said = f"lacks {', '.join(found)}" + (f": {'; '.join(silenced)}" if silenced else "")
-        stream.warn(record["id"], said)
+        silenced = "" if record["checklist"] else ": no share of the checklist"
+        stream.warn(record["id"], f"lacks {', '.join(found)}{silenced}")
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, NotRequired
 from typing_extensions import TypedDict
 
 from decksmith.core.records import By, Error, Numbers, Optionals, PromptRow, Record
-from decksmith.measure.decks.records import Build, Deck, Images, Render, Xray
+from decksmith.measure.decks.records import Build, Deck, Finding, Images, Render, Xray
 from decksmith.models.records import Gen, Usage
 
 
@@ -28,10 +28,16 @@ class Answer(TypedDict):
     slide: Annotated[int | None, "the slide that shows it"]
 
 
-class Measure(TypedDict):
-    value: Annotated[float | None, "as measured, of the worst slide where there is one"]
-    quality: Annotated[float | None, "its place on the protocol's ramp, 0 to 1"]
-    slide: Annotated[int | None, "the worst slide"]
+class Asked(TypedDict):
+    check: Annotated[str, "heading, order, element, figure, theme or checklist"]
+    what: Annotated[str, "what was asked for"]
+    yes: Annotated[bool, "whether it is there"]
+    slide: Annotated[int | None, "the slide that shows it"]
+
+
+class Checks(TypedDict):
+    passed: Annotated[int, "slides without a finding, and asked things that are there"]
+    of: Annotated[int, "slides, made or asked for, and asked things"]
 
 
 class Seen(TypedDict):
@@ -42,14 +48,17 @@ class Seen(TypedDict):
 
 
 class Judge(TypedDict, total=False):
-    judge: Annotated[str, "its name; offline measures never stand in a column with vision scores"]
-    scores: Annotated[Optionals, "content, design, coherence: 1 to 5; null: not measured"]
+    judge: Annotated[str, "its name; offline checks never stand in a column with vision scores"]
+    checks: Annotated[Checks, "offline: how many checks the deck passes"]
+    findings: Annotated[list[Finding], "offline: every check that it does not pass"]
+    asked: Annotated[list[Asked], "offline: everything that the prompt asks for"]
+    not_checked: Annotated[dict[str, str], "offline: the checks that do not apply, and why"]
+    scores: Annotated[Numbers, "of a judge that reads: content, design, coherence, 1 to 5"]
     why: Annotated[dict[str, str], "a sentence for each dimension"]
     caps: Annotated[list[Cap], "what lowered a score"]
     checklist: Annotated[list[Answer], "one for each item of the prompt"]
     usage: Annotated[Usage, "tokens and cost; empty for the offline judge"]
     rubric: Annotated[str, "hash of what it judged by"]
-    measures: Annotated[dict[str, Measure], "of the offline judge, by name"]
     given: Annotated[Numbers, "a vision judge's scores before our caps"]
     disagreement: Annotated[Numbers, "of a panel: points by dimension, share of the items"]
     members: Annotated[dict[str, Record], "what each judge of a panel said"]
@@ -98,6 +107,9 @@ class Features(TypedDict, total=False):
 
 
 class Score(TypedDict, total=False):
+    checks: Annotated[
+        float | None, "offline: the share of checks that the deck passes; null without one"
+    ]
     overall: Annotated[float | None, "the weighted mean of the dimensions; null without a score"]
     judge_only: Annotated[float | None, "the same without viscraft"]
     checklist: Annotated[float | None, "share of the items that are shown; null without items"]
@@ -106,10 +118,6 @@ class Score(TypedDict, total=False):
     floored: Annotated[bool, "a model fault set every dimension to the floor"]
     fault: Annotated[
         Record | None, "the decisive error, with `stage`; null `overall` unless the model's"
-    ]
-    lacks: Annotated[
-        list[str],
-        "what the prompt lacks for its content to be measured offline: there is no `overall` then",
     ]
     by: Annotated[By, "who made it"]
 
@@ -170,7 +178,7 @@ class DeckRecord(PromptRow, total=False):
     build: Annotated[Build, "deck-build: where site, PDF and PowerPoint file are"]
     choose: Annotated[Choose, "deck-choose: which sample was kept, and what all took"]
     revise: Annotated[Revise, "deck-revise: what the model was told, replied, and what was kept"]
-    judge: Annotated[Judge, "deck-judge: scores 1 to 5 with evidence, and the checklist"]
+    judge: Annotated[Judge, "deck-judge: checks, or scores 1 to 5 with evidence, and the checklist"]
     features: Annotated[Features, "deck-scan: `craft_v5`, `craft`, and what they counted"]
     claims: Annotated[Claims, "deck-judge --claims: what a model says of the deck's claims"]
     score: Annotated[Score, "deck-score: dimensions, composites, the floor rule"]

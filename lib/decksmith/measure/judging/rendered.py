@@ -1,15 +1,15 @@
-"""A rendered deck as the offline measures see it: what can be read on each slide, and what it shows."""
+"""A rendered deck as the checks see it: what can be read on each slide, and what it shows."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.parser import Deck
-from decksmith.measure.decks.records import Box, Page
+from decksmith.measure.decks.records import Box, Limits, Page
 from decksmith.measure.decks.words import LONGEST, content_words, fold, head, length
 from decksmith.measure.judging.records import Answer
 
@@ -22,37 +22,18 @@ BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many 
 PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 
 
-class MeasureSetting(TypedDict, total=False):
-    """A table of [measures]. A merit has a weight; a fault says what it leaves at least."""
-
-    dimensions: list[str]
-    role: Literal["merit", "fault"]
-    ramp: list[float]
-    weight: float
-    least: float
-    words: int
-    per_slide: int
-    unlike: float
-    unreadable_px: float
-    unreadable_contrast: float
-
-
-MeasureSettings = Mapping[str, MeasureSetting]  # by the measure's name
-
-
 class _Picture(NamedTuple):
-    """A slide's picture: grey values (THUMB, int16), boxes whose text is lost, contrasts of lines."""
+    """A slide's picture: grey values (THUMB, int16), and the boxes whose text is lost."""
 
     thumb: "np.ndarray"
     lost: set[int]
-    contrasts: list[float]
 
 
 class Pages:
     """A rendered deck: its slides' measures, its pictures and the request, by slide number."""
 
-    def __init__(self, record: Record, run: str | Path, settings: MeasureSettings) -> None:
-        self.record, self.run, self.limits = record, Path(run), settings["checklist"]
+    def __init__(self, record: Record, run: str | Path, limits: Limits) -> None:
+        self.record, self.run, self.limits = record, Path(run), limits
         render = record["render"]
         self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
         self.pictures = {int(Path(path).stem): path for path in render.get("slides") or []}
@@ -80,15 +61,14 @@ class Pages:
                     picture = opened.convert("L")
             except OSError as error:
                 raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
-            lost, contrasts = set[int](), list[float]()
+            lost = set[int]()
             for i, box in enumerate(self.xray.get(n, {}).get("boxes") or []):
                 if box.get("ink"):
                     likeness, contrast = legibility.look(picture, box)
-                    contrasts.append(contrast)
                     if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
                         lost.add(i)
             thumb = picture.resize(THUMB, Image.Resampling.BOX)
-            looked[n] = _Picture(np.asarray(thumb, dtype=np.int16), lost, contrasts)
+            looked[n] = _Picture(np.asarray(thumb, dtype=np.int16), lost)
         return looked
 
     def lost(self, n: int) -> set[int]:
@@ -141,8 +121,10 @@ class Pages:
     @cached_property
     def answers(self) -> list[Answer]:
         """The checklist by text match, with the limits that keep stuffed slides from paying."""
-        credit = {n: int(self.limits["per_slide"]) for n in self.whole if not self._pale(n)}
-        read = {n: head(text, self.limits["words"]) for n, text in self.texts.items()}
+        credit = {
+            n: int(self.limits["checklist_per_slide"]) for n in self.whole if not self._pale(n)
+        }
+        read = {n: head(text, self.limits["checklist_words"]) for n, text in self.texts.items()}
         answers: list[Answer] = []
         for item in self.items:
             entries = item.get("match") or []
@@ -219,7 +201,7 @@ def _large(page: Page) -> bool:
     return max(areas, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
 
 
-def readable(page: Page, limits: MeasureSetting, lost: Collection[int] = ()) -> str:
+def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
     """The lines of a slide's text that a reader can make out: not those off the canvas, covered, too small or pale for
     `limits`, or in the boxes whose places are in `lost`. A measured page without boxes is believed."""
     text, boxes = (page.get("text") or "")[:LONGEST], page.get("boxes") or []
@@ -243,7 +225,7 @@ def readable(page: Page, limits: MeasureSetting, lost: Collection[int] = ()) -> 
     return "\n".join(kept)
 
 
-def _hidden(box: Box, limits: MeasureSetting) -> bool:
+def _hidden(box: Box, limits: Limits) -> bool:
     """Whether a box is off the canvas, pale, covered or too small to be read."""
     x, y, width, height = box["box"]
     off = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0

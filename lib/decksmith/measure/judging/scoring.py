@@ -1,4 +1,4 @@
-"""The arithmetic of a deck's score: caps, floors, dimensions and their weighted mean."""
+"""The arithmetic of a deck's score: the share of checks, or caps, floors, dimensions and their weighted mean."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import Record
-from decksmith.measure.judging import offline
 from decksmith.measure.judging.records import Cap, Observation, Score
 
 DIMENSIONS = ("viscraft", "design", "content", "coherence")
@@ -55,41 +54,52 @@ def fault(protocol: Protocol, record: Record) -> Record | None:
 def score(protocol: Protocol, record: Record) -> Score:
     """The value of `score` for a record that the other stages are done with: a model fault sets every
     dimension to the floor; others leave `overall` null. Raises cli.BadData for a missing stage."""
-    weights, floor = protocol.score["weights"], protocol.score["floor"]
     error = fault(protocol, record)
-    items = len(record.get("checklist") or [])
-    # A deck that failed has no content score either where its prompt says too little to measure one, or failing would
-    # be the only way to have one.
-    is_offline = protocol.judge["kind"] == "offline"
-    lacks = offline.lacking(record, protocol.judge["needed"]) if is_offline else []
-    dimensions: dict[str, float | None] = dict.fromkeys(DIMENSIONS)
-    checklist: float | None = None
-    if error and error["kind"] == "model":
-        dimensions = dict.fromkeys(DIMENSIONS, floor) | ({"content": None} if lacks else {})
-        checklist = 0.0 if items else None
-    elif error:
-        dimensions["viscraft"] = (record.get("features") or {}).get(protocol.score["viscraft"])
-    else:
-        judged = _get(record, "judge", "scores")
-        dimensions["viscraft"] = _get(record, "features", protocol.score["viscraft"])
-        dimensions |= {name: judged[name] for name in JUDGED}
-        yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
-        checklist = round(yes / items, 4) if items else None
     value: Score = {
-        "overall": None,
-        "judge_only": None,
-        "checklist": checklist,
-        "dimensions": dimensions,
+        "checklist": None,
         "rendered": not error or _rendered(protocol, record),
         "floored": bool(error and error["kind"] == "model"),
         "fault": error,
     }
-    if not error or value["floored"]:
-        value["overall"] = mean(dimensions, weights)
-        value["judge_only"] = mean(dimensions, {name: weights[name] for name in JUDGED})
-        if lacks:
-            value["lacks"] = lacks
-    return value
+    if items := len(record.get("checklist") or []):
+        if value["floored"]:
+            value["checklist"] = 0.0
+        elif not error:
+            yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
+            value["checklist"] = round(yes / items, 4)
+    if protocol.judge["kind"] == "offline":
+        found = None if error else _get(record, "judge", "checks")
+        value["checks"] = round(found["passed"] / found["of"], 4) if found else None
+        return value
+    return {**value, **_marks(protocol, record, error)}
+
+
+def _marks(protocol: Protocol, record: Record, error: Record | None) -> Score:
+    """The dimensions that a judge that reads gave, and their means; the floor for a model's fault."""
+    weights, scan = protocol.score["weights"], protocol.score["viscraft"]
+    dimensions: dict[str, float | None] = dict.fromkeys(DIMENSIONS)
+    if error and error["kind"] == "model":
+        dimensions = dict.fromkeys(DIMENSIONS, protocol.score["floor"])
+    elif error:
+        dimensions["viscraft"] = (record.get("features") or {}).get(scan)
+    else:
+        judged = _get(record, "judge", "scores")
+        dimensions["viscraft"] = _get(record, "features", scan)
+        dimensions |= {name: judged[name] for name in JUDGED}
+    scored = not error or error["kind"] == "model"
+    return {
+        "overall": mean(dimensions, weights) if scored else None,
+        "judge_only": mean(dimensions, {n: weights[n] for n in JUDGED}) if scored else None,
+        "dimensions": dimensions,
+    }
+
+
+def worth(score: Score) -> float | None:
+    """The one number by which decks are chosen, paired and followed: Overall where a judge reads (1 to 5), else the share
+    of checks passed, 0 for a deck that its model failed; None where somebody else's fault left no score."""
+    if "checks" not in score:
+        return score.get("overall")
+    return 0.0 if score.get("floored") else score["checks"]
 
 
 def mean(dimensions: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:

@@ -63,9 +63,6 @@ class Summary(TypedDict):
     cut_by_server: Annotated[
         NotRequired[int], "of them, those that the server ended before `max_tokens`"
     ]
-    lacks: Annotated[
-        NotRequired[dict[str, int]], "records by what their prompts lack for the offline judge"
-    ]
     capped: Annotated[int, "records with a cap"]
     disagreement: Annotated[
         NotRequired[Numbers], "of a panel: how far two models are apart, by dimension"

@@ -8,7 +8,6 @@ from typing import NamedTuple, cast
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Deck, Render
-from decksmith.measure.judging import offline
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results import layout
 from decksmith.measure.results.comparison import Comparison, Run
@@ -62,7 +61,6 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
     return {
         "overall": titles(runs)["overall"],
         "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions(runs)],
-        "measures": judged_measures(runs),
         "runs": [_run(run, runs) for run in runs],
         "said": said,
         "prompts": prompts,
@@ -245,18 +243,6 @@ def _tools(run: Run) -> list[str]:
 
 # What each measure is, in which unit
 
-# The units of the offline measures that are no share from 0 to 1.
-UNITS = {
-    "overflow": "px",
-    "contrast": ": 1",
-    "smallest": "px",
-    "pictures": "pictures",
-    "density": "words",
-    "hierarchy": "times",
-    "variety": "kinds per √slides",
-}
-SHARE = "of 1"
-
 
 class Word(NamedTuple):
     """A measure in the page's glossary: what it is called, and a sentence. The template has the other words."""
@@ -282,20 +268,3 @@ def glossary(runs: list[Run]) -> list[Word]:
     overall = f"The protocol's score of a deck: {' + '.join(parts)}."
     words = [Word(named["overall"], overall)] if parts else []
     return words + [Word(named[name], SCORES[name]) for name in measures(runs) if name in SCORES]
-
-
-def judged_measures(runs: list[Run]) -> dict[str, list[str]]:
-    """`{name: [unit, sentence]}` of the offline measures that these runs' decks have."""
-    found = {
-        name: None
-        for run in runs
-        for record in run["records"]
-        for name in (record.get("judge") or {}).get("measures") or {}
-    }
-    known = [name for name in found if name in offline.MEASURES]
-    return {name: [UNITS.get(name, SHARE), sentence(name)] for name in known}
-
-
-def sentence(name: str) -> str:
-    """What an offline measure is, as docs/protocol.md says it."""
-    return " ".join((offline.MEASURES[name].__doc__ or "").split())

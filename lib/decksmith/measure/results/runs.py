@@ -13,7 +13,7 @@ from typing import cast
 from pydantic import TypeAdapter, ValidationError
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Numbers, Optionals, Record, prompt_of
+from decksmith.core.records import Numbers, Optionals, Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
@@ -24,7 +24,9 @@ from decksmith.measure.results.summary import TITLES, place, summarize
 from decksmith.measure.results.text import few, interval
 from decksmith.models import registry
 
-OFFLINE = "offline measures, no vision model looked at these pictures; its card: docs/judge-card.md"
+OFFLINE = (
+    "no model or person has read these decks; docs/judge-card.md says how often each check is right"
+)
 EXTERNAL = "scores of another tool"  # stands where a run has the name of its protocol
 FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has
 AGREEMENTS = cli.ROOT / "results/judges"  # how far judges follow people, by judge
@@ -308,15 +310,7 @@ def caption(runs: list[Run]) -> str:
     if judge is None:
         return "No deck was judged"
     about = [*([OFFLINE] if offline(runs) else []), agreement_said(judge)]
-    said = f"Judge: {judge} ({'; '.join(about)})"
-    records = [record for run in runs for record in run["records"]]
-    if poor := {prompt_of(record) for record in records if record["score"].get("lacks")}:
-        lacks = sorted({what for run in runs for what in run["summary"].get("lacks") or ()})
-        said += (
-            f". {len(poor)} prompts say too little of what they want for Content and {titles(runs)['overall']} to be measured; "
-            f"they lack {', '.join(lacks)}"
-        )
-    return said
+    return f"Judge: {judge} ({'; '.join(about)})"
 
 
 def judged_by(runs: list[Run]) -> str | None:
@@ -337,15 +331,14 @@ def titles(runs: list[Run]) -> dict[str, str]:
     return {
         **TITLES,
         "overall": score.get("overall") or "Overall",
-        "content": score.get("content") or TITLES["content"],
         "viscraft": f"VisCraft ({TITLES.get(scan, scan)})" if scan else "VisCraft",
     }
 
 
 def measures(runs: list[Run]) -> list[str]:
     """The measures that any of these runs has a mean of, in the order of the tables."""
-    found = (run["summary"]["means"]["floor"] for run in runs)
-    return list(dict.fromkeys(itertools.chain.from_iterable(found)))
+    found = {name for run in runs for means in run["summary"]["means"].values() for name in means}
+    return [name for name in TITLES if name in found] + sorted(found - {*TITLES})
 
 
 # How far a judge follows people, kept by judge-compare

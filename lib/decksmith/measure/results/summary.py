@@ -1,6 +1,7 @@
 """One run in numbers: what its scored records say, as means, counts, faults, tokens, cost and time.
 
-Under `floor` a model fault counts as 1 in every dimension (checklist: 0); `renderable` looks only at decks that rendered. Judge,
+`renders` is 1 for a deck that renders and 0 for one that its model failed. Where a judge reads, a model fault counts as 1 in every
+dimension under `floor` (checklist: 0); `renderable` looks only at decks that rendered, and `checks` is of these alone. Judge,
 renderer and infra faults are in neither; they are counted.
 """
 
@@ -27,6 +28,8 @@ Cells = dict[str, float]  # a value for each prompt
 Columns = dict[str, Cells]  # and these for each measure
 
 TITLES = {
+    "renders": "Renders",
+    "checks": "Checks passed",
     "overall": "Overall",
     "judge_only": "Judge only",
     "viscraft": "VisCraft",
@@ -43,9 +46,9 @@ TITLES = {
 }
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
 BESIDE = ("grounding", "coverage", "claims", "kept")
-SHARES = ("checklist", *BESIDE)
+SHARES = ("renders", "checks", "checklist", *BESIDE)
+ONLY = {"renders": "floor", "checks": "renderable"}  # the accounting that has it
 ACCOUNTINGS = ("floor", "renderable")
-UNMEASURED = ("overall", "judge_only", "content")  # where the prompt lacks what they need
 
 
 def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin") -> Summary:
@@ -89,8 +92,6 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
     }
     if early := sum(gen.get("cut_by") == "server" for gen in cut):
         found["cut_by_server"] = early
-    if lacks := Counter(what for score in scores for what in score.get("lacks") or ()):
-        found["lacks"] = dict(sorted(lacks.items()))
     if apart := _apart(judged):
         found["disagreement"] = apart
     if turns := _turns(records):
@@ -151,7 +152,7 @@ def _faults(faults: list[Fault]) -> Faults:
 
 
 def _turns(records: list[DeckRecord]) -> dict[str, dict[str, float]]:
-    """`{number of the turn: {"n", and the mean under `floor` of overall, checklist and kept}}`, where prompts have turns."""
+    """`{number of the turn: {"n", and the mean under `floor` of renders, overall, checklist and kept}}`, where prompts have turns."""
     turns: dict[str, list[DeckRecord]] = {}
     for record in records:
         if turn := record.get("turn"):
@@ -160,7 +161,7 @@ def _turns(records: list[DeckRecord]) -> dict[str, dict[str, float]]:
     for n, own in sorted(turns.items()):
         table = columns(own, "floor")
         found[n] = {"n": len(own)}
-        for name in ("overall", "checklist", "kept"):
+        for name in ("renders", "overall", "checklist", "kept"):
             if cells := table.get(name):
                 found[n][name] = round(fmean(cells.values()), 4)
     return found
@@ -204,7 +205,9 @@ def columns(records: list[DeckRecord], accounting: str, excluded: int | None = N
     Decks that lack a score through no fault of the model are left out; with `excluded` 0 or 1 they get the lowest or the
     highest score there is, to see what they could change.
     """
-    table: dict[str, dict[str, list[float]]] = {measure: {} for measure in _measures(records)}
+    table: dict[str, dict[str, list[float]]] = {
+        measure: {} for measure in _measures(records) if ONLY.get(measure, accounting) == accounting
+    }
     for record in records:
         if _counts(record, accounting, excluded):
             for measure, cells in table.items():
@@ -229,7 +232,17 @@ def _measures(records: list[DeckRecord]) -> list[str]:
     )  # dimensions with a title stand in their order, then the others as they come
     rank = {name: titled.index(name) if name in titled else len(titled) for name in found}
     dimensions = sorted(found, key=rank.__getitem__)
-    order = ["overall", "judge_only", *dimensions, "checklist", "craft", "craft_v5", *BESIDE]
+    order = [
+        "renders",
+        "checks",
+        "overall",
+        "judge_only",
+        *dimensions,
+        "checklist",
+        "craft",
+        "craft_v5",
+        *BESIDE,
+    ]
     return [measure for measure in order if measure in known]
 
 
@@ -246,9 +259,7 @@ def _counts(record: DeckRecord, accounting: str, excluded: int | None) -> bool:
 def _value(record: DeckRecord, measure: str, excluded: int | None) -> float | None:
     """What a record that counts adds to the mean of a measure; None where it says nothing of it."""
     fault, score, own = fault_of(record), record["score"], found_of(record).get(measure)
-    if score.get("lacks") and measure in UNMEASURED:
-        return None
-    if measure in SHARES and own is None and not _asks_for(record, measure):
+    if measure in (*BESIDE, "checklist") and own is None and not _asks_for(record, measure):
         return None
     if not fault:
         return own
@@ -269,8 +280,8 @@ def _floor(measure: str, score: Score) -> float:
     """What a measure counts where the model failed: the protocol's floor, of a share nothing."""
     if measure in SHARES:
         return 0
-    given = [value for value in score["dimensions"].values() if value is not None]
-    return given[0] if given else score["overall"] or 1
+    given = [value for value in score.get("dimensions", {}).values() if value is not None]
+    return given[0] if given else score.get("overall") or 1
 
 
 def found_of(record: DeckRecord) -> dict[str, float | None]:
@@ -279,6 +290,8 @@ def found_of(record: DeckRecord) -> dict[str, float | None]:
     features: Features = record.get("features") or {}
     grounding = cast(Grounding, features.get("grounding") or {})
     return {
+        "renders": None if fault_of(record) else 1.0,
+        "checks": score.get("checks"),
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
         **(score.get("dimensions") or {}),

@@ -171,9 +171,10 @@ def _scores(run: Run) -> Iterator[str]:
 
 def _beyond(protocol: Protocol, record: Record) -> tuple[str, object] | None:
     """The first score of judge or scan that is no number from 1 to 5, as `(field, value)`, or None."""
-    scores, scan = (record.get("judge") or {}).get("scores") or {}, protocol.score["viscraft"]
+    scores = (record.get("judge") or {}).get("scores") or {}
     values = {f"judge.scores.{name}": value for name, value in scores.items()}
-    values[f"features.{scan}"] = (record.get("features") or {}).get(scan)
+    if scan := protocol.score.get("viscraft"):
+        values[f"features.{scan}"] = (record.get("features") or {}).get(scan)
     for field, value in values.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (number and 1 <= value <= 5):

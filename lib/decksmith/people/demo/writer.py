@@ -389,7 +389,7 @@ class DeckWriter:
             message = f"{wanted} slide{were} asked for, there {'is' if made == 1 else 'are'} {made}"
         else:
             return None
-        return {"line": 1, "slide": None, "rule": rule, "box": None, "message": message}
+        return {"line": 1, "slide": None, "check": rule, "box": None, "message": message}
 
 
 def _deck(folder: Path, ident: str, template: Template | None) -> Record:

@@ -128,7 +128,7 @@ def rendered(value: Render, text: str) -> list[DraftFault]:
     }
     overflows = set()
     for finding in lint.findings({"render": value}, text):
-        rule, line, slide = finding["rule"], finding["line"] or 1, finding["slide"]
+        rule, line, slide = finding["check"], finding["line"] or 1, finding["slide"]
         message = f"slide {slide}: {finding['message']}"
         if rule in ("overflow", "off-canvas") and reach.get(slide, 0) > OVERFLOW_PX:
             out.append(fault("deck.md", line, "overflow", message))

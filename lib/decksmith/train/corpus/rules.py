@@ -73,7 +73,7 @@ def faults(folder: Path | str, seed: Seed) -> list[DraftFault]:
     if (under := seed.get("template")) and (deck := found["deck.md"]):
         template = templates.held(folder, under, Path(folder).name)
         for one in templates.findings(template, deck):
-            out.append(fault("deck.md", one["line"] or 1, one["rule"], one["message"]))
+            out.append(fault("deck.md", one["line"] or 1, one["check"], one["message"]))
     once = {(f["file"], f["line"], f["rule"], f["message"]): f for f in out}.values()
     return sorted(once, key=drafts.place)[:MOST]
 
