@@ -273,8 +273,8 @@ def _shown(
         ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
         gaps += [ours[ident] - base[ident] for ident in ours.keys() & base.keys()]
     spread = metrics.spread(gaps) if gaps else math.sqrt(DIFFER)
-    least, power = stats.mde(spread, n, POWER), stats.power(margin, spread, n)
-    return PlannedAspect(aspect, parts, n, margin, least, power)
+    least = stats.smallest_effect(lambda loss: stats.single(loss, spread, n), spread, POWER)
+    return PlannedAspect(aspect, parts, n, margin, least, stats.single(margin, spread, n))
 
 
 def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:

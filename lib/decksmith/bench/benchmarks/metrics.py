@@ -597,8 +597,9 @@ def means(questions: Questions) -> dict[str, float]:
 
 
 def gap(ours: list[float], base: list[float], margin: float) -> tuple[PairedDifference, int | None]:
-    """`stats.differences` of the scores of the same questions, rounded for a record, and how many the margin
-    needs, as for finding a difference of its size; of no question NOTHING."""
+    """`stats.differences` of the scores of the same questions, rounded for a record, and about how many questions would
+    rule out a loss of more than the margin if the true difference is the one seen; None where that is such a loss
+    itself. Of no question NOTHING."""
     import numpy
 
     if not ours:
@@ -606,7 +607,11 @@ def gap(ours: list[float], base: list[float], margin: float) -> tuple[PairedDiff
     gaps = [one - other for one, other in zip(ours, base, strict=True)]
     a, b = (numpy.array(scores, dtype=float)[:, None] for scores in (ours, base))
     found = stats.difference(stats.differences(a, b, (0, 1), strict=True), 0)
-    return found, max(len(gaps) + 1, stats.needed(margin, spread(gaps)))
+    room, sd = margin + min(0.0, sum(gaps) / len(gaps)), spread(gaps)
+    if room <= 0:
+        return found, None
+    wanted = stats.smallest_sample(lambda n: stats.single(room, sd, n))
+    return found, max(len(gaps) + 1, wanted)
 
 
 def spread(gaps: list[float]) -> float:

@@ -2,6 +2,7 @@
 benchmarks in regressions.py."""
 
 import json
+from collections.abc import Callable
 
 from decksmith.core import cli
 from decksmith.measure.results import cost_table, pairs, stats, text
@@ -17,7 +18,7 @@ from decksmith.measure.results.comparison import (
     TestedPair,
     Trained,
 )
-from decksmith.measure.results.pairs import HEADLINE, is_headline
+from decksmith.measure.results.pairs import COUNTED, is_headline
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
 from decksmith.models import registry
@@ -36,7 +37,7 @@ def compare(runs: list[Run]) -> Comparison:
         )
     found = pairs.between(runs)
     cost = cost_table.table(runs)
-    _say(found, runs, cost)
+    _say(found)
     headlines = [pair for pair in found if is_headline(pair)]
     return {
         "judge": judged_by(runs),
@@ -54,58 +55,66 @@ def compare(runs: list[Run]) -> Comparison:
         "kin": kin(runs),
         "unsettled": bool(headlines) and all(pair["open"] for pair in headlines),
         "costs": cost,
-        "headlines": [pair["sentence"] for pair in headlines],
+        "headlines": _headlines(found, runs, cost),
         "ranks": ranks([run["label"] for run in runs], headlines),
         "pairs": found,
     }
 
 
-def _say(found: list[Pair], runs: list[Run], cost: CostTable | None) -> None:
-    """Give each pair its verdict and its sentence. Of runs whose model was trained on a reward, or whose decks were chosen by one,
-    it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
+def _say(found: list[Pair]) -> None:
+    """Give each pair its verdict and its sentence."""
+    for pair in found:
+        pair["verdict"], pair["sentence"] = _CLAUSES.get(pair["clause"], verdict)(pair)
+        pair["open"] = pair["verdict"] == "inconclusive" and bool(pair["cut"] or pair["lost"])
+
+
+def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> list[str]:
+    """A sentence for each two runs: how many of their decks render, how good they are where both do, and under a judge
+    that reads what counting failures as 1 gives. Of runs whose model was trained on a reward, or whose decks were chosen
+    by one, it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
     by_label = {run["label"]: run for run in runs}
-    several = len(runs) > 2  # the measures then stand in `taught`
+    several = len(runs) > 2  # what a reward has in common with the score then stands in `taught`
+    said: dict[tuple[str, str], list[str]] = {}
+    for pair in found:
+        if is_headline(pair):
+            said.setdefault((pair["a"], pair["b"]), []).append(pair["sentence"])
     judge_only = {
         (pair["a"], pair["b"]): pair["difference"]
         for pair in found
         if (pair["accounting"], pair["measure"]) == ("floor", "judge_only")
     }
     for pair in found:
-        pair["verdict"], pair["sentence"] = verdict(pair)
-        pair["open"] = pair["verdict"] == "inconclusive" and bool(pair["cut"] or pair["lost"])
-        if not is_headline(pair):
-            continue
-        other = judge_only.get((pair["a"], pair["b"]))
-        if other and pair["verdict"] == "beats":
-            pair["sentence"] += _without_the_scan(pair["difference"], other)
-        for label in (pair["a"], pair["b"]):
+        if (pair["accounting"], pair["measure"]) == COUNTED:
+            ends = ""
+            other = judge_only.get((pair["a"], pair["b"]))
+            if other and pair["verdict"] == "beats":
+                ends = _without_the_scan(pair["difference"], other)
+            counted = f"counting failures as 1, {pair['sentence']}{ends}"
+            said.setdefault((pair["a"], pair["b"]), []).append(counted)
+    sentences = []
+    for (a, b), clauses in said.items():
+        sentence = "; ".join(clauses)
+        for label in (a, b):
             if trained := by_label[label].get("trained"):
-                pair["sentence"] += trained_on(label, trained, several)
+                sentence += trained_on(label, trained, several)
             if guided := by_label[label].get("guided"):
-                pair["sentence"] += chosen_by(label, guided)
-        pair["sentence"] += at_what_cost(pair, cost)
+                sentence += chosen_by(label, guided)
+        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}.")
+    return sentences
 
 
 def trained_on(label: str, trained: Trained, briefly: bool = False) -> str:
-    """Which of a score's measures a model was trained to please, as the end of a clause; briefly: the reward alone."""
+    """On which reward a model was trained, and what that has in common with the score; briefly: the reward alone."""
     said = f"; {label} was trained on the reward {trained['reward']}"
     return said if briefly else said + _measures(trained)
 
 
 def _measures(trained: Trained) -> str:
-    shared, others = trained["shared"], trained["others"]
-    if shared is None:
-        return ""
-    if not shared:
-        return ", which has no measure of this score"
-    if len(others) < len(shared) and others:
-        count = len(shared) + len(others)
-        return f", so on {len(shared)} of the {count} measures of this score: all but {text.listed(others)}"
-    return f", so on {text.listed(shared)} of this score"
+    return f", so on {trained['shared']}" if trained["shared"] else ""
 
 
 def taught(runs: list[Run]) -> list[str]:
-    """Which of several models were trained on a reward, and so on which measures of the score; a sentence for each reward.
+    """Which of several models were trained on a reward, and so on what of the score; a sentence for each reward.
     Of two models, the headline says it (`trained_on`)."""
     by: dict[str, list[Run]] = {}
     for run in runs if len(runs) > 2 else ():
@@ -126,19 +135,17 @@ def chosen_by(label: str, guided: Guided) -> str:
     by = guided["by"]
     if by == "judge":
         return f"; the decks of {label} were chosen by this very judge, so its score is that of a maximum"
-    if not guided["shared"]:
-        return ""
-    count = len(guided["shared"])
-    return f"; the decks of {label} were chosen by the reward {by}, which has {count} of the measures of this score"
+    shared = f", which has {guided['shared']}" if guided["shared"] else ""
+    return f"; the decks of {label} were chosen by the reward {by}{shared}" if shared else ""
 
 
-def at_what_cost(pair: Pair, cost: CostTable | None) -> str:
+def at_what_cost(a: str, b: str, cost: CostTable | None) -> str:
     """How many times as much the dearer of two runs costs a deck, as the end of a sentence; nothing where both cost the same."""
-    ratio = cost_table.ratio(cost, pair["a"], pair["b"])
+    ratio = cost_table.ratio(cost, a, b)
     if cost is None or ratio is None:
         return ""
     unit = cost_table.UNITS[cost["unit"]]
-    dearer, times = (pair["a"], ratio) if ratio >= 1 else (pair["b"], 1 / ratio)
+    dearer, times = (a, ratio) if ratio >= 1 else (b, 1 / ratio)
     if times < 1.05:
         return f"; a deck of both costs the same ({unit})"
     return f"; {dearer} costs {times:.1f} times as much ({unit})"
@@ -173,11 +180,61 @@ def verdict(pair: TestedPair) -> tuple[str, str]:
         why = " and ".join(doubts)
         return "inconclusive", f"{a} and {b}: inconclusive{on} (difference {shown}, but {why})"
     if not _separated(found):
-        more = _more_prompts(found)
-        return "not separated", f"{a} is not separated from {b}{on} (difference {shown}{more})"
+        return "not separated", f"{a} is not separated from {b}{on} (difference {shown})"
     if mean < 0:
         a, b, shown = b, a, text.interval(turned(found))
     return "beats", f"{a} beats {b} by {shown}{on}{_at_worst(pair)}"
+
+
+def _renders(pair: Pair) -> tuple[str, str]:
+    """`(verdict, sentence)` of the clause how many requests have a deck that renders."""
+    a, b, found = pair["a"], pair["b"], pair["difference"]
+    n, (ours, theirs) = found["n"], pair["sides"] or (0, 0)
+    if ours == theirs:
+        said = f"{a}'s and {b}'s decks both render for {_of(ours, n)} requests"
+    else:
+        said = f"{a}'s decks render for {_of(ours, n)} requests, {b}'s for {_of(theirs, 0)}"
+    if doubts := undecided(pair):
+        return "inconclusive", f"{said} ({' and '.join(doubts)})"
+    if _separated(found) and pair["p_holm"] is not None:
+        return "beats", said + _at_worst(pair)
+    return "not separated", said if ours == theirs else f"{said}, which may be chance"
+
+
+def _of(count: float, n: int) -> str:
+    """How many of n (0: do not say); samples of a prompt count as parts."""
+    shown = f"{round(count, 1):g}" if count else "none"
+    return f"{shown} of {n}" if n and count else f"none of {n}" if n else shown
+
+
+def _better(pair: Pair) -> tuple[str, str]:
+    """`(verdict, sentence)` of the clause by how much the decks are better where both render."""
+    a, b, found = pair["a"], pair["b"], pair["difference"]
+    n = found["n"]
+    if not n:
+        return "inconclusive", "no request has a deck of both to compare"
+    ours, theirs = pair["sides"] or (0, 0)
+    if pair["measure"] == "checks":
+        gap = text.points(found)
+        said = f"where both render, {a} passes {ours:.0%} of the checks, {b} {theirs:.0%}"
+    else:
+        gap = text.interval(found)
+        said = f"where both render, {a} gets {text.figure(ours)} of 5, {b} {text.figure(theirs)}"
+    plural = "" if n == 1 else "s"
+    said = f"{said} (difference {gap} on {n} request{plural})"
+    if _too_few(found):
+        return "inconclusive", f"{said}: too few requests to tell"
+    if doubts := undecided(pair):
+        return "inconclusive", f"{said}, but {' and '.join(doubts)}"
+    if _separated(found):
+        return "beats", said
+    return "not separated", f"{said}, which may be chance{_more_prompts(pair)}"
+
+
+_CLAUSES: dict[str, Callable[[Pair], tuple[str, str]]] = {
+    "renders": _renders,
+    "better": _better,
+}
 
 
 def _separated(found: Mean) -> bool:
@@ -211,13 +268,16 @@ def undecided(pair: TestedPair) -> list[str]:
     return doubts
 
 
-def _more_prompts(found: PairedDifference) -> str:
-    """How many prompts would separate two runs that are not separated, as the end of a clause; nothing beyond 100,000."""
-    mean = abs(found["mean"] or 0)
-    if not found["sd"] or mean < 0.005:
+def _more_prompts(pair: Pair) -> str:
+    """How many prompts would separate two runs that are not separated, as the end of a clause, by the tests of this very
+    claim; nothing beyond 100,000."""
+    found, asked = pair["difference"], pair["asked"]
+    mean, sd = abs(found["mean"] or 0), found["sd"]
+    if not sd or mean < 0.02 * sd or not asked:
         return ""
-    wanted = stats.needed(mean, found["sd"])
-    if not found["n"] < wanted <= 100_000:
+    both = found["n"] / asked
+    wanted = stats.smallest_sample(lambda n: stats.power(mean, sd, n, both))
+    if not asked < wanted <= 100_000:
         return ""
     return f"; a new sample of about {wanted:,} prompts would tell"
 
@@ -252,26 +312,37 @@ def difference(
     return None, None
 
 
+def decided(headlines: list[Pair]) -> dict[tuple[str, str], int]:
+    """Of each two models: 1 where a clause says that the first is better and none that the second is, -1 the other way
+    round, else 0."""
+    said: dict[tuple[str, str], set[int]] = {}
+    for pair in headlines:
+        signs = said.setdefault((pair["a"], pair["b"]), set())
+        if pair["verdict"] == "beats":
+            signs.add(1 if (pair["difference"]["mean"] or 0) > 0 else -1)
+    return {models: sum(signs) for models, signs in said.items()}
+
+
 def ranks(labels: list[str], headlines: list[Pair]) -> dict[str, list[int]]:
     """The range of ranks that the headline pairs leave open for each model: `{label: [best, worst]}`, 1 is first."""
     above, below = dict.fromkeys(labels, 0), dict.fromkeys(labels, 0)
-    for pair in headlines:
-        if pair["verdict"] == "beats":
-            first, second = pair["a"], pair["b"]
-            if (pair["difference"]["mean"] or 0) < 0:
-                first, second = second, first
+    for (a, b), sign in decided(headlines).items():
+        first, second = (a, b) if sign > 0 else (b, a)
+        if sign:
             below[first] += 1
             above[second] += 1
     return {label: [1 + above[label], len(labels) - below[label]] for label in labels}
 
 
-def ranked(compared: Comparison) -> str:
-    """The rank ranges in one sentence, models by name."""
+def ranked(compared: Comparison) -> str | None:
+    """The rank ranges in one sentence, models by name; None where the headlines say all of it."""
     ranges = list(compared["ranks"].values())
-    if len(ranges) > 2 and all(span == [1, len(ranges)] for span in ranges):
-        return f"The tests separate no two of the {len(ranges)}"
+    if len(ranges) < 3 or all(best == worst for best, worst in ranges):
+        return None
+    if all(span == [1, len(ranges)] for span in ranges):
+        return f"The tests separate no two of the {len(ranges)}."
     spans = [f"{label} {text.rank(span)}" for label, span in compared["ranks"].items()]
-    return f"Ranks left open by the tests: {'; '.join(spans)}"
+    return f"Ranks that the tests leave open: {'; '.join(spans)}."
 
 
 def caveats(runs: list[Run]) -> list[str]:
@@ -360,24 +431,30 @@ def chain_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
 
 
 def chain_steps(runs: list[Run], compared: Comparison) -> list[Step]:
-    """The comparisons of a chain; the difference is the model's less the earlier one's, of the headline's measure. Of
+    """The comparisons of a chain; the difference is the model's less the earlier one's, of each clause of the headline. Of
     benchmarks a step has what benchmarks.metrics.note_chain noted in the run."""
     found: list[Step] = []
+    measures = [
+        (pair["accounting"], pair["measure"]) for pair in compared["pairs"] if pair["clause"]
+    ]
     for run, other in chain_pairs(runs):
-        found_difference, pair = difference(compared, run["label"], other["label"], *HEADLINE)
-        if found_difference is not None and pair is not None:
-            found.append(
-                {
-                    "model": run["label"],
-                    "against": other["label"],
-                    "difference": found_difference,
-                    "p_holm": pair["p_holm"],
-                    "family": pair["family"],
-                    "verdict": pair["verdict"],
-                    "sentence": pair["sentence"],
-                    "benchmarks": run["chain"].get(other["label"], []),
-                }
-            )
+        for accounting, measure in dict.fromkeys(measures):
+            labels = run["label"], other["label"]
+            seen, pair = difference(compared, *labels, accounting, measure)
+            if seen is not None and pair is not None:
+                found.append(
+                    {
+                        "model": run["label"],
+                        "against": other["label"],
+                        "measure": measure,
+                        "difference": seen,
+                        "p_holm": pair["p_holm"],
+                        "family": pair["family"],
+                        "verdict": pair["verdict"],
+                        "sentence": pair["sentence"],
+                        "benchmarks": run["chain"].get(other["label"], []),
+                    }
+                )
     return found
 
 

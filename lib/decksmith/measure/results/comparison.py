@@ -18,13 +18,12 @@ class Fault(Error):
 
 class Trained(TypedDict):
     reward: str  # the names of the rewards
-    shared: list[str] | None  # the measures that they and the score have in common
-    others: list[str]  # the score's other measures
+    shared: str | None  # what they and the score have in common, in words
 
 
 class Guided(TypedDict):
     by: str  # the reward that chose the decks, or "judge"
-    shared: list[str]  # the measures that it and the score have in common
+    shared: str | None  # what it and the score have in common, in words
 
 
 class Run(TypedDict):
@@ -88,6 +87,11 @@ class Pair(TestedPair):
 
     accounting: str
     measure: str
+    clause: str  # of the headline: "renders", "better", or none
+    sides: (
+        tuple[float, float] | None
+    )  # of `renders`: for how many prompts those of each do; of "better": both means
+    asked: int  # prompts, whether or not both have a value
     verdict: str
     sentence: str
     open: bool  # whether lost or cut-off decks keep it from saying anything
@@ -131,6 +135,7 @@ class Step(TypedDict):
 
     model: str
     against: str
+    measure: str
     difference: PairedDifference
     p_holm: float | None
     family: int

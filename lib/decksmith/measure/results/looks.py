@@ -20,7 +20,7 @@ from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
 from decksmith.measure.results import layout, runs, stats
 from decksmith.measure.results.comparison import Look, Looks, Run
-from decksmith.measure.results.pairs import HEADLINE, headline_values
+from decksmith.measure.results.pairs import better, headline_values
 from decksmith.measure.results.runs import is_external
 from decksmith.models import registry
 from decksmith.models.records import Gen
@@ -66,7 +66,6 @@ class Registration(TypedDict):
     models: list[RegisteredModel]
     n: int
     measure: str
-    accounting: str
     protocol: Record
     at: str
 
@@ -260,12 +259,11 @@ def register(folders: list[Path], protocol: Protocol) -> Registration:
             raise cli.BadData(
                 f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}"
             )
-    accounting, measure = HEADLINE
+    kind = "checks" if protocol.judge["kind"] == "offline" else "overall"
     written: Registration = {
         "models": [_registered_model(name) for name in names],
         "n": identity["prompts"]["count"],
-        "measure": measure,
-        "accounting": accounting,
+        "measure": kind,
         "protocol": identity,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -298,8 +296,8 @@ def _kept_to(loaded: list[Run], pairs: list[Look]) -> str | None:
             lines += _other_model(here[model["name"]], model)
     fixed = {key: value for key, value in written["protocol"].items() if value is not None}
     lines += identities.differences(fixed, {key: loaded[0]["protocol"].get(key) for key in fixed})
-    if (written["accounting"], written["measure"]) != HEADLINE:
-        lines.append(f"the measure was {written['measure']}, {written['accounting']}")
+    if written["measure"] != better(loaded)[1]:
+        lines.append(f"the measure was {written['measure']}")
     if (most := max(pair["looks"] for pair in pairs)) > 1:
         lines.append(f"one look was registered, and there were {most}")
     begun = datetime.fromisoformat(written["at"])
@@ -307,7 +305,7 @@ def _kept_to(loaded: list[Run], pairs: list[Look]) -> str | None:
         times = [gen["by"]["at"] for gen in _replies(run) if "by" in gen and gen["by"].get("at")]
         if any(datetime.fromisoformat(at) < begun for at in times):
             lines.append(f"{run['label']} has replies from before {written['at']}")
-    title = f"{runs.titles(loaded)[written['measure']]}, {written['accounting']}, {written['n']} prompts"
+    title = f"renders, and {runs.titles(loaded)[written['measure']]} where both do, {written['n']} prompts"
     if not lines:
         return f"As registered before the first reply, on {written['at'][:10]}: {title}"
     return f"Not as registered on {written['at'][:10]} ({title}): {'; '.join(lines)}"

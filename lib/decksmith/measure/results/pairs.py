@@ -1,6 +1,8 @@
 """Pairs of runs in numbers: under each accounting and measure the difference by prompt, its interval, its tests.
 
-The headline is Overall under the floor, chosen before anybody looked; its family is the pairs of runs. All other measures
+The headline has two clauses, chosen before anybody looked, each with a test of its own: how many more prompts render (exact,
+paired), and by how much the decks are better where both render (t). Their p-values are corrected together, over both clauses and
+all pairs of runs. Under a judge that reads, the floor Overall stands beside them and is a family of its own. All other measures
 and accountings are secondary: their p-values are corrected together, over pairs and measures of one accounting.
 """
 
@@ -20,13 +22,21 @@ from decksmith.measure.results.stats import Array
 from decksmith.measure.results.summary import Cells, columns, domains, scales
 
 ACCOUNTINGS = {"floor": "floor", "renderable": "renderable only", "scored": "both scored"}
-HEADLINE = ("floor", "overall")
+RENDERS = ("floor", "renders")
+COUNTED = ("floor", "overall")  # failures counted as 1, beside the headline
 LIMITS = {"excluded": 0.01, "truncated": 0.05}  # of runs whose protocol names none
 WORST, BEST = 0, 1  # what the excluded decks of a run could have been
 
 
+def better(runs: list[Run]) -> tuple[str, str]:
+    """The accounting and measure of the second clause: the checks passed, or Overall where a judge reads."""
+    judge = runs[0]["protocol"].get("judge") or {}
+    return "scored", "checks" if judge.get("kind") == "offline" else "overall"
+
+
 def is_headline(pair: Pair) -> bool:
-    return (pair["accounting"], pair["measure"]) == HEADLINE
+    """Whether a pair is one of the two clauses of a headline."""
+    return bool(pair["clause"])
 
 
 @dataclass
@@ -44,6 +54,13 @@ class Column:
     def is_uncertain(self) -> bool:
         """Whether decks without a score could change the difference."""
         return self.accounting == "floor" and bool(excluded(self.a) or excluded(self.b))
+
+    @property
+    def kind(self) -> str:
+        """By which test it is compared: "share", "t" or "hull"."""
+        if self.measure == "renders":
+            return "share"
+        return "hull" if self.accounting == "floor" else "t"
 
 
 def between(runs: list[Run]) -> list[Pair]:
@@ -89,6 +106,9 @@ def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair
         "b": b["label"],
         "accounting": accounting,
         "measure": measure,
+        "clause": _clause(runs, accounting, measure),
+        "sides": _sides(column),
+        "asked": len(column.ours),
         "on": _on(runs, sizes, len(column.ours), accounting, measure),
         "cut": _cut(a, b),
         "lost": _lost(a, b) if accounting == "floor" else 0,
@@ -99,6 +119,22 @@ def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair
         "sentence": "",
         "open": False,
     }
+
+
+def _clause(runs: list[Run], accounting: str, measure: str) -> str:
+    """Which clause of the headline a pair is: "renders", "better" or none."""
+    if (accounting, measure) == RENDERS:
+        return "renders"
+    return "better" if (accounting, measure) == better(runs) else ""
+
+
+def _sides(column: Column) -> tuple[float, float] | None:
+    """For how many prompts the decks of the two runs render, or their means over the prompts of both; None without any."""
+    summed = [float(numpy.nansum(side)) for side in (column.ours, column.theirs)]
+    n = int((~numpy.isnan(column.ours)).sum())
+    if column.measure == "renders":
+        return summed[0], summed[1]
+    return (summed[0] / n, summed[1] / n) if n and column.accounting == "scored" else None
 
 
 def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[Column]:
@@ -120,15 +156,35 @@ def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list
 
 
 def _estimates(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[PairedDifference]:
-    """`stats.differences` of these columns, rounded."""
+    """The differences of these columns, each by the test of its kind, rounded."""
     asked = domains(record for run in runs for record in run["records"])
-    results = stats.differences(
-        numpy.stack([column.ours for column in wanted], axis=1),
-        numpy.stack([column.theirs for column in wanted], axis=1),
-        scales(column.measure for column in wanted),
-        [asked[prompt] for prompt in prompts],
-    )
-    return [stats.difference(results, place) for place in range(len(wanted))]
+    clusters = [asked[prompt] for prompt in prompts]
+    found: dict[int, PairedDifference] = {}
+    for kind in ("share", "t", "hull"):
+        places = [place for place, column in enumerate(wanted) if column.kind == kind]
+        if not places:
+            continue
+        a = numpy.stack([wanted[place].ours for place in places], axis=1)
+        b = numpy.stack([wanted[place].theirs for place in places], axis=1)
+        scale = scales(wanted[place].measure for place in places)
+        if kind == "share":
+            results = stats.share_differences(a, b, clusters)
+        elif kind == "t":
+            results = _unpaired(a, b, scale, clusters)
+        else:
+            results = stats.differences(a, b, scale, clusters)
+        found |= {place: stats.difference(results, n) for n, place in enumerate(places)}
+    return [found[place] for place in range(len(wanted))]
+
+
+def _unpaired(a: Array, b: Array, scale: stats.Scale, clusters: stats.Labels) -> dict[str, Array]:
+    """`stats.t_differences`; where rows have one side only (`renderable`), by `stats.differences`, which takes these too."""
+    lone = (numpy.isnan(a) != numpy.isnan(b)).any(axis=0)
+    found = stats.t_differences(a, b, scale, clusters)
+    if lone.any():
+        other = stats.differences(a, b, scale, clusters)
+        found = {name: numpy.where(lone, other[name], found[name]) for name in found}
+    return found
 
 
 def _bounds(worst: PairedDifference, best: PairedDifference) -> Bounds:
@@ -142,14 +198,17 @@ def _bounds(worst: PairedDifference, best: PairedDifference) -> Bounds:
 
 
 def _correct(pairs: list[Pair]) -> None:
-    """Correct the p-values of each family: the headline's pairs, and all else of one accounting."""
-    families: dict[tuple[str, bool], list[Pair]] = {}
+    """Correct the p-values of each family: both clauses of all headlines, the floor Overall, and all else of one accounting."""
+    families: dict[str, list[Pair]] = {}
     for pair in pairs:
-        families.setdefault((pair["accounting"], is_headline(pair)), []).append(pair)
+        name = pair["accounting"]
+        if (pair["accounting"], pair["measure"]) == COUNTED:
+            name = "counted"
+        families.setdefault("headline" if is_headline(pair) else name, []).append(pair)
     for members in families.values():
         holm(members)
         for pair in members:
-            pair["family"] = len(members)
+            pair["family"] = sum(member["p_holm"] is not None for member in members)
 
 
 def holm(family: Sequence[TestedPair]) -> None:
@@ -163,10 +222,15 @@ def holm(family: Sequence[TestedPair]) -> None:
 # What a look saw
 
 
-def headline_values(a: Run, b: Run) -> list[tuple[str, float, float]]:
-    """The headline's values of two runs, `[(prompt, a's, b's)]`, ordered by the hashes of the prompts' ids."""
-    accounting, measure = HEADLINE
-    ours, theirs = (columns(run["records"], accounting).get(measure, {}) for run in (a, b))
+def headline_values(a: Run, b: Run) -> list[tuple[str, list[float | None], list[float | None]]]:
+    """The headline's values of two runs, `[(prompt, a's, b's)]`, each whether it renders and how good it is, ordered by
+    the hashes of the prompts' ids."""
+    sides = []
+    for run in (a, b):
+        renders = columns(run["records"], "floor").get("renders", {})
+        good = columns(run["records"], "renderable").get(better([a])[1], {})
+        sides.append({prompt: [value, good.get(prompt)] for prompt, value in renders.items()})
+    ours, theirs = sides
     shared = sorted(ours.keys() & theirs.keys(), key=stream.shuffled)
     return [(prompt, ours[prompt], theirs[prompt]) for prompt in shared]
 

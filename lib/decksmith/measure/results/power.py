@@ -1,12 +1,14 @@
 """Before spending: the smallest difference between two models that so many prompts could detect, and what these cost.
 
-What is compared is the paired difference by prompt, whose standard deviation two models' runs over the same prompts tell; one run
-gives an upper bound. What a prompt asks of all models cancels; what replies and judgings vary by stays (Miller 2024, arXiv:2411.00640).
+What is planned is the claim that is made (claims): by how much the decks are better where both render, tested beside how many
+render. Two models' runs over the same prompts tell how much the difference varies from prompt to prompt, and how often both render;
+one run gives an upper bound. What a prompt asks of all models cancels; what replies and judgings vary by stays (Miller 2024,
+arXiv:2411.00640).
 """
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy
@@ -15,6 +17,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.results import runs, stats, text
 from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.pairs import better
 from decksmith.measure.results.summary import Cells, busy, columns
 from decksmith.measure.results.usage import added
 from decksmith.models.records import Usage
@@ -31,6 +34,14 @@ class Deviation:
     value: float  # from one model an upper bound
     n: int  # prompts behind it
     spread: tuple[float, float]  # factors between which it may be off
+
+
+@dataclass
+class Rendering:
+    """The shares of prompts where both models' decks render, only the first's, and only the second's."""
+
+    both: float
+    apart: tuple[float, float]
 
 
 @dataclass
@@ -64,7 +75,8 @@ class Plan:
     deviation: Deviation
     effect: float | None
     designs: list[Design]
-    measure: str
+    rendering: Rendering
+    is_share: bool  # the measure is a share of checks, and no mark
     notes: list[str]
 
 
@@ -104,12 +116,14 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
         groups.setdefault(stream.fingerprint(run["summary"]["model"]), []).append(run)
     models = list(groups.values())
     records = [[record for run in group for record in run["records"]] for group in models]
-    scores = [columns(each, "floor").get("overall", {}) for each in records]
+    measure = better(alive)[1]
+    scores = [columns(each, "renderable").get(measure, {}) for each in records]
+    rendering = _rendering([columns(each, "floor").get("renders", {}) for each in records])
     names = " and ".join(group[0]["label"] for group in models)
     shared = len(set.intersection(*map(set, scores)))
     if shared < stats.FEWEST:
         raise cli.BadData(
-            f"{names}: {shared} prompt{'' if shared == 1 else 's'} with a score"
+            f"{names}: {shared} prompt{'' if shared == 1 else 's'} that render"
             f"{' in every run' if len(models) > 1 else ''}; a plan needs at least {stats.FEWEST}"
         )
     varies = deviation(scores)
@@ -124,32 +138,59 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
         models=[group[0]["label"] for group in models],
         deviation=varies,
         effect=effect,
-        designs=_designs(varies, rates, effect),
-        measure=runs.titles(alive)["overall"],
+        designs=_designs(varies, rendering, rates, effect),
+        rendering=rendering,
+        is_share=measure == "checks",
         notes=[*dead, *_notes(varies, rates, alive)],
     )
 
 
-def _designs(varies: Deviation, rates: list[Rates], effect: float | None) -> list[Design]:
+def _rendering(renders: list[Cells]) -> Rendering:
+    """From whether decks render by prompt, a dict for each model; of one model, as if another's did as often."""
+    if len(renders) < 2:
+        rate = sum(renders[0].values()) / len(renders[0])
+        return Rendering(rate * rate, (rate * (1 - rate), rate * (1 - rate)))
+    prompts = set.intersection(*map(set, renders))
+    pairs = [(a[p], b[p]) for a, b in itertools.combinations(renders, 2) for p in prompts]
+    both, first, second = (
+        sum(cells) / len(pairs)
+        for cells in zip(*((a * b, a * (1 - b), b * (1 - a)) for a, b in pairs), strict=True)
+    )
+    return Rendering(both, (first, second))
+
+
+def _designs(
+    varies: Deviation, rendering: Rendering, rates: list[Rates], effect: float | None
+) -> list[Design]:
     """The usual designs, the runs' own, and, with an effect, the smallest that reaches it with some around it."""
+
+    def chance(size: float, n: int) -> float:
+        return stats.power(size, varies.value, n, rendering.both, rendering.apart)
+
     sizes = {*PROMPTS, varies.n}
     if effect:
-        least = max(stats.FEWEST, stats.needed(effect, varies.value))
+        least = max(stats.FEWEST, stats.smallest_sample(lambda n: chance(effect, n), POWER))
         below = sorted(n for n in sizes if n < least)[-AROUND:]
         sizes = {*below, least, *sorted(n for n in sizes if n > least)[:AROUND]}
-    return [_design(varies.value, rates, effect, n) for n in sorted(sizes)]
+    return [_design(varies.value, chance, rates, effect, n) for n in sorted(sizes)]
 
 
-def _design(sd: float, rates: list[Rates], effect: float | None, n: int) -> Design:
+def _design(
+    sd: float,
+    chance: Callable[[float, int], float],
+    rates: list[Rates],
+    effect: float | None,
+    n: int,
+) -> Design:
     cost = added(added([rate.reply, rate.verdict]) for rate in rates)
     seconds = added(rate.seconds for rate in rates)
     return Design(
         prompts=n,
-        mde=stats.mde(sd, n),
+        mde=stats.smallest_effect(lambda size: chance(size, n), sd, POWER),
         requests=round(n * sum(rate.requests for rate in rates)),
         cost=None if cost is None else n * cost,
         seconds=None if seconds is None else n * seconds,
-        reaches=effect is not None and stats.power(effect, sd, n) >= POWER,
+        reaches=effect is not None and chance(effect, n) >= POWER,
     )
 
 
@@ -182,16 +223,15 @@ def _mean(usages: Iterable[Usage | None]) -> float | None:
 # Words
 
 UPPER_BOUND = (
-    "One model: what its scores share with another model's on the same prompts cannot be seen, so every MDE is an upper "
-    "bound (as long as the other model does not find hard what this one finds easy). A second model's run over the same "
+    "One model: what its scores share with another model's on the same prompts cannot be seen, so every difference shown is "
+    "an upper bound (as long as the other model does not find hard what this one finds easy). A second model's run over the same "
     "prompts tells."
 )
 NO_PRICE = "the price is unknown: no `price` in assets/models.toml, and no cost in the records"
 LEGEND = (
-    "MDE: the true difference in {measure} (floor) that a paired comparison of two models finds with probability 80 % at a "
-    "two-sided level of 5 %. It is for one comparison: of m, Holm's method tests the clearest at 5 % / m. Prompts are those "
-    "with a score for both models, drawn as these were, with as many replies to each. Requests, price and time are for one run "
-    "of each of {models}, one after the other, at the rates of these runs."
+    "Finds: the smallest true difference {measure} that is found in 4 of 5 such studies of two models. With more models compared at "
+    "once you need more prompts. Prompts are drawn as these were, with as many replies to each. Requests, price and time are for one "
+    "run of each of {models}, one after the other, at the rates of these runs."
 )
 
 
@@ -199,8 +239,8 @@ def _notes(varies: Deviation, rates: list[Rates], loaded: list[Run]) -> list[str
     low, high = varies.spread
     notes = [UPPER_BOUND] if len(rates) == 1 else []
     notes.append(
-        f"The estimate rests on {varies.n} prompts: another draw of prompts could make every MDE {low:.2f} to {high:.2f} "
-        "times the one shown (95 %)."
+        f"The estimate rests on {varies.n} prompts: another draw of prompts could make every difference that is found {low:.2f} "
+        f"to {high:.2f} times the one shown (95 %)."
     )
     if unpriced := [rate.model for rate in rates if rate.reply is None]:
         notes.append(f"{', '.join(unpriced)}: {NO_PRICE}.")
@@ -213,25 +253,36 @@ def markdown(found: Plan) -> str:
     """The plan as text."""
     varies, shared = found.deviation, "shared " if len(found.models) > 1 else ""
     lines = [
-        f"Planned from {' and '.join(found.models)}: {varies.n} {shared}prompts. A prompt's difference of two models has a standard "
-        f"deviation of {varies.value:.2f}.",
+        f"Planned from {' and '.join(found.models)}: {varies.n} {shared}prompts whose decks render. Both models' decks are taken to "
+        f"render for {found.rendering.both:.0%} of prompts; the difference of two such decks has a standard deviation of "
+        f"{_size(found, varies.value)}.",
         "",
     ]
     if found.effect:
         best = next(design for design in found.designs if design.reaches)
         size = f"{best.prompts} prompts: price {text.price(best.cost)}, time {_duration(best)}"
-        lines += [f"**To find a difference of {found.effect:g}**, the cheapest design is {size}."]
+        lines += [
+            f"**To find a difference of {_size(found, found.effect)}**, the cheapest design is {size}."
+        ]
         lines += [""]
-    header = ["Prompts", "MDE", *(["Finds it"] if found.effect else [])]
+    header = ["Prompts", "Finds", *(["Enough"] if found.effect else [])]
     rows = []
     for design in found.designs:
-        cells = [str(design.prompts), f"{design.mde:.2f}"]
+        cells = [str(design.prompts), _size(found, design.mde)]
         cells += ["yes" if design.reaches else "no"] if found.effect else []
         rows.append([*cells, f"{design.requests:,}", text.price(design.cost), _duration(design)])
     table = text.markdown_table([*header, "Requests", "Price", "Time"], rows, 0)
     lines += ["**Designs, the cheapest first**", "", *table, ""]
-    legend = LEGEND.format(measure=found.measure, models=", ".join(found.models))
+    measure = "in the share of checks passed" if found.is_share else "in Overall"
+    legend = LEGEND.format(measure=f"{measure}, where both render,", models=", ".join(found.models))
     return "\n".join([*lines, legend, "", *(f"- {note}" for note in found.notes), ""])
+
+
+def _size(found: Plan, value: float) -> str:
+    """A difference as text: points of a share, or of a mark."""
+    if math.isinf(value):
+        return "none"
+    return f"{100 * value:.1f} points" if found.is_share else f"{value:.2f}"
 
 
 def _duration(design: Design) -> str:

@@ -48,7 +48,8 @@ def _said(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str]:
         shown, needs = "no question in common", ""
         if n:
             shown = f"difference {text.interval(found)} on {n} question{'' if n == 1 else 's'}"
-            needs = f": about {entry['needed']:,} questions are needed"
+            if entry["needed"]:
+                needs = f": about {entry['needed']:,} questions are needed, if the difference is as seen"
         lost = f"lost more than {entry['margin']:g} against {base}"
         return "cannot tell", f"cannot tell whether {model} {lost} ({shown}){needs}"
     if separated:

@@ -21,11 +21,12 @@ Labels = Sequence[Hashable]  # the cluster of each row
 
 LEVEL = 0.95
 EXCHANGES, SEED = 20_000, 0
+DRAWS, MOST = 10_000, 1_000_000  # of a plan; prompts that a plan looks up to
 FEWEST = 6  # pairs: with fewer, even differences that all point one way have a two-sided sign-flip p above 5 % (2 / 2**5)
 BLOCK = 1000  # exchanges held at once
 EXACT = 14  # prompts or clusters of which all exchanges are counted
 UNSEEN = 0.04  # what no row shows is ruled out only from the share on that would go unseen with less than this chance
-METHOD = "hull of Student's t (CR2), empirical likelihood on the scale, and what so many prompts can fail to show"
+METHOD = "shares: exact; decks that render: Student's t (CR2); failures counted: hull of t, empirical likelihood, and what so many prompts can fail to show"
 
 
 def mean(values: Iterable[float], scale: Scale | None = None, strict: bool = False) -> Mean:
@@ -112,17 +113,119 @@ def differences(
         if scale:
             lo, hi = numpy.maximum(lo, scale[0] - scale[1]), numpy.minimum(hi, scale[1] - scale[0])
         p = numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0))
-        paired = numpy.nansum(gap, axis=0) / n
-        squares = numpy.nansum((gap - paired) ** 2, axis=0)
-        sd = numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
-        effect = numpy.where(sd > 0, paired / sd, numpy.nan)
     return {
         "mean": centre,
         "lo": lo,
         "hi": hi,
         "p": numpy.where(n > 0, p, numpy.nan),
-        "n": n,
         "clusters": groups,
+        **_counted(gap),
+    }
+
+
+def t_means(
+    values: Array, scale: Scale | None = None, clusters: Labels | None = None
+) -> dict[str, Array]:
+    """As `means`, with Student's t on clusters (CR2) alone: what is compared is what is there, and no failure stands for
+    a value."""
+    present = ~numpy.isnan(values)
+    n = present.sum(axis=0)
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        centre = numpy.where(present, values, 0.0).sum(axis=0) / n
+        rest = numpy.where(present, values - centre, 0.0)
+        labels = _labels(clusters)
+        lo, hi, p, _ = _student(
+            centre, _gathered(rest, labels), _gathered(present.astype(float), labels), n
+        )
+    if scale:
+        lo, hi = numpy.maximum(lo, scale[0]), numpy.minimum(hi, scale[1])
+    lo, hi = (numpy.where(n > 1, end, numpy.nan) for end in (lo, hi))
+    groups = (_gathered(present.astype(float), labels) > 0).sum(axis=0) * (labels is not None)
+    return {"mean": centre, "lo": lo, "hi": hi, "n": n, "clusters": groups, "p": p}
+
+
+def t_differences(
+    a: Array, b: Array, scale: Scale | None = None, clusters: Labels | None = None
+) -> dict[str, Array]:
+    """As `differences`, of the rows with both values, by Student's t on clusters (CR2) alone; p is that of the t test."""
+    gap = a - b
+    ends = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
+    found = t_means(gap, ends, clusters)
+    found["p"] = numpy.where(found["n"] > 1, found["p"], numpy.nan)
+    return found | _counted(gap)
+
+
+def shares(values: Array, clusters: Labels | None = None) -> dict[str, Array]:
+    """As `means`, of values that are yes or no (or means of some): the exact interval of a share (Clopper and Pearson 1934,
+    Biometrika 26:404). Where clusters resemble each other, it is that of so many fewer prompts."""
+    from scipy.special import betaincinv
+
+    found = t_means(values, (0, 1), clusters)
+    n = found["n"] / _likened(values, clusters)
+    yes = found["mean"] * n
+    with numpy.errstate(invalid="ignore"):
+        lo = numpy.where(yes > 1e-9, betaincinv(yes, n - yes + 1, (1 - LEVEL) / 2), 0.0)
+        hi = numpy.where(n - yes > 1e-9, betaincinv(yes + 1, n - yes, (1 + LEVEL) / 2), 1.0)
+    lo, hi = (numpy.where(found["n"] > 1, end, numpy.nan) for end in (lo, hi))
+    return found | {"lo": lo, "hi": hi}
+
+
+def share_differences(a: Array, b: Array, clusters: Labels | None = None) -> dict[str, Array]:
+    """As `differences`, of values that are yes or no (or means of some), of the rows with both. p: McNemar's exact test, by
+    clusters the sign-flip permutation test; interval: that of Bonett and Price 2012 (J. Educ. Behav. Stat. 37:479) for
+    paired shares, widened where clusters resemble each other."""
+    from scipy.special import bdtr, stdtrit
+
+    gap = a - b
+    found = t_differences(a, b, (0, 1), clusters)
+    n = numpy.maximum(found["n"] / _likened(gap, clusters), 1.0)
+    with numpy.errstate(invalid="ignore"):
+        more = numpy.nansum(numpy.maximum(gap, 0.0), axis=0) * n / numpy.maximum(found["n"], 1)
+        less = numpy.nansum(numpy.maximum(-gap, 0.0), axis=0) * n / numpy.maximum(found["n"], 1)
+    up, down = (more + 1) / (n + 2), (less + 1) / (n + 2)
+    groups = numpy.where(found["clusters"] > 0, found["clusters"], found["n"])
+    reach = stdtrit(numpy.maximum(groups - 1, 1), (1 + LEVEL) / 2) * numpy.sqrt(
+        (up + down - (up - down) ** 2) / (n + 2)
+    )
+    lo = numpy.maximum(up - down - reach, -1.0)
+    hi = numpy.minimum(up - down + reach, 1.0)
+    exact = bdtr(
+        numpy.minimum(found["wins"], found["losses"]), found["wins"] + found["losses"], 0.5
+    )
+    p = numpy.minimum(1.0, 2 * exact)
+    whole = numpy.isnan(gap) | numpy.isin(gap, (-1.0, 0.0, 1.0))
+    if _labels(clusters) is not None or not whole.all():
+        p = exchanged(a, b, clusters)
+    lo, hi = (numpy.where(found["n"] > 1, end, numpy.nan) for end in (lo, hi))
+    return found | {"lo": lo, "hi": hi, "p": numpy.where(found["n"] > 0, p, numpy.nan)}
+
+
+def _likened(values: Array, clusters: Labels | None) -> Array:
+    """How many times the variance of a mean is that of rows that stand alone, at least 1 (the design effect)."""
+    labels = _labels(clusters)
+    if labels is None:
+        return numpy.ones(values.shape[1])
+    present = ~numpy.isnan(values)
+    n = present.sum(axis=0)
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        rest = numpy.where(present, values - numpy.nansum(values, axis=0) / n, 0.0)
+        left = 1 - _gathered(present.astype(float), labels) / n
+        together = (_gathered(rest, labels) ** 2 / left).sum(axis=0)
+        alone = (rest**2).sum(axis=0) * n / (n - 1)
+        ratio = numpy.where(alone > 0, together / alone, 1.0)
+    return numpy.maximum(numpy.where(numpy.isfinite(ratio), ratio, 1.0), 1.0)
+
+
+def _counted(gap: Array) -> dict[str, Array]:
+    """Of paired differences: `n`, `wins`, `ties`, `losses`, `sd`, and `effect` (Cohen's d_z)."""
+    n = (~numpy.isnan(gap)).sum(axis=0)
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        paired = numpy.nansum(gap, axis=0) / n
+        squares = numpy.nansum((gap - paired) ** 2, axis=0)
+        sd = numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
+        effect = numpy.where(sd > 0, paired / sd, numpy.nan)
+    return {
+        "n": n,
         "wins": (gap > 1e-9).sum(axis=0),
         "ties": (numpy.abs(gap) <= 1e-9).sum(axis=0),
         "losses": (gap < -1e-9).sum(axis=0),
@@ -169,35 +272,70 @@ def holm(p: Sequence[float]) -> Array:
     return adjusted
 
 
-def power(effect: float, sd: float, n: int) -> float:
-    """The chance that a paired difference of `effect` with standard deviation `sd` is found over `n` prompts: the power of the
-    two-sided t test at 5 % (Cohen 1988, chapter 2; t squared is a noncentral F), which the permutation test follows closely."""
+def power(
+    effect: float, sd: float, n: int, both: float = 1.0, apart: tuple[float, float] = (0.0, 0.0)
+) -> float:
+    """The chance that the claim "better where both render" is made of `n` prompts, by seeded draws of the very
+    tests: t over the prompts where both render, McNemar's over all, Holm over the two.
+
+    effect, sd: the true mean of the paired difference, and its standard deviation; both: the share of prompts where both
+    models render; apart: the shares where only the first does, and only the second.
+    """
+    from scipy.special import bdtr, stdtr
+
+    if n < 2 or both <= 0:
+        return 0.0
+    draw = numpy.random.default_rng([SEED, n])
+    shared = draw.binomial(n, both, DRAWS)
+    rest = max(1 - both, 1e-12)
+    more = draw.binomial(n - shared, min(1.0, apart[0] / rest))
+    left = max(rest - apart[0], 1e-12)
+    less = draw.binomial(n - shared - more, min(1.0, apart[1] / left))
+    renders = numpy.minimum(1.0, 2 * bdtr(numpy.minimum(more, less), more + less, 0.5))
+    freedom = numpy.maximum(shared - 1, 1)
+    mean = effect + sd * draw.standard_normal(DRAWS) / numpy.sqrt(numpy.maximum(shared, 1))
+    error = sd * numpy.sqrt(draw.chisquare(freedom) / freedom / numpy.maximum(shared, 1))
+    p = 2 * stdtr(freedom, -numpy.abs(mean) / numpy.maximum(error, 1e-300))
+    level = 1 - LEVEL
+    # Holm: the smaller of the two against half the level, the larger against all of it.
+    passes = (p <= level / 2) | ((p <= level) & (renders <= level / 2))
+    return float((passes & (mean > 0) & (shared >= FEWEST)).mean())
+
+
+def smallest_sample(chance: Callable[[int], float], wanted: float = 0.8) -> int:
+    """The smallest number of prompts whose `chance` of a claim is `wanted`; MOST where it takes more."""
+    low, high = 1, 2
+    while chance(high) < wanted:
+        low, high = high, 2 * high
+        if low > MOST:
+            return MOST
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if chance(middle) >= wanted else (middle, high)
+    return high
+
+
+def smallest_effect(chance: Callable[[float], float], sd: float, wanted: float = 0.8) -> float:
+    """The minimum detectable effect: the smallest difference whose `chance` of being found is `wanted`; infinite where
+    none up to 64 standard deviations is."""
+    low, high = 0.0, 64 * sd
+    if chance(high) < wanted:
+        return math.inf
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) >= wanted else (middle, high)
+    return high
+
+
+def single(effect: float, sd: float, n: int) -> float:
+    """The chance that one two-sided t test at 5 % finds `effect` over `n` questions (Cohen 1988, chapter 2; t squared is a
+    noncentral F): what a benchmark's plan rests on."""
     from scipy.special import ncfdtr, stdtrit
 
     if n < 2:
         return 0.0
     missed = ncfdtr(1, n - 1, (effect / sd) ** 2 * n, stdtrit(n - 1, (1 + LEVEL) / 2) ** 2)
     return 1.0 if math.isnan(missed) else float(1 - missed)  # NaN: too far off to be computed
-
-
-def needed(effect: float, sd: float, wanted: float = 0.8) -> int:
-    """The smallest number of prompts over which a difference of `effect` > 0 is found with the `wanted` chance."""
-    low, high = 1, 2
-    while power(effect, sd, high) < wanted:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(effect, sd, middle) >= wanted else (middle, high)
-    return high
-
-
-def mde(sd: float, n: int, wanted: float = 0.8) -> float:
-    """The minimum detectable effect: the difference that `n` prompts (at least 2) find with the `wanted` chance."""
-    from scipy.optimize import brentq
-
-    if not sd:
-        return 0.0
-    return float(brentq(lambda effect: power(effect, sd, n) - wanted, 1e-9 * sd, 100 * sd))
 
 
 def number(value: float, digits: int = 4) -> float | None:

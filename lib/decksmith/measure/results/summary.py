@@ -82,7 +82,7 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         "cost": _cost(one["cost"] for one in spent),
         # A verdict that nobody was asked for costs nothing.
         "judge_cost": _cost(one["usage"]["cost"] if one.get("usage") else 0 for one in judged),
-        "means": {each: means(columns(records, each), prompts) for each in ACCOUNTINGS},
+        "means": {each: means(columns(records, each), prompts, each) for each in ACCOUNTINGS},
         "interval": {
             "level": stats.LEVEL,
             "method": stats.METHOD,
@@ -188,15 +188,25 @@ def scales(measures: Iterable[str]) -> tuple[Array, Array]:
     return numpy.array(least, dtype=float), numpy.array(most, dtype=float)
 
 
-def means(table: Columns, domains: dict[str, str | None]) -> dict[str, Mean]:
-    """`stats.means` of every column, clustered by the domains of the prompts: `{measure: {"mean", "lo", "hi", "n"}}`."""
+def means(table: Columns, domains: dict[str, str | None], accounting: str) -> dict[str, Mean]:
+    """The mean of every column, clustered by the domains of the prompts: `{measure: {"mean", "lo", "hi", "n"}}`. Of
+    `renders` by `stats.shares`, of rendered decks by `stats.t_means`, with failures counted by `stats.means`."""
     prompts = sorted({prompt for cells in table.values() for prompt in cells})
     place = {prompt: index for index, prompt in enumerate(prompts)}
-    values = numpy.full((len(place), len(table)), numpy.nan)
-    for column, cells in enumerate(table.values()):
-        values[[place[prompt] for prompt in cells], column] = list(cells.values())
-    found = stats.means(values, scales(table), [domains.get(prompt) for prompt in prompts])
-    return {measure: stats.entry(found, column) for column, measure in enumerate(table)}
+    clusters = [domains.get(prompt) for prompt in prompts]
+    found: dict[str, Mean] = {}
+    for measure, cells in table.items():
+        values = numpy.full((len(place), 1), numpy.nan)
+        values[[place[prompt] for prompt in cells], 0] = list(cells.values())
+        ends = scales([measure])
+        if measure == "renders":
+            seen = stats.shares(values, clusters)
+        elif accounting == "floor":
+            seen = stats.means(values, ends, clusters)
+        else:
+            seen = stats.t_means(values, ends, clusters)
+        found[measure] = stats.entry(seen, 0)
+    return found
 
 
 def columns(records: list[DeckRecord], accounting: str, excluded: int | None = None) -> Columns:

@@ -12,7 +12,7 @@ from decksmith.measure.judging.scoring import JUDGED
 from decksmith.measure.results import claims, cost_table, stats, text
 from decksmith.measure.results.claims import ranked, settings
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
-from decksmith.measure.results.pairs import ACCOUNTINGS, is_headline
+from decksmith.measure.results.pairs import ACCOUNTINGS, better, is_headline
 from decksmith.measure.results.records import Mean, Summary
 from decksmith.measure.results.runs import caption, measures, titles
 from decksmith.measure.results.summary import BESIDE, columns, domains, fault_of, means
@@ -26,15 +26,15 @@ HAPPENED = (
 )
 APART = " Judges apart: the mean distance of two judges of the panel, in points of a dimension."
 NOTES = (
-    "Means over prompts with 95 % intervals, clustered by domain where a domain has several, 1 to 5 (Checklist: share of the items, 0 to 1). "
-    "floor: a model fault counts 1 (Checklist 0). renderable: only decks that rendered. all scored: prompts for which every model's "
-    "deck rendered. Renderer, judge and infra faults are in none. With fewer than about 20 prompts such intervals are too narrow. "
-    "VisCraft counts features of the markdown; Judge only leaves it out."
+    "Means over prompts with 95 % intervals. Prompts of one domain resemble each other, so a domain counts as one observation. "
+    "floor: a failure counts as 1 where a judge reads, of a share as 0. renderable: only decks that rendered. all scored: prompts for "
+    "which every model's deck rendered. Faults of the renderer, the judge and the network are in none. Where failures are counted, "
+    "intervals of fewer than about 30 prompts are wide on purpose: they allow for failures that did not occur."
 )
 FAMILY = (
-    "The headline is the protocol's overall score under the floor. p: the larger of the interval's and the sign-flip permutation test's; corrected by "
-    "Holm's method, the headline over the pairs, everything else over pairs and measures of its accounting. d: mean difference over "
-    "its standard deviation. Bounds: what the excluded decks could make of the difference. docs/statistics.md has the methods."
+    "The headline has two tests: how many render, and how good the decks are where both render. p is corrected for the number of "
+    "comparisons. d: mean difference over its standard deviation. Bounds: what the decks without a score could make of the "
+    "difference. docs/statistics.md has the methods."
 )
 DOMINATED = (
     "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's mean score is "
@@ -46,7 +46,7 @@ CHECKED = "Items answered yes with the slide that shows each, and the mean share
 CHAIN = "The chain, step by step"
 CHAIN_NOTE = (
     "The runs in the order in which they were given, each against the one before it and against the first. p corrected: by Holm's "
-    "method over all pairs of these runs, as in the headline."
+    "method over both measures and all pairs of these runs, as in the headline."
 )
 BENCHMARKS = (
     " General benchmarks: the difference over the same questions, p corrected over the benchmarks of each two models; worse: a "
@@ -54,7 +54,7 @@ BENCHMARKS = (
 )
 NO_BENCHMARKS = " No two of these models have results of a general benchmark (make regressions)."
 ASKED = "How the models were asked"
-SHOWN = [(each, "overall") for each in ACCOUNTINGS] + [("floor", "judge_only")]
+SHOWN = [("floor", "overall"), ("floor", "judge_only")]
 
 
 def markdown(runs: list[Run], compared: Comparison) -> str:
@@ -71,21 +71,33 @@ def markdown(runs: list[Run], compared: Comparison) -> str:
 
 def brief(runs: list[Run], compared: Comparison, width: int) -> str:
     """What a terminal of so many columns shows: who wrote how many decks, what they scored, and what may be said of it."""
-    names = titles(runs)
+    good = better(runs)[1]
     shown = [name for name in ("design", "content", "coherence") if name in measures(runs)]
-    rows = [["model", "rendered", names["overall"], *shown, "cost"]]
+    rows = [["model", "renders", titles(runs)[good].lower(), *shown, "cost"]]
     for run in runs:
-        summary, floor = run["summary"], run["summary"]["means"]["floor"]
-        means_of = [text.interval(floor.get(name)).partition(" ")[0] for name in shown]
-        rendered, overall = f"{summary['rendered']} of {summary['n']}", floor.get("overall")
+        summary, drawn = run["summary"], run["summary"]["means"]["renderable"]
+        means_of = [text.interval(drawn.get(name)).partition(" ")[0] for name in shown]
         price = text.price(summary["cost"])
-        rows.append([run["label"], rendered, text.interval(overall), *means_of, price])
+        rows.append([run["label"], renders(run), goodness(drawn.get(good), good), *means_of, price])
     lines = [*textwrap.wrap(f"{caption(runs)}.", width), "", *_fitting(rows, width), ""]
     if cost := compared.get("costs"):
         lines += [*_costs(runs, cost, width), ""]
     for line in headline(compared):
         lines += textwrap.wrap(line.replace("**", ""), width, subsequent_indent="  ") or [""]
     return "\n".join(lines) + "\n"
+
+
+def renders(run: Run) -> str:
+    """`12 of 12`: how many decks of a run render."""
+    summary = run["summary"]
+    return f"{summary['rendered']} of {summary['n']}"
+
+
+def goodness(mean: Mean | None, measure: str) -> str:
+    """How good the decks that render are: `61 %` of the checks, or `3.31 [3.02, 3.60]` of 5."""
+    if mean is None or mean["mean"] is None:
+        return text.DASH
+    return f"{mean['mean']:.0%}".replace("%", " %") if measure == "checks" else text.interval(mean)
 
 
 def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
@@ -116,8 +128,11 @@ def headline(compared: Comparison) -> list[str]:
     lines: list[str] = []
     if len(compared["runs"]) > 1:
         looks = compared["looks"]["said"] if "looks" in compared else []
-        lines += [f"**Headline: {compared['titles']['overall']}, floor**", ""]
-        lines += [f"- {said}" for said in [*compared["headlines"], ranked(compared), *looks]]
+        order = ranked(compared)
+        lines += ["**What was found**", ""]
+        lines += [
+            f"- {said}" for said in [*compared["headlines"], *([order] if order else []), *looks]
+        ]
     if reasons := limited(compared):
         if lines:
             lines.append("")
@@ -210,7 +225,7 @@ def scores_table(runs: list[Run]) -> Table:
         if len(runs) > 1:
             accountings["all scored"] = common
         for accounting, found in accountings.items():
-            n = found["overall"]["n"] if "overall" in found else 0
+            n = max((mean["n"] for mean in found.values()), default=0)
             cells = [text.interval(found.get(measure)) for measure in shown]
             rows.append([run["label"], accounting, str(n), *cells])
     beside = [named[measure] for measure in shown if measure in BESIDE]
@@ -221,22 +236,27 @@ def scores_table(runs: list[Run]) -> Table:
 def _scored_by_all(runs: list[Run]) -> list[dict[str, Mean]]:
     """For each run its means over the prompts for which every run has a rendered and scored deck."""
     found = [columns(run["records"], "renderable") for run in runs]
-    common = set.intersection(*(set(table.get("overall", {})) for table in found))
+    good = better(runs)[1]
+    common = set.intersection(*(set(table.get(good, {})) for table in found))
     for table in found:
         for measure, cells in table.items():
             table[measure] = {prompt: cells[prompt] for prompt in cells if prompt in common}
-    return [means(table, domains(run["records"])) for run, table in zip(runs, found, strict=True)]
+    return [
+        means(table, domains(run["records"]), "renderable")
+        for run, table in zip(runs, found, strict=True)
+    ]
 
 
 def conditions_table(runs: list[Run], cost: CostTable) -> Table:
     """What each run adds to asking once, what its decks took, and which other run does as well for less."""
-    header = ["Run", "What it adds", "Overall"]
+    good = better(runs)[1]
+    header = ["Run", "What it adds", titles(runs)[good]]
     header += [f"{cost_table.TITLES[kind]} a deck" for kind in cost_table.KINDS]
     header += ["Dominated by"]
     rows = []
     for run in runs:
         under = run["summary"]["model"].get("condition")
-        overall = text.interval(run["summary"]["means"]["floor"].get("overall"))
+        overall = goodness(run["summary"]["means"]["renderable"].get(good), good)
         took = cost["runs"][run["label"]]
         cells = [_took(took[kind], kind) for kind in cost_table.KINDS]
         adds = "; ".join(under["adds"]) if under else text.DASH
@@ -289,13 +309,14 @@ def chain_table(runs: list[Run], compared: Comparison) -> Table:
     """Each step of a chain of trainings, with what benchmarks say of it."""
     steps = claims.chain_steps(runs, compared)
     names = sorted({entry["benchmark"] for step in steps for entry in step["benchmarks"]})
-    header = ["Step", "Against", "Prompts", "Difference", "p corrected", "Verdict", *names]
+    header = ["Step", "Against", "Of", "Prompts", "Difference", "p corrected", "Verdict", *names]
     rows = []
     for step in steps:
         difference, p = step["difference"], text.p_value(step["p_holm"])
         measured = {entry["benchmark"]: entry for entry in step["benchmarks"]}
-        row = [step["model"], step["against"], str(difference["n"]), text.interval(difference)]
-        rows.append([*row, p, claims.direction(step)])
+        title = compared["titles"][step["measure"]]
+        row = [step["model"], step["against"], title, str(difference["n"])]
+        rows.append([*row, text.interval(difference), p, claims.direction(step)])
         rows[-1] += [_benchmark(measured.get(name)) for name in names]
     return CHAIN, header, rows, CHAIN_NOTE + (BENCHMARKS if names else NO_BENCHMARKS)
 
@@ -316,7 +337,7 @@ def paired_table(compared: Comparison) -> Table:
     rows = [
         _paired(pair, compared["titles"][pair["measure"]])
         for pair in compared["pairs"]
-        if (pair["accounting"], pair["measure"]) in SHOWN
+        if pair["clause"] or (pair["accounting"], pair["measure"]) in SHOWN
     ]
     return "Paired by prompt", header, rows, f"{FAMILY} {rule(compared)}"
 

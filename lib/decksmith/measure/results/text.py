@@ -31,6 +31,15 @@ def interval(value: Mapping[str, Any] | None) -> str:
     return shown if lo is None or hi is None else f"{shown} {bounds(lo, hi)}"
 
 
+def points(value: Mapping[str, Any]) -> str:
+    """A difference of shares in per cent: `12 points [8, 16]`."""
+    shown = [
+        None if value[key] is None else round(100 * value[key]) for key in ("mean", "lo", "hi")
+    ]
+    reach = "" if None in shown[1:] else f" [{shown[1]}, {shown[2]}]"
+    return f"{shown[0]} point{'' if shown[0] in (1, -1) else 's'}{reach}"
+
+
 def bounds(low: float, high: float) -> str:
     """`[3.02, 3.60]`."""
     return f"[{figure(low)}, {figure(high)}]"

@@ -16,12 +16,13 @@ from decksmith.measure.decks import clean, edits, lint, pictures
 from decksmith.measure.decks.conditions import Condition
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.records import Finding
+from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.render.pool import Pool
 from decksmith.measure.results import usage
 from decksmith.models.client import Client
 from decksmith.models.records import Usage
-from decksmith.train.rewards import components, rules
+from decksmith.train.rewards import rules
 
 PICTURES = 6  # that a model which sees is sent at once
 REPLACED = ("deck", "images", "render")  # of a record, by those of the round that was kept
@@ -36,7 +37,7 @@ class Criterion:
     def __init__(self, by: str, table: Record) -> None:
         self.by, self.name, self.sha256 = by, by, None
         if by == "reward":
-            self.rules = rules.read(table.get("rules", "rendered"))
+            self.rules = rules.read(table.get("rules", "layout"))
             self.sha256 = self.rules.sha256
             self.name = f"{by} {self.rules.name} {self.sha256[:12]}"
 
@@ -46,10 +47,9 @@ class Criterion:
         if stream.fault(record):
             return None
         if self.by == "judge":
-            score: float | None = record["score"]["overall"]
-            return score
+            return scoring.worth(record["score"])
         if self.by == "reward":
-            return components.reward(record, self.rules, run)["reward"]
+            return rules.reward(record, self.rules, run)["reward"]
         slides = len(record["render"].get("slides") or []) or 1
         return -round(len(lint.examine(run, record)["findings"]) / slides, 4)
 

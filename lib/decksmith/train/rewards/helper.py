@@ -117,8 +117,7 @@ def prepared(run: Path, record: Record) -> Record:
 
 def main(rules_name: str, descriptor: str) -> None:
     """RewardAnswer orders until there will be none: {"do": "prepare" or "score", "run", "record"}."""
-    from decksmith.train.rewards import components
-    from decksmith.train.rewards.rules import read
+    from decksmith.train.rewards.rules import read, reward
 
     rules = read(rules_name)
     orders = Connection(int(descriptor))
@@ -134,7 +133,7 @@ def main(rules_name: str, descriptor: str) -> None:
             if order["do"] == "prepare":
                 said = prepared(run, record)
             else:
-                said = components.reward(record, rules, run)
+                said = reward(record, rules, run)
         except (Exception, RecursionError) as error:
             said = {"broken": f"{type(error).__name__}: {error}"[:500]}
         orders.send_bytes(stream.dumps(said))

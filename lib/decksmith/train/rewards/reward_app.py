@@ -15,10 +15,9 @@ from pathlib import Path
 from aiohttp import web as http
 
 from decksmith.core import cli, stream, validation, web
-from decksmith.train.rewards.components import contributions
 from decksmith.train.rewards.reward_queue import SPAN, RewardQueue, RewardStore
 from decksmith.train.rewards.rows import REPLY, RewardAnswer, Row, Rows, masked, spoken
-from decksmith.train.rewards.rules import Rules
+from decksmith.train.rewards.rules import contributions
 from decksmith.train.rewards.scorer import Scorer
 
 BODY = 32 << 20  # bytes of a request: a collector's has tokens and their probabilities in it
@@ -173,7 +172,7 @@ class RewardRoutes:
             # neither.
             value = masked("row", str(error))
             self.metrics.answered(value, "scored", 0.0)
-        return http.json_response(_verified(body, value, self.scorer.rules))
+        return http.json_response(_verified(body, value))
 
     async def health(self, request: http.Request) -> http.Response:
         rules = self.scorer.rules
@@ -194,14 +193,14 @@ def reply_of(response: Row) -> str:
     return ""
 
 
-def _verified(body: Row, value: RewardAnswer, rules: Rules) -> Row:
+def _verified(body: Row, value: RewardAnswer) -> Row:
     """The answer of /verify: the request and its reward. `reward_components` sum to the reward, the
     same names for each row; `component_NAME` is each component as it was measured, for Gym's
     statistics."""
     said = {
         **body,
         "reward": value["reward"] or 0.0,
-        "reward_components": shares(value, rules),
+        "reward_components": contributions(value["components"]),
         **{f"component_{name}": quality for name, quality in value["components"].items()},
         "mask_sample": value["masked"],
         "failure_kind": None,
@@ -211,12 +210,3 @@ def _verified(body: Row, value: RewardAnswer, rules: Rules) -> Row:
         kind = KINDS.get(value["cause"], "verifier_error")
         said |= {"failure_kind": kind, "failure_reason": value["why"]}
     return said
-
-
-def shares(value: RewardAnswer, rules: Rules) -> dict[str, float]:
-    """What each component with a weight brings to the reward, gates included; together they are the
-    reward."""
-    parts = contributions(value["components"], rules)
-    total = sum(parts.values())
-    scale = (value["reward"] or 0.0) / total if total else 0.0
-    return {name: parts.get(name, 0.0) * scale for name in rules.weights}

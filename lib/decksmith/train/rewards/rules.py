@@ -1,84 +1,27 @@
-"""The rules of a reward, assets/rewards: which components count, and how much."""
+"""Rewards, assets/rewards: the share of checks that a rendered deck passes, and under `read` times how well it answers
+its request."""
 
-import hashlib
-import importlib.util
-import math
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from decksmith.core import cli, config_files, stream, validation
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
+from decksmith.measure.decks.records import Limits
+from decksmith.measure.judging import scoring
+from decksmith.measure.judging.records import Reward
 from decksmith.measure.results.comparison import Guided, Trained
 from decksmith.models import registry
 
 SHIPPED = cli.ROOT / "assets/rewards"
-# What measures, beside this room.
-MEASURING = (
-    "decksmith.measure.judging.offline",
-    "decksmith.measure.judging.rendered",
-    "decksmith.measure.judging.legibility",
-    "decksmith.measure.decks.words",
-    "decksmith.train.rewards.rules",
-    "decksmith.train.rewards.components",
-    "decksmith.train.rewards.wording",
-)
+DIGITS = 6
+STAGES = ("gen", "deck", "images", "render")
 
-
-# Components of our own, whose values a file of rules says the ends of.
-RAMPED = "length pale taken together phrases sequence own molds copied again answers".split()
-# Those that are one measure of the offline judge, under its name.
-SAME = "slides theme language outline order checklist figures unread topic echo".split()
-# The components of a reward, which docs/rewards.md says in words, and the measures of the offline
-# judge that each is made of.
-MEASURES = {
-    **{name: [] for name in ("parses", *RAMPED)},
-    **{name: [name] for name in SAME},
-    "renders": ["errors", "empty"],
-    "elements": ["features"],
-    "layout": (
-        "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals"
-    ).split(),
-    "sense": ["grammar", "articles", "leftovers"],
-    "repetition": ["repeats", "hollow"],
-    "unasked": ["aside"],
-}
-
-
-def _one_of(names: Collection[str]) -> AfterValidator:
-    def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"unknown component; there are: {', '.join(names)}")
-        return name
-
-    return AfterValidator(known)
-
-
-def _ramp(numbers: list[float]) -> list[float]:
-    if len(numbers) not in (2, 4):
-        raise ValueError(f"{numbers} are not two numbers, or four")
-    return numbers
-
-
-Share = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, _one_of(MEASURES)]
-Ramped = Annotated[str, _one_of(RAMPED)]
-Ramp = Annotated[list[float], AfterValidator(_ramp)]
-
-
-class RewardGate(validation.Body):
-    """What a component leaves of the reward where it is 0, and from which value on it leaves all."""
-
-    least: Share
-    full: Annotated[float, Field(gt=0, le=1)]
-
-    def factor(self, quality: float) -> float:
-        """quality, and what it returns: 0 to 1."""
-        return self.least + (1 - self.least) * min(1.0, quality / self.full)
+Mark = Annotated[float, Field(ge=1, le=5)]
 
 
 class RulesFile(validation.Body):
@@ -87,20 +30,15 @@ class RulesFile(validation.Body):
     name: str = Field(description="text")
     protocol: str = Field(description="text")
     judge: str | None = Field(default=None, description="text")
-    weights: dict[Name, Share] = Field(description="a table")
-    gates: dict[Name, RewardGate] = Field(description="a table")
-    ramps: dict[Ramped, Ramp] = Field(description="a table")
+    answers: tuple[Mark, Mark] | None = Field(default=None, description="two marks")
 
     @model_validator(mode="after")
     def _complete(self) -> "RulesFile":
-        used = {*self.weights, *self.gates}
-        if (self.judge is not None) != ("answers" in used):
-            words = "judge and the component answers go together: the protocol whose judge reads,"
-            raise validation.sentence(f"{words} and what its verdict is worth")
-        if not math.isclose(total := sum(self.weights.values()), 1, abs_tol=1e-6):
-            raise validation.sentence(f"weights: they sum to {total:g} and not to 1")
-        if missing := sorted(used & {*RAMPED} - {*self.ramps}):
-            raise validation.sentence(f"ramps.{missing[0]}: is missing; the component is used")
+        if (self.judge is None) != (self.answers is None):
+            words = "judge and answers go together: the protocol whose judge reads,"
+            raise validation.sentence(f"{words} and the marks for content that are worth 0 and 1")
+        if self.answers and self.answers[0] >= self.answers[1]:
+            raise validation.sentence("answers: the first mark is worth 0, the second, higher, 1")
         return self
 
 
@@ -108,45 +46,32 @@ class RulesFile(validation.Body):
 class Rules:
     """One file of assets/rewards.
 
-    judge    the protocol whose judge reads the decks, of rules that need one; a record needs its
-             `judge` then
-    weights  {component: its share of the mean}, which sum to 1
-    ramps    {component: where it is 0 and 1}
-    sha256   of all of this, of the protocol's measures, of what decides what the judge says, and
-             of the code that measures
+    protocol  whose render settings and checks
+    judge     the protocol whose judge reads the decks, of rules that need one; a record needs its `judge` then
+    answers   the marks for content, 1 to 5, that are worth 0 and 1
+    sha256    of all of this, of what decides what the judge says, and of the code that checks
     """
 
     name: str
     sha256: str
     protocol: Protocol
     judge: Protocol | None
-    weights: dict[str, float]
-    gates: dict[str, RewardGate]
-    ramps: dict[str, list[float]]
+    answers: tuple[float, float] | None
 
-    @property
-    def used(self) -> set[str]:
-        """The components that count."""
-        return {*self.weights, *self.gates}
-
-    def shared_with(self, protocol: Protocol) -> list[str]:
-        """The measures that this reward and a protocol's scores have in common, sorted: a model
-        that was trained on the one was trained to please the other by them.
-
-        Of an offline protocol, names of its measures. With a vision judge: the items of the
-        checklist, the number of slides (a cap of the score) and what does not render (the floor),
-        and `content` where a judge that reads is part of the reward.
-        """
-        trained = {name for component in self.used for name in MEASURES[component]}
-        if protocol.measures:
-            return sorted(trained & {*protocol.measures})
-        alike = trained & {"checklist", "slides", "errors", "empty"}
-        return sorted(alike | ({"content"} if self.judge else set()))
+    def shared_with(self, protocol: Protocol) -> str:
+        """What this reward and a protocol's scores have in common, in words: a model that was trained on the one was
+        trained to please the other by it."""
+        if protocol.judge["kind"] == "offline":
+            return "the checks of this score"
+        shared = "whether a deck renders and how many slides it has"
+        return f"{shared}, and a judge's marks for content" if self.judge else shared
 
 
 def read(name: str | Path) -> Rules:
     """Rules by their name in assets/rewards, or by path (anything with a slash or `.toml`). Raises
     cli.BadConfig with one sentence that names the file and the key."""
+    from decksmith.measure.judging import identity
+
     by_path = "/" in str(name) or str(name).endswith(".toml")
     path = Path(name) if by_path else SHIPPED / f"{name}.toml"
     try:
@@ -158,13 +83,11 @@ def read(name: str | Path) -> Rules:
     except (OSError, ValueError, cli.BadData) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     protocol = Protocol.load(said.protocol)
-    if not protocol.measures:
-        words = f"protocol: {said.protocol} has no offline measures; name one that has them"
-        raise cli.BadConfig(f"{path}: {words}, as offline")
+    if protocol.judge["kind"] != "offline":
+        words = f"protocol: {said.protocol} has no checks; name one that has them, as offline"
+        raise cli.BadConfig(f"{path}: {words}")
     judge, judging = None, None
     if said.judge is not None:
-        from decksmith.measure.judging import identity
-
         judge = Protocol.load(said.judge)
         if judge.judge["kind"] != "vision":
             words = f"judge: {said.judge} has no vision judge; name one that has it, as published"
@@ -172,13 +95,63 @@ def read(name: str | Path) -> Rules:
         judging = identity.judging(judge)
     return Rules(
         name=said.name,
-        sha256=stream.fingerprint([data, protocol.render, protocol.measures, judging, _code()]),
+        sha256=stream.fingerprint([data, protocol.render, identity.judging(protocol), judging]),
         protocol=protocol,
         judge=judge,
-        weights=said.weights,
-        gates=said.gates,
-        ramps=said.ramps,
+        answers=said.answers,
     )
+
+
+def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
+    """The value of `reward` for a record that deck-render, and deck-judge where the rules need it,
+    are done with. A fault that is not the model's says nothing about a deck: it is masked.
+
+    run: the folder that the record's paths are relative to. Raises cli.BadData for a record that
+    lacks what an earlier stage writes, or whose pictures are gone.
+    """
+    stages = (*STAGES, "judge") if rules.judge else STAGES
+    fault = scoring.fault(rules.protocol, {key: record[key] for key in stages if key in record})
+    if fault and fault["kind"] != "model":
+        why = f"{fault['kind']} fault, {fault['class']}: {fault['message']}"
+        return {"reward": None, "components": {}, "masked": True, "why": why}
+    if fault:
+        why = f"{fault['class']}: {fault['message']}"
+        return {"reward": 0.0, "components": {}, "masked": False, "why": why}
+    from decksmith.measure.judging import checks
+
+    if not isinstance(record.get("render"), dict):
+        raise cli.BadData(f"{record['id']}: no render in this record; deck-render writes it")
+    found = checks.judge(record, run, cast(Limits, rules.protocol.checks))
+    asked, of = found["asked"], found["checks"]["of"]
+    yes = sum(one["yes"] for one in asked)
+    components = {"slides": (found["checks"]["passed"] - yes) / of, "asked": yes / of}
+    if rules.answers:
+        low, high = rules.answers
+        components["answers"] = min(1.0, max(0.0, (_content(record) - low) / (high - low)))
+    said = "; ".join(one["message"] for one in found["findings"][:3])
+    return {
+        "reward": round(sum(contributions(components).values()), DIGITS),
+        "components": {name: round(value, DIGITS) for name, value in components.items()},
+        "masked": False,
+        "why": said or "every check passes",
+    }
+
+
+def contributions(components: Mapping[str, float]) -> dict[str, float]:
+    """What slides and asked things each bring to the reward; together they are the reward."""
+    worth = components.get("answers", 1.0)
+    return {name: components.get(name, 0.0) * worth for name in ("slides", "asked")}
+
+
+def _content(record: Record) -> float:
+    """The mark for content, 1 to 5, of a judge that reads."""
+    scores = (record.get("judge") or {}).get("scores")
+    if not isinstance(scores, dict):
+        raise cli.BadData(
+            f"{record['id']}: no judge.scores of a judge that reads in this record; "
+            "deck-judge --protocol published writes them"
+        )
+    return float(scores["content"])
 
 
 def note_training(runs: list[Record]) -> None:
@@ -202,12 +175,10 @@ def note_training(runs: list[Record]) -> None:
 def _trained(run: Record, names: set[str]) -> Trained:
     # An adapter of elsewhere may have been trained on a reward that is not here.
     known = [read(name) for name in names if (SHIPPED / f"{name}.toml").is_file()]
-    found: Trained = {"reward": " and ".join(sorted(names)), "shared": None, "others": []}
-    if not run["unshipped"] and len(known) == len(names):
+    found: Trained = {"reward": " and ".join(sorted(names)), "shared": None}
+    if known and not run["unshipped"] and len(known) == len(names):
         protocol = Protocol.load(run["protocol"]["protocol"])
-        shared = {one for rules in known for one in rules.shared_with(protocol)}
-        found["shared"] = sorted(shared)
-        found["others"] = sorted({*protocol.measures} - shared)
+        found["shared"] = max((rules.shared_with(protocol) for rules in known), key=len)
     return found
 
 
@@ -218,19 +189,9 @@ def _chooser(run: Record) -> Guided | None:
     for table, key in ((given.get("samples") or {}, "choose"), (given.get("revise") or {}, "by")):
         by = table.get(key)
         if by == "judge":
-            return {"by": by, "shared": []}
+            return {"by": by, "shared": None}
         if by == "reward":
-            rules = read(table.get("rules", "rendered"))
+            rules = read(table.get("rules", "layout"))
             protocol = None if run["unshipped"] else Protocol.load(run["protocol"]["protocol"])
-            return {"by": rules.name, "shared": rules.shared_with(protocol) if protocol else []}
+            return {"by": rules.name, "shared": rules.shared_with(protocol) if protocol else None}
     return None
-
-
-def _code() -> str:
-    """The sha256 of the code that measures, which is not loaded for it."""
-    code = hashlib.sha256()
-    for name in MEASURING:
-        found = importlib.util.find_spec(name)
-        assert found and found.origin, f"{name} has gone: mend MEASURING"
-        code.update(Path(found.origin).read_bytes())
-    return code.hexdigest()

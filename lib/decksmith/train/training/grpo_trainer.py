@@ -240,7 +240,7 @@ def tuner_of(plan: TrainPlan, recipe: RecipeCallback, *, is_new: bool) -> GroupT
         temperature=plan.want("policy.generation.temperature", float),
         top_p=plan.want("policy.generation.top_p", float),
         max_tokens=plan.want("policy.generation.max_new_tokens", int),
-        rules=plan.get("env.rules") or "rendered",
+        rules=plan.get("env.rules") or "layout",
     )
     parts = trl_trainer.parts(
         plan,

@@ -15,17 +15,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from decksmith.core import cli, records
 from decksmith.measure.decks.words import fold
+from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.train.training import curve
 from decksmith.train.training.records import CurvePoint, Metrics
 
 GRAM = 4  # words
-HELD = "offline"  # the measure that the reward has not seen
+HELD = "offline"  # the score that the reward may not have seen
 REACH = 1.96  # standard errors of an interval of 95 %
-# Components of a reward that are near 0 where a deck resembles one of the adversarial decks (docs/rewards.md): it repeats
-# the request or the checklist, itself, or one mold; its words are no sentences; its text cannot be seen.
-KINDS = ("echo", "copied", "repetition", "again", "molds", "sense", "unread", "pale", "unasked")
-LOW = 0.5
+# What the checks find where a deck resembles an adversarial one: it repeats the request or itself, its words are no
+# language, its text cannot be seen.
+KINDS = ("echo", "twice", "bare", "reads", "unreadable", "low-contrast", "markup")
+MOST = 0.25  # of a deck's slides
 SAID = {
     "length": "the length of an answer in tokens",
     "diversity": "the share of distinct runs of four words among the answers to one prompt",
@@ -112,7 +113,7 @@ def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
         by_prompt[records.prompt_of(dict(record))].append(record)
     values: dict[str, tuple[str, Callable[[DeckRecord], float | None]]] = {
         "reward": (rules, lambda one: one["reward"]["reward"]),
-        "offline": ("overall", lambda one: one["score"].get("overall")),
+        "offline": ("worth", lambda one: scoring.worth(one["score"])),
         "length": ("tokens", _tokens),
         "adversarial": ("share", _adversarial),
     }
@@ -154,10 +155,13 @@ def _tokens(record: DeckRecord) -> float | None:
 
 
 def _adversarial(record: DeckRecord) -> float | None:
-    """Whether a deck resembles an adversarial one, by the components of its reward."""
-    reward = record["reward"]
-    is_like = any(reward["components"].get(kind, 1.0) < LOW for kind in KINDS)
-    return None if reward["masked"] else float(is_like)
+    """Whether a deck resembles an adversarial one, by what the checks find on its slides."""
+    if record["reward"]["masked"]:
+        return None
+    found = (record.get("judge") or {}).get("findings") or []
+    slides = {one["slide"] for one in found if one["check"] in KINDS}
+    made = len((record.get("render") or {}).get("slides") or [])
+    return float(len(slides) > MOST * made)
 
 
 def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ()) -> str:

@@ -171,7 +171,7 @@ def rewards_of(run: Path, config: Recipe) -> list[str]:
     if algorithm(config) == "grpo" and of_job.is_file():  # of its reward servers
         found.add(of_job.read_text().strip())
     elif algorithm(config) == "grpo":
-        found.add(get(config, "env.rules", "rendered"))
+        found.add(get(config, "env.rules", "layout"))
     before = Path(get(config, "start.adapter") or "") / "manifest.json"
     if before.is_file():
         found |= set(json.loads(before.read_text()).get("rewards", []))
