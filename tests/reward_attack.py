@@ -21,7 +21,7 @@ import gaming  # noqa: E402
 
 PAGE = ROOT / "docs/rewards.md"
 NEAR = 0.05  # a bad deck that gets so little less than the honest one is not told from it
-STAGES = ("deck-parse", "deck-illustrate", "deck-render", "deck-reward")
+STAGES = ("deck-parse", "deck-illustrate", "deck-render")
 DRAFT = ("domain", "audience", "theme", "slides", "language", "features", "outline")
 
 
@@ -51,38 +51,52 @@ def good_decks():
     return found
 
 
-def rewards(run, decks):
-    """{id: reward} of [(row, deck)] by `layout`, through the stages of the pipeline."""
-    rows = "".join(json.dumps({**row, "gen": {"text": text}}) + "\n" for row, text in decks)
+def rendered(run, decks):
+    """[(row, deck)] as records that deck-render is done with."""
+    records = [{**row, "gen": {"text": text}} for row, text in decks]
     for stage in STAGES:
-        done = subprocess.run(
-            [ROOT / "bin" / stage, "--run", run],
-            input=rows,
-            env={**os.environ, "DECKSMITH_PROTOCOL": "offline"},
-            text=True,
-            check=True,
-            stdout=subprocess.PIPE,
-        )
-        rows = done.stdout
-    found = map(json.loads, rows.splitlines())
+        records = piped(stage, run, records)
+    return records
+
+
+def rewards(run, records):
+    """{id: reward} of rendered records by `layout`."""
+    found = piped("deck-reward", run, records)
     return {record["id"]: record["reward"]["reward"] for record in found}
 
 
-def bad_table(found):
-    """The rewards of the bad decks as markdown, the highest first; bold where the honest one is not told from it."""
-    honest = found["honest"]
-    bad = {name: value for name, value in found.items() if name != "honest"}
-    near = [name for name, value in bad.items() if value > honest - NEAR]
+def piped(stage, run, records):
+    """Records through one stage of the pipeline."""
+    done = subprocess.run(
+        [ROOT / "bin" / stage, "--run", run],
+        input="".join(json.dumps(record) + "\n" for record in records),
+        env={**os.environ, "DECKSMITH_PROTOCOL": "offline"},
+        text=True,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def bad_table(found, bare):
+    """The rewards of the bad decks as markdown, the highest first; bold where the honest one is not told from it. bare: what
+    the same decks get where the request has no checklist."""
+    bad = sorted({*found} - {"honest"}, key=lambda name: (-found[name], -bare[name], name))
+    near = [[name for name in bad if one[name] > one["honest"] - NEAR] for one in (found, bare)]
     lines = [
-        f"{len(near)} of {len(bad)} bad decks get within {NEAR:g} of the honest deck, or more (bold).",
+        f"{len(near[0])} of {len(bad)} bad decks get within {NEAR:g} of the honest deck, or more (bold); of a request without "
+        f"a checklist {len(near[1])}.",
         "",
-        "| deck | reward |",
-        "|---|---:|",
-        f"| the honest deck | {honest:.2f} |",
+        "| deck | reward | without a checklist |",
+        "|---|---:|---:|",
+        f"| the honest deck | {found['honest']:.2f} | {bare['honest']:.2f} |",
     ]
-    for name in sorted(bad, key=lambda name: (-bad[name], name)):
-        shown = f"**{bad[name]:.2f}**" if name in near else f"{bad[name]:.2f}"
-        lines.append(f"| {name.replace('_', ' ')} | {shown} |")
+    for name in bad:
+        cells = [f"{found[name]:.2f}", f"{bare[name]:.2f}"]
+        for column in (0, 1):
+            if name in near[column]:
+                cells[column] = f"**{cells[column]}**"
+        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -104,9 +118,11 @@ def written(page, tables):
 
 def main():
     with tempfile.TemporaryDirectory() as run:
+        bad = rendered(run, bad_decks())
+        bare = [{**record, "checklist": []} for record in bad]
         tables = {
-            "bad": bad_table(rewards(run, bad_decks())),
-            "good": good_table(rewards(run, good_decks())),
+            "bad": bad_table(rewards(run, bad), rewards(run, bare)),
+            "good": good_table(rewards(run, rendered(run, good_decks()))),
         }
     print(*tables.values(), sep="\n\n")
     if "--page" in sys.argv:

@@ -52,7 +52,6 @@ STAGES = (
     "deck-render --protocol offline --run {run}",
     "deck-reward --rules {rules} --run {run}",
     "deck-judge --protocol offline --run {run}",
-    "deck-scan --run {run}",
     "deck-score --protocol offline",
 )
 
