@@ -75,7 +75,7 @@ def markup(pages: Pages) -> Found:
 
 
 def bare(pages: Pages) -> Found:
-    """Between the first slide and the last: a heading that was asked for, or at most two words, and nothing else."""
+    """Between the first slide and the last: a heading that was asked for, and nothing else."""
     headings = [set(units(heading)) for heading in pages.asks.get("outline") or []]
     titles = pages.titles()
     for n in pages.numbers[1:-1]:
@@ -84,7 +84,7 @@ def bare(pages: Pages) -> Found:
         title, said = set(units(titles[n])), set(units(pages.texts[n]))
         asked = any(len(title & heading) * 2 >= len(heading) for heading in headings)
         few = length(" ".join(said - title)) <= 2 and not any(c.isdigit() for c in pages.texts[n])
-        if few and (asked or length(" ".join(title)) < 3):
+        if few and asked:
             yield n, "the slide shows nothing but a heading"
 
 
