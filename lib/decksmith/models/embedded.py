@@ -167,12 +167,16 @@ def command(chosen: EngineSettings, *more: object) -> list[str]:
 
 
 def lease(loras: Mapping[str, Path | None] | None = None, model: str | None = None) -> Lease:
-    """Share the local server, starting it when it is not there; returns a `Lease`. Arguments as of `settings()`.
+    """Share the local server, starting it when it is not there. Arguments and errors as of `settings()` and `share()`."""
+    return share(settings(loras, model))
+
+
+def share(chosen: EngineSettings) -> Lease:
+    """Share the local server of these settings, starting it when it is not there; returns a `Lease`.
 
     Raises cli.Missing, with the server's last words, when it does not answer within 180 seconds, and 900 for a model of
     assets/gguf.toml, whose gigabytes may come from a slow disk.
     """
-    chosen = settings(loras, model)
     base = _state() / _key(chosen)
     deadline = time.monotonic() + (900 if chosen.named else 180)
     with _locked(base.with_suffix(".lock"), deadline):
@@ -249,6 +253,8 @@ def _start(base: Path, chosen: EngineSettings, before: _Place | None) -> _Place:
             for name, value in os.environ.items()
             if name == "LLAMA_API_KEY" or not masking.secret_name(name)
         }
+        if not chosen.upstream:
+            environment.pop("LLAMA_SERVER", None)
         with open(base.with_suffix(".log"), "wb") as log:
             child = subprocess.Popen(
                 command(chosen, "--fd", listener.fileno(), "--id", place["id"]),
