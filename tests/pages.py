@@ -209,28 +209,29 @@ def variables_page() -> str:
     return "\n".join(lines)
 
 
-def measures_page() -> str:
-    """docs/measures.md: what the offline judge computes, from its code and its protocol."""
-    from decksmith.core.protocol import Protocol
-    from decksmith.measure.judging import offline
+def checks_page() -> str:
+    """docs/checks.md: what the checks of the offline protocol look for, from their code, and their limits."""
+    from decksmith.measure.judging import checks
 
-    settings = Protocol.load("offline").measures
-    lines = ["# The measures of the offline judge", ""]
-    lines += ["How they make a score: [protocol.md](protocol.md). `make numbers` writes this page."]
-    lines += ["", "| measure | dimension | role | ramp | what it is |", "|---|---|---|---|---|"]
-    for name, measure in offline.MEASURES.items():
-        how = settings[name]
-        least, weight = how.get("least"), how.get("weight")
-        role = f"fault, least {least:g}" if how["role"] == "fault" else f"merit, weight {weight:g}"
-        ramp = ", ".join(f"{x:g}" for x in how["ramp"])
-        says = " ".join((measure.__doc__ or "").split())
-        lines.append(f"| `{name}` | {', '.join(how['dimensions'])} | {role} | {ramp} | {says} |")
-    return "\n".join(lines)
+    said = {**checks.LAYOUT_SAYS, **{n: c.__doc__ for n, c in checks.SLIDE_CHECKS.items()}}
+    asked = {name: check.__doc__ for name, check in checks.ASKED_CHECKS.items()}
+    lines = ["# The checks of the offline protocol", ""]
+    lines += ["How they make a number: [protocol.md](protocol.md); how often each is right:"]
+    lines += ["[judge-card.md](judge-card.md). `make numbers` writes this page."]
+    for title, found in (("slide", said), ("thing that was asked for", asked)):
+        lines += ["", f"| of each {title} | what it looks for |", "|---|---|"]
+        lines += [
+            f"| `{name}` | {' '.join((text or '').split())} |" for name, text in found.items()
+        ]
+    text = (ROOT / "assets/protocols/offline.toml").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^(\w+) = (\S+) +# (.+)$", text[text.index("[checks]") :])
+    lines += ["", "| limit | value | of what |", "|---|---|---|"]
+    return "\n".join([*lines, *(f"| `{name}` | {value} | {says} |" for name, value, says in rows)])
 
 
 PAGES = {
     "docs/maintain/architecture.md": architecture,
-    "docs/measures.md": measures_page,
+    "docs/checks.md": checks_page,
     "docs/scripts.md": scripts_page,
     "docs/variables.md": variables_page,
     **{f"docs/maintain/{name}.md": lambda name=name: chapter_page(name) for name in CHAPTERS},

@@ -159,26 +159,19 @@ FIGURES = {
     "smol_millions": lambda: re.search(
         r'label = "SmolLM2 (\d+)M"', (ROOT / "assets/models.toml").read_text()
     )[1],
-    "measures": lambda: len(protocol("offline")["measures"]),
     "attack_margin": lambda: constants("tests/reward_attack.py")["MARGIN"],
     "attack_low": lambda: constants("tests/reward_attack.py")["LOW"],
     "weight_viscraft": lambda: f"{protocol('published')['score']['weights']['viscraft']:.2f}",
     "weight_design": lambda: f"{protocol('published')['score']['weights']['design']:.2f}",
     "weight_content": lambda: f"{protocol('published')['score']['weights']['content']:.2f}",
     "weight_coherence": lambda: f"{protocol('published')['score']['weights']['coherence']:.2f}",
-    **{
-        f"offline_{name}": lambda name=name: f"{protocol('offline')['score']['weights'][name]:.2f}"
-        for name in ("viscraft", "design", "content", "coherence")
-    },
-    "unlike": lambda: protocol("offline")["measures"]["checklist"]["unlike"],
+    "unlike": lambda: protocol("offline")["checks"]["unlike"],
     "gold": lambda: len(list((ROOT / "data/gold").glob("*/deck.md"))),
     "fewest_slides": lambda: protocol("published")["render"]["min_slides"],
-    "searched_words": lambda: protocol("offline")["measures"]["checklist"]["words"],
-    "items_per_slide": lambda: protocol("offline")["measures"]["checklist"]["per_slide"],
-    "unreadable_px": lambda: protocol("offline")["measures"]["checklist"]["unreadable_px"],
-    "unreadable_contrast": lambda: protocol("offline")["measures"]["checklist"][
-        "unreadable_contrast"
-    ],
+    "searched_words": lambda: protocol("offline")["checks"]["checklist_words"],
+    "items_per_slide": lambda: protocol("offline")["checks"]["checklist_per_slide"],
+    "unreadable_px": lambda: protocol("offline")["checks"]["unreadable_px"],
+    "unreadable_contrast": lambda: protocol("offline")["checks"]["unreadable_contrast"],
     "width": lambda: constants("lib/decksmith/measure/decks/lint.py")["CANVAS"][0],
     "height": lambda: constants("lib/decksmith/measure/decks/lint.py")["CANVAS"][1],
     "resamples": lambda: f"{stat('EXCHANGES'):,}",

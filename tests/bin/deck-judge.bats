@@ -28,7 +28,7 @@ for n, title in enumerate(titles, 1):
     ImageDraw.Draw(picture).rectangle((60, 60, 200 + 90 * n, 90), fill="black")
     picture.save(path)
     xray.append({"slide": n, "layout": "cover" if n == 1 else "default", "title": title, "text": f"{title} Reefs feed families and break the waves {n}",
-                 "words": 9, "images": 0, "overflow": {"x": 0, "y": 0}, "overlap": 0.0, "font": {"min": 16, "dominant": 18, "title": 36},
+                 "words": 9, "images": 0, "line": 1, "overflow": {"x": 0, "y": 0}, "overlap": 0.0, "font": {"min": 16, "dominant": 18, "title": 36},
                  "contrast": 9.0, "whitespace": 0.6, "blank": False})
 pathlib.Path("r/p1/deck.md").write_text("# Coral reefs\n")
 json.dump({"id": "p1", "messages": [{"role": "user", "content": "Three slides on reefs"}], "asks": {"slides": 3},
@@ -47,8 +47,8 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   deck-judge --run r < in.jsonl > first.jsonl
   rm -r r/journal
   deck-judge --run r --protocol offline --jobs 2 < in.jsonl > second.jsonl
-  run each '.judge|[.judge,.caps,.checklist,(.scores|map_values(. > 1 and . <= 5))]' first.jsonl
-  assert_output '["offline-v3",[],[{"id":"c1","yes":true,"slide":1}],{"content":true,"design":true,"coherence":true}]'
+  run each '.judge|[.judge,.checks,.checklist,(.findings|map([.check,.slide]))]' first.jsonl
+  assert_output '["offline checks",{"passed":3,"of":4},[{"id":"c1","yes":true,"slide":1}],[["twice",2]]]'
   run diff <(each 'del(..|.by?)' first.jsonl) <(each 'del(..|.by?)' second.jsonl)
   assert_success
 }
@@ -120,14 +120,14 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   run deck-judge --run r --protocol nope < in.jsonl
   assert_failure 78
   assert_line --partial 'there are: offline, open, published'
-  sed 's/least = 0.15/laest = 0.15/' "$ROOT/assets/protocols/offline.toml" > mine.toml
+  sed 's/^overlap = /overlay = /' "$ROOT/assets/protocols/offline.toml" > mine.toml
   run deck-judge --run r --protocol mine.toml < in.jsonl
   assert_failure 78
-  assert_line --partial 'mine.toml: measures.overflow'
+  assert_line --partial 'mine.toml: checks'
 }
 
 @test "help is the script's own header" {
   run deck-judge --help
   assert_success
-  assert_line --index 0 'Judge rendered decks by a protocol: content, design, coherence and the checklist.'
+  assert_line --index 0 'Judge rendered decks by a protocol: by checks, or by a model that sees the slides.'
 }

@@ -10,10 +10,10 @@ for line in open(sys.argv[2] if len(sys.argv) > 2 else 0):
 
 setup() {
   cat > in.jsonl <<'EOF2'
-{"id":"a","checklist":[{"id":"c1"},{"id":"c2"}],"render":{"status":"ok","slides":["1","2","3"],"errors":[]},"judge":{"scores":{"content":2,"design":4,"coherence":3},"checklist":[{"id":"c1","yes":true,"slide":1},{"id":"c2","yes":false,"slide":null}]},"features":{"craft_v5":5,"craft":2}}
+{"id":"a","checklist":[{"id":"c1"},{"id":"c2"}],"render":{"status":"ok","slides":["1","2","3"],"errors":[]},"judge":{"checks":{"passed":6,"of":8},"scores":{"content":2,"design":4,"coherence":3},"checklist":[{"id":"c1","yes":true,"slide":1},{"id":"c2","yes":false,"slide":null}]},"features":{"craft_v5":5,"craft":2}}
 {"id":"b","checklist":[{"id":"c1"}],"deck":{"error":{"kind":"model","class":"no-deck","message":"m"}}}
 {"id":"c","gen":{"error":{"kind":"infra","class":"timeout","message":"m"}}}
-{"id":"d","asks":{"slides":3,"features":["code"]},"render":{"status":"partial","slides":["1","2","3"],"errors":[{"kind":"model","class":"vue-compile","slide":2,"line":9,"message":"m"}]},"judge":{"scores":{"content":2,"design":2,"coherence":2},"checklist":[]},"features":{"craft_v5":5,"craft":2}}
+{"id":"d","asks":{"slides":3,"features":["code"]},"render":{"status":"partial","slides":["1","2","3"],"errors":[{"kind":"model","class":"vue-compile","slide":2,"line":9,"message":"m"}]},"judge":{"checks":{"passed":3,"of":4},"scores":{"content":2,"design":2,"coherence":2},"checklist":[]},"features":{"craft_v5":5,"craft":2}}
 EOF2
 }
 
@@ -27,14 +27,14 @@ EOF2
 ["d",1,1,null,false,true,"render","model"]'
 }
 
-@test "the offline protocol accepts a deck with an error slide and takes our craft" {
+@test "the offline protocol accepts a deck with an error slide and gives the share of checks" {
   run --separate-stderr deck-score --protocol offline < in.jsonl
   assert_success
-  assert_equal "$(each '[.id,(.score|.overall,.dimensions.viscraft,.floored)]' <<< "$output")" \
-'["a",3,2,false]
-["b",1,1,true]
+  assert_equal "$(each '[.id,(.score|.checks,.overall,.floored)]' <<< "$output")" \
+'["a",0.75,null,false]
+["b",null,null,true]
 ["c",null,null,false]
-["d",2,2,false]'
+["d",0.75,null,false]'
 }
 
 @test "passes every other key through and keeps no journal" {
@@ -55,7 +55,7 @@ EOF2
 @test "a record that skipped the judge is named" {
   run deck-score < <(each 'del(.judge)' in.jsonl)
   assert_failure 65
-  assert_line --partial 'a: no judge.scores in this record; deck-judge writes it'
+  assert_line --partial 'a: no judge.checks in this record; deck-judge writes it'
 }
 
 @test "help is the script's own header" {

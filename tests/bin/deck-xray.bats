@@ -35,7 +35,7 @@ open/deck.md:15: Element is missing end tag. (vue-compile)'
   echo '{"id":"y","gen":{"error":{"kind":"infra","class":"http","message":"503"}}}' >> in.jsonl
   run --separate-stderr deck-xray --run . --json < in.jsonl
   assert_success
-  run of '[.id, (.xray.findings | map([.slide, .line, .rule])), .xray.by.tool]' <<< "$output"
+  run of '[.id, (.xray.findings | map([.slide, .line, .check])), .xray.by.tool]' <<< "$output"
   assert_output '["good",[],"deck-xray"]
 ["small",[[3,15,"small-text"]],"deck-xray"]
 ["y",[],"deck-xray"]'

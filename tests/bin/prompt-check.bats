@@ -9,7 +9,7 @@ setup() { load ../helper; }
   assert_line --index 0 '[["core"],6,null,["system","user"],[]]'
   assert_line --index 1 '[["core"],null,"seriph",["system","user"],[]]'
   run prompt-check < mine.txt
-  assert_output --partial 'lacks a checklist, language, theme: Content and Overall are not measured; no share of the checklist'
+  assert_output --partial 'lacks a checklist, language, theme: no share of the checklist'
   assert_output --partial 'prompt-check: 2 prompts; 2 lack a checklist'
 }
 

@@ -233,7 +233,7 @@ def found(run, name):
 @pytest.mark.browser
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_is_found_on_its_line(run, name):
-    assert [(f["rule"], f["line"], f["message"]) for f in found(run, name)] == DEFECTS[name][1]
+    assert [(f["check"], f["line"], f["message"]) for f in found(run, name)] == DEFECTS[name][1]
     assert {f["slide"] for f in found(run, name)} == {3}
 
 
@@ -256,7 +256,7 @@ def test_what_is_fine_has_no_findings(run, name):
 @pytest.mark.browser
 def test_every_element_of_a_slide_is_found_again_in_the_markdown(run):
     text = FEATURES.replace("THEME", "default")
-    rows, source = text.split("\n"), lint._Source(text)
+    rows, source = text.split("\n"), lint.Source(text)
     pages = run[1]["default"]["render"]["xray"]
     assert [
         [
@@ -300,7 +300,7 @@ def test_a_slide_of_hundreds_of_elements_keeps_sixty_boxes_and_the_last_one_out(
     boxes = value["xray"][2]["boxes"]
     assert len(boxes) == 60 and boxes[-1]["text"] == "point 199"
     dense, overflow = lint.findings({"render": value}, deck)
-    assert (dense["rule"], overflow["line"]) == ("dense", 31)
+    assert (dense["check"], overflow["line"]) == ("dense", 31)
     assert overflow["message"] == f"text overflows by {value['xray'][2]['overflow']['y']} px"
 
 
@@ -325,13 +325,13 @@ def test_a_slide_of_hundreds_of_elements_keeps_sixty_boxes_and_the_last_one_out(
 )
 def test_words_are_found_through_marks_tags_and_links(markdown, shown, line):
     page = {"slide": 1, "line": 1, "boxes": [{"kind": "text", "text": shown}]}
-    assert lint._Source(markdown).lines(page) == [line]
+    assert lint.Source(markdown).lines(page) == [line]
 
 
 def test_equal_words_are_found_one_after_the_other_and_hidden_slides_are_passed_over():
     text = "# A\n\n---\nhide: true\n---\n\nsame\n\n---\n\nsame\n\n- same\n- same\n"
     page = {"slide": 2, "line": 9, "boxes": [{"kind": "text", "text": "same"}] * 3}
-    assert lint._Source(text).lines(page) == [11, 13, 14]
+    assert lint.Source(text).lines(page) == [11, 13, 14]
 
 
 def test_a_record_that_failed_before_it_was_rendered_has_no_findings():

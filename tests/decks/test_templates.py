@@ -102,7 +102,7 @@ def test_a_wrong_template_names_file_line_and_what_to_write(tmp_path, old, new, 
 
 def test_a_deck_that_follows_it_has_no_findings_and_one_that_does_not_has_them_by_line(company):
     assert templates.findings(company, PLAIN) == []
-    found = [(f["line"], f["slide"], f["rule"]) for f in templates.findings(company, LOUD)]
+    found = [(f["line"], f["slide"], f["check"]) for f in templates.findings(company, LOUD)]
     assert found == [
         (2, 1, "template-theme"),
         (3, 1, "template-font"),
@@ -151,7 +151,7 @@ def test_a_deck_of_a_run_is_under_the_template_of_its_reply_and_of_no_other(comp
     assert pool.dress(tmp_path, record) == [company.style()]
     assert features.scan(tmp_path, record)["template"]["findings"]["template-colour"] == 3
     record["render"] = {"slides": [], "xray": [], "errors": []}
-    rules_found = {one["rule"] for one in lint.examine(tmp_path, record)["findings"]}
+    rules_found = {one["check"] for one in lint.examine(tmp_path, record)["findings"]}
     assert rules_found == {*templates.RULES} - {"template-logo"}
     (tmp_path / "template.json").write_text(
         (tmp_path / "template.json").read_text().replace("11", "12")
@@ -226,7 +226,7 @@ def test_a_template_is_rendered_its_logo_found_and_a_deck_without_a_theme_gets_i
 
     (good, found), (_, lost), (_, also) = asyncio.run(drawn())
     assert good["render"]["status"] == "ok"
-    assert [f for f in [*found, *also] if "template" in f["rule"]] == []
-    assert (3, "template-logo") in [(f["slide"], f["rule"]) for f in lost]
+    assert [f for f in [*found, *also] if "template" in f["check"]] == []
+    assert (3, "template-logo") in [(f["slide"], f["check"]) for f in lost]
     pictures = [(tmp_path / name / "slides/01.png").read_bytes() for name in ("good", "other")]
     assert pictures[0] != pictures[1]  # one in the theme seriph, one in default

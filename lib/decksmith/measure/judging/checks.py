@@ -34,6 +34,19 @@ ADVICE = ("no-title",)
 Found = Iterator[tuple[int, str]]  # a slide, and what is wrong with it
 
 
+# What the X-ray of a page finds (decks.lint), in words.
+LAYOUT_SAYS = {
+    "overflow": "Content past the edge of the slide, or cut off by its own box.",
+    "off-canvas": "Content that stands outside the slide.",
+    "overlap": "An element lies on another, or under something that covers it.",
+    "small-text": "Text too small to be read.",
+    "low-contrast": "Text that hardly stands out from what is behind it, by the colours of the page.",
+    "dense": "More words than a slide can hold.",
+    "blank": "Nothing can be seen on the slide.",
+    "broken-picture": "A picture that is not there.",
+}
+
+
 # --- what is wrong with a slide ---------------------------------------------------------------------------------------
 
 
@@ -167,10 +180,11 @@ def _places(pages: Pages, asked: list[str]) -> list[int | None]:
 
 def order(pages: Pages) -> Answers:
     """Whether the headings that are there stand in the asked order."""
-    found = [place for place in _places(pages, pages.asks.get("outline") or []) if place]
-    if len(found) > 1:
-        late = next((b for a, b in zip(found, found[1:], strict=False) if b < a), None)
-        yield "headings in the asked order", late is None, late
+    asked = pages.asks.get("outline") or []
+    found = [place for place in _places(pages, asked) if place]
+    late = next((b for a, b in zip(found, found[1:], strict=False) if b < a), None)
+    if len(asked) > 1:
+        yield "headings in the asked order", len(found) > 1 and late is None, late
 
 
 def element(pages: Pages) -> Answers:

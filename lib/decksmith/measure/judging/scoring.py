@@ -61,15 +61,16 @@ def score(protocol: Protocol, record: Record) -> Score:
         "floored": bool(error and error["kind"] == "model"),
         "fault": error,
     }
+    is_offline = protocol.judge["kind"] == "offline"
+    judged = None if error else _get(record, "judge", "checks" if is_offline else "scores")
     if items := len(record.get("checklist") or []):
         if value["floored"]:
             value["checklist"] = 0.0
         elif not error:
             yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
             value["checklist"] = round(yes / items, 4)
-    if protocol.judge["kind"] == "offline":
-        found = None if error else _get(record, "judge", "checks")
-        value["checks"] = round(found["passed"] / found["of"], 4) if found else None
+    if is_offline:
+        value["checks"] = round(judged["passed"] / judged["of"], 4) if judged else None
         return value
     return {**value, **_marks(protocol, record, error)}
 
