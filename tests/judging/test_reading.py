@@ -144,6 +144,7 @@ HOSTILE = {
     "one line": "the yeast " * 100_000,
     "lone surrogates": "the yeast \ud800 eats \udfff the sugar of the flour " * 9,
     "combining": "the ye\u0301\u0301\u0301\u0301ast eats the \u202esugar of the flour " * 9,
+    "at signs": "@" * 100_000 + " a.b and the yeast",
     "one letter": "the of and " + "a" * 100_000,
 }
 

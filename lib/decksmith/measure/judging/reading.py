@@ -6,6 +6,7 @@ claims are all false reads as well as an honest one. Only languages that it know
 docs/judge-card.md says how often the verdict is right."""
 
 import asyncio
+import itertools
 import json
 import re
 import threading
@@ -25,7 +26,7 @@ SLIDE = 400  # of one slide at most
 TOKENS = 360  # pseudo-words have more tokens to a character; the reading ends here
 VERSION = "reads-1"  # raise it when other text is taken from a deck: journals keep readings
 SECONDS = 600  # for an answer, behind all others that read
-_LINK = re.compile(r"\w+://\S+|www\.\S+|\S+@\S+\.\w+")
+_LINK = ("://", "@", "www.")
 _CODE = re.compile(r"[={}\[\]<>|$_\\]|\w\(|;$|//")
 
 
@@ -154,26 +155,16 @@ def excerpt(slides: Iterable[str]) -> str:
     """Running text of a deck, MOST characters or a little less: lines of slides that are spread evenly over it, in
     their order, without code, addresses, figures, and lines of fewer than three words."""
     spoken = [lines for slide in slides if (lines := running(slide))]
-    taken: dict[int, list[str]] = {}
+    taken: dict[int, str] = {}
     left = MOST
     for n in spread(len(spoken)):
-        kept: list[str] = []
         room = min(SLIDE, left)
-        for line in spoken[n]:
-            if len(line) + 1 > room:
-                break
-            kept.append(line)
-            room -= len(line) + 1
-            left -= len(line) + 1
-        taken[n] = kept
-    # Slides that are short leave room for more of the long ones.
-    for n in sorted(taken):
-        for line in spoken[n][len(taken[n]) :]:
-            if len(line) + 1 > left:
-                break
-            taken[n].append(line)
-            left -= len(line) + 1
-    return "\n".join(line for n in sorted(taken) for line in taken[n])
+        ends = itertools.accumulate(len(line) + 1 for line in spoken[n])
+        taken[n] = "".join(
+            f"{line}\n" for line, end in zip(spoken[n], ends, strict=True) if end <= room
+        )
+        left -= len(taken[n])
+    return "".join(taken[n] for n in sorted(taken)).rstrip()
 
 
 def spread(count: int) -> list[int]:
@@ -184,8 +175,11 @@ def spread(count: int) -> list[int]:
 
 def running(text: str) -> list[str]:
     """The lines of a slide that are sentences or parts of one."""
-    lines = (" ".join(_LINK.sub(" ", line).split()) for line in text.split("\n"))
-    return [line[:SLIDE] for line in lines if _runs(line)]
+    lines = (
+        [w for w in line.split() if not any(sign in w for sign in _LINK)]
+        for line in text.split("\n")
+    )
+    return [line[: SLIDE - 1] for words in lines if _runs(line := " ".join(words))]
 
 
 def _runs(line: str) -> bool:
