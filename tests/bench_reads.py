@@ -8,6 +8,7 @@ without renderer. The limit is chosen on one half of the decks, and the other ha
 What was read stands in results/bench-reads, so that another run repeats nothing. A markdown part of docs/judge-card.md goes to stdout.
 """
 
+import dataclasses
 import json
 import random
 import re
@@ -22,7 +23,6 @@ from decksmith.measure.decks.parser import Deck, visible  # noqa: E402
 from decksmith.measure.decks.words import STOPWORDS, likeliest_language  # noqa: E402
 from decksmith.measure.judging import reading  # noqa: E402
 from decksmith.measure.render.worker import usage  # noqa: E402
-from decksmith.models import embedded  # noqa: E402
 
 LEAST = 800  # characters of a deck that are needed
 ALARMS = 0.025  # of the decks on which the limit is chosen
@@ -231,7 +231,8 @@ def main():
     texts = [excerpt(lines) for lines in list(good.values())[:3]]
     one = [reader._ask(text)["bits"] for text in texts]
     reader.close()
-    reading.engine = lambda: embedded.EngineSettings(2, 1, {}, None, None, None)
+    made = reading.engine()
+    reading.engine = lambda: dataclasses.replace(made, threads=2)
     two = [reader._ask(text)["bits"] for text in texts]
     reader.close()
     apart = max(abs(a - b) / a for a, b in zip(one, two, strict=True))

@@ -1,6 +1,7 @@
 """Whether a deck's text reads like language: what is read of it, and the verdicts of the real engine."""
 
 import asyncio
+import dataclasses
 import os
 import random
 import signal
@@ -131,7 +132,7 @@ def test_other_servers_and_threads_say_the_same_and_a_killed_server_is_replaced(
     os.kill(reader._lease.pid, signal.SIGKILL)
     assert reader.read(text) == first
     reader.close()
-    two = embedded.EngineSettings(2, 1, {}, None, None, None)
+    two = dataclasses.replace(reading.engine(), threads=2)
     monkeypatch.setattr(reading, "engine", lambda: two)
     assert reader._ask(text)["bits"] == pytest.approx(first["bits"], rel=1e-3)
 

@@ -94,7 +94,7 @@ def weights() -> Path:
 class EngineSettings:
     """What makes two servers different. loras: {model name: path of a GGUF adapter, "" for the plain weights under one
     more name}. upstream: the address of a llama-server that answers in its place. named: the file of a model of
-    assets/gguf.toml, which is served alone, under `name`."""
+    assets/gguf.toml, which is served alone, under `name`. context: tokens of a request with its reply, None: 8,192."""
 
     threads: int | None
     parallel: int
@@ -102,6 +102,7 @@ class EngineSettings:
     upstream: str | None
     name: str | None
     named: str | None
+    context: int | None = None
 
 
 def settings(
@@ -132,7 +133,9 @@ def settings(
         if path and not os.path.isfile(path):
             raise cli.Missing(f"adapter {name}: there is no {path}")
     threads, parallel = _whole("DECKSMITH_ENGINE_THREADS"), _whole("DECKSMITH_ENGINE_PARALLEL")
-    return EngineSettings(threads, parallel or 1, paths, upstream, model if named else None, named)
+    if not named:
+        return EngineSettings(threads, parallel or 1, paths, upstream, None, None)
+    return EngineSettings(threads, parallel or 1, paths, None, model, named, gguf.CONTEXT)
 
 
 def _whole(variable: str) -> int | None:
@@ -158,7 +161,9 @@ def command(chosen: EngineSettings, *more: object) -> list[str]:
             raise cli.Missing(said)
         arguments += ["--parallel", chosen.parallel, "--model", chosen.named or weights()]
         if chosen.named:
-            arguments += ["--name", chosen.name, "--gpu", "--context", gguf.CONTEXT]
+            arguments += ["--name", chosen.name, "--gpu"]
+        if chosen.context:
+            arguments += ["--context", chosen.context]
         if chosen.threads:
             arguments += ["--threads", chosen.threads]
         for name, path in chosen.loras.items():
