@@ -7,6 +7,8 @@
 // An adapter without a path is the plain weights under one more name. A --host other than loopback lets other
 // machines in: for the nodes of one job.
 //
+// POST /v1/likelihood {model, text, max_tokens} says how unlikely the beginning of a text is: bits by token.
+//
 // With LLAMA_SERVER=http://host:port it loads nothing and forwards completions there, under the same model
 // names. Without --stay it lives as long as somebody holds GET /lease open: it ends 2 s after the last lease,
 // or 30 s after its start if none came. The kernel closes the connections of a killed client, so no way of

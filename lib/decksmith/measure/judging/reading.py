@@ -22,6 +22,7 @@ LANGUAGES = {
     "en": "English"
 }  # good decks of others are as unlikely to the model as English word salad
 MOST = 1200  # characters of a deck that are read: about 290 tokens of English, 3 CPU seconds
+LATIN = 0.9  # of the letters; talks in Chinese have English words enough to be taken for English
 SLIDE = 400  # of one slide at most
 TOKENS = 360  # pseudo-words have more tokens to a character; the reading ends here
 VERSION = "reads-1"  # raise it when other text is taken from a deck: journals keep readings
@@ -78,14 +79,8 @@ class Reader:
         """What is to be said of a deck, by what can be read on each of its slides and the language that was asked for
         (None: the text's own). Raises cli.Missing where the engine is not there or cannot run."""
         text = excerpt(texts[n] for n in sorted(texts))
-        asked, found = (language or "").split("-")[0], likeliest_language(text)
-        for code in filter(None, (asked, found)):
-            if code not in LANGUAGES:
-                return Reading(None, f"the embedded model does not know this language ({code})")
-        if len(text) < self.least:
-            return Reading(None, f"{len(text)} characters of running text are too few")
-        if not asked and not found:
-            return Reading(None, "the language of the text is unknown")
+        if why := unjudged(text, language, self.least):
+            return Reading(None, why)
         said = await asyncio.to_thread(self.read, text)
         bits = said["bits"] / said["characters"]
         passed = bits <= self.bits
@@ -149,6 +144,20 @@ class Reader:
             "characters": found["characters"],
             "bits": round(sum(found["bits"]), 3),
         }
+
+
+def unjudged(text: str, language: str | None, least: float) -> str | None:
+    """Why nothing is said of an excerpt, whose language was asked for; None where something is."""
+    asked, found = (language or "").split("-")[0], likeliest_language(text)
+    for code in filter(None, (asked, found)):
+        if code not in LANGUAGES:
+            return f"the embedded model does not know this language ({code})"
+    letters = [letter for letter in text if letter.isalpha()]
+    if sum(map(str.isascii, letters)) < LATIN * len(letters):
+        return "a part of the text is in another script"
+    if len(text) < least:
+        return f"{len(text)} characters of running text are too few"
+    return None if asked or found else "the language of the text is unknown"
 
 
 def excerpt(slides: Iterable[str]) -> str:
