@@ -8,13 +8,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from decksmith.core.records import Record
 from decksmith.measure.decks import lint, sources
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.records import Finding, Limits
 from decksmith.measure.decks.words import fold, length
+from decksmith.measure.judging.reading import Reading
 from decksmith.measure.judging.records import Asked, Checks, Judge
 from decksmith.measure.judging.rendered import ELEMENTS, Pages
 from decksmith.models.records import Usage
@@ -31,13 +32,6 @@ LEFTOVERS = (
 ADVICE = ("no-title",)
 
 Found = Iterator[tuple[int, str]]  # a slide, and what is wrong with it
-
-
-class Reading(NamedTuple):
-    """Whether a deck's text reads like language: None where that was not checked, and why."""
-
-    passed: bool | None
-    why: str
 
 
 # What the X-ray of a page finds (decks.lint), in words.
