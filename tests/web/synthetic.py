@@ -381,41 +381,36 @@ def record(folder, model, skill, index, slides_too=True):
         elif stage == "judge":
             row["judge"] = {"error": error, "by": by}
         else:
-            level = 1.6 + 2.6 * skill
-            scores = {
-                name: round(min(5, max(1, dice.gauss(level, 0.6))), 2)
-                for name in ("content", "design", "coherence")
-            }
+            findings = [
+                {
+                    "line": lines[n - 1],
+                    "slide": n,
+                    "check": "overflow" if n % 2 else "small-text",
+                    "message": hostile or "the text runs 34 px past the edge",
+                    "box": [60, 480, 400, 106],
+                }
+                for n in range(2, 8)
+                if dice.random() > skill
+            ]
+            answers = [dice.random() < skill for _ in range(6)]
+            asked = [
+                {"check": "slides", "what": "6 slides", "yes": True, "slide": None},
+                *(
+                    {"check": "checklist", "what": f"c{n}", "yes": yes, "slide": n if yes else None}
+                    for n, yes in enumerate(answers, 1)
+                ),
+            ]
             row["judge"] = {
-                "judge": "offline-v1",
-                "scores": scores,
-                "caps": [{"dimension": "design", "max": 2.5, "why": "text runs off slide 4"}]
-                if index % 4 == 0
-                else [],
-                "why": {
-                    "content": "4 of 6 items of the checklist are met; theme and number of slides as asked.",
-                    "design": hostile
-                    or "No overflow; smallest text 16 px; contrast at least 7.1; 3 kinds of layout.",
-                    "coherence": "Opens with a cover, closes with a summary; no slide repeats another.",
-                },
-                "evidence": {
-                    "design": [{"slide": 2, "seen": hostile or "A chart without a scale."}]
-                },
-                "observations": [{"seen": "text_cut_off", "slide": 3}],
+                "judge": "offline checks",
+                "checks": {"passed": 8 - len(findings) + sum(answers), "of": 14},
+                "findings": findings,
+                "asked": asked,
+                "not_checked": {},
                 "checklist": [
-                    {
-                        "id": f"c{n}",
-                        "yes": (yes := dice.random() < skill),
-                        "slide": n if yes else None,
-                    }
-                    for n in range(1, 7)
+                    {"id": f"c{n}", "yes": yes, "slide": n if yes else None}
+                    for n, yes in enumerate(answers, 1)
                 ],
                 "usage": {},
-                "measures": {
-                    "overflow": {"value": 0, "quality": 1.0},
-                    "contrast": {"value": 7.1, "quality": 1.0},
-                    "variety": {"value": 3, "quality": 0.29},
-                },
                 "by": by,
             }
     craft = round(1 + 3 * skill * dice.random(), 2)
@@ -440,14 +435,15 @@ def run(folder, model, skill, prompts, **how):
     return write(folder, records)
 
 
-def write(folder, records):
+def write(folder, records, protocol=None):
     """Write scores.jsonl, summary.json and protocol.json of these records, as stages would: without half characters."""
+    protocol = protocol or _offline()
     records = [stream.loads(stream.dumps(record)) for record in records]
     stream.write(
         folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records)
     )
     stream.write(folder / "summary.json", json.dumps(summarize(enumerate(records, 1))))
-    stream.write(folder / "protocol.json", json.dumps(identity.identity(_offline(), records)))
+    stream.write(folder / "protocol.json", json.dumps(identity.identity(protocol, records)))
     return folder
 
 
