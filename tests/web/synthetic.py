@@ -7,12 +7,14 @@ import json
 import random
 import sys
 from functools import cache, lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
+from decksmith.measure.decks.clean import clean
 from decksmith.measure.judging import identity, scoring  # noqa: E402
 from decksmith.measure.results.summary import summarize  # noqa: E402
 
@@ -303,7 +305,7 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
             "path": f"{row['id']}/deck.md",
             "slides": 7,
             "theme": theme,
-            "sha256": "0" * 64,
+            "sha256": sha256(clean(row["gen"]["text"])[0].encode()).hexdigest(),
             "by": by,
         }
         stream.write(folder / row["deck"]["path"], text)
