@@ -261,9 +261,9 @@ def _counts(record: DeckRecord, accounting: str, excluded: int | None) -> bool:
     fault = fault_of(record)
     if not fault:
         return bool(record["score"].get("rendered"))
-    if accounting == "renderable":
-        return False
-    return fault["kind"] == "model" or excluded is not None
+    if fault["kind"] == "model":
+        return accounting == "floor"
+    return excluded is not None
 
 
 def _value(record: DeckRecord, measure: str, excluded: int | None) -> float | None:

@@ -40,6 +40,11 @@ def points(value: Mapping[str, Any]) -> str:
     return f"{shown[0]} point{'' if shown[0] in (1, -1) else 's'}{reach}"
 
 
+def whole_percent(share: float) -> str:
+    """`61 %`."""
+    return f"{share:.0%}".replace("%", " %")
+
+
 def bounds(low: float, high: float) -> str:
     """`[3.02, 3.60]`."""
     return f"[{figure(low)}, {figure(high)}]"
