@@ -253,6 +253,15 @@ ASKED_CHECKS: dict[str, Callable[[Pages], Answers]] = {
     "theme": theme,
     "checklist": checklist,
 }
+# What each check looks for, in a sentence; a class of error of the renderer is none of these.
+SAYS = {
+    **LAYOUT_SAYS,
+    **{
+        name: " ".join((check.__doc__ or "").split())
+        for name, check in {**SLIDE_CHECKS, **ASKED_CHECKS}.items()
+    },
+    "reads": "Text that does not read like its language, by the embedded model.",
+}
 _LACKING = {
     "heading": "no slide has the asked heading {}",
     "order": "the asked headings stand in another order",
