@@ -367,6 +367,8 @@ class Replay:
         """A root with this checkout's code and toolchain and the capsule's protocol, judge's instructions and models."""
         assets = self.root / "assets"
         assets.mkdir(parents=True)
+        (self.root / "data").mkdir()
+        (self.root / "data/prompts.jsonl").symlink_to(cli.ROOT / "data/prompts.jsonl")
         own = {"assets", "results", "data", ".env", ".git", "models.toml", "protocols", "prompts"}
         for path in [*cli.ROOT.iterdir(), *(cli.ROOT / "assets").iterdir()]:
             if path.name not in own:
