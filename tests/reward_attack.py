@@ -23,6 +23,12 @@ import gaming  # noqa: E402
 PAGE = ROOT / "docs/rewards.md"
 NEAR = 0.05  # a bad deck that gets so little less than the honest one is not told from it
 STAGES = ("deck-parse", "deck-illustrate", "deck-render")
+# A request that asks for nothing that can be matched, in place of the long one.
+BARE = {
+    "messages": [{"role": "user", "content": "A talk on starting a seed library."}],
+    "asks": {},
+    "checklist": [],
+}
 DRAFT = ("domain", "audience", "theme", "slides", "language", "features", "outline")
 
 
@@ -81,14 +87,14 @@ def piped(stage, run, records, *flags):
 
 def bad_table(found, bare):
     """The rewards of the bad decks as markdown, the highest first; bold where the honest one is not told from it. bare: what
-    the same decks get where the request has no checklist."""
+    the same decks get for a request that asks for nothing."""
     bad = sorted({*found} - {"honest"}, key=lambda name: (-found[name], -bare[name], name))
     near = [[name for name in bad if one[name] > one["honest"] - NEAR] for one in (found, bare)]
     lines = [
-        f"{len(near[0])} of {len(bad)} bad decks get within {NEAR:g} of the honest deck, or more (bold); of a request without "
-        f"a checklist {len(near[1])}.",
+        f"{len(near[0])} of {len(bad)} bad decks get within {NEAR:g} of the honest deck, or more (bold); {len(near[1])} where "
+        f"the request is only: {BARE['messages'][0]['content']}",
         "",
-        "| deck | reward | without a checklist |",
+        "| deck | reward | short request |",
         "|---|---:|---:|",
         f"| the honest deck | {found['honest']:.2f} | {bare['honest']:.2f} |",
     ]
@@ -124,7 +130,7 @@ def main():
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as run:
         bad = rendered(run, bad_decks())
-        bare = [{**record, "checklist": []} for record in bad]
+        bare = [{**record, **BARE} for record in bad]
         tables = {
             "bad": bad_table(rewards(run, bad, asked.rules), rewards(run, bare, asked.rules)),
             "good": good_table(rewards(run, rendered(run, good_decks()), asked.rules)),
