@@ -32,7 +32,7 @@ from decksmith.measure.decks import conditions, templates
 from decksmith.measure.decks.conditions import Condition
 from decksmith.measure.judging import identity, judges, vision
 from decksmith.measure.judging.records import STAGES, DeckRecord, Judge
-from decksmith.measure.results import layout
+from decksmith.measure.results import layout, verify
 from decksmith.measure.results.text import printable
 from decksmith.models import registry, turns
 from decksmith.models.records import Usage
@@ -91,6 +91,8 @@ def pack(folders: Sequence[Path], out: Path) -> Path:
     for folder, name in zip(folders, names, strict=True):
         files = {file: _read(folder / file) for file in FILES}
         records = [record for _, record in stream.records(folder / "scores.jsonl")]
+        if late := next(filter(None, map(verify.late, records)), None):
+            raise cli.BadData(f"{folder} cannot be packed: {late}")
         protocol = _unchanged(folder, files, records)
         under = _under(folder, records, protocol)
         if under:
@@ -106,8 +108,7 @@ def pack(folders: Sequence[Path], out: Path) -> Path:
         models |= _models(records, protocol)
         shown = [(record.get("render") or {}).get("slides") or [] for record in records]
         slides[name] = {path: _sha(_read(folder / path)) for paths in shown for path in paths}
-    if len(names) > 1:
-        entries["compare.json"] = _dumps(_compared(places, cli.ROOT))
+    entries["compare.json"] = _dumps(_compared(places, cli.ROOT))
     if (cli.ROOT / LOCKS[-1]).is_file():
         entries[LOCKS[-1]] = cli.ROOT / LOCKS[-1]
     about = {
@@ -239,7 +240,8 @@ def _compared(places: dict[str, Path], root: Path) -> Record:
         )
     try:
         said = json.loads(done.stdout)
-        said.pop("looks", None)  # the folders' memory, which a replay does not have
+        # What a checkout remembers of folders and of judges, which a replay does not have.
+        said = {key: value for key, value in said.items() if key not in ("looks", "caption")}
     except ValueError:
         said = done.stderr.strip()[-2000:]
     return {"status": done.returncode, "said": said}
@@ -300,7 +302,7 @@ def _json(path: Path) -> Record:
 
 class Replay:
     """One replay in the folder `into`; `run()` does it. Then `notes` say how the toolchains differ, `differences` name each value that
-    is not what was stored, and `counts` what was compared."""
+    is not what was stored, `counts` what was compared, and `labels` the names that people see for its runs."""
 
     def __init__(self, path: Path, into: Path) -> None:
         self.path, self.into = path, into.resolve()
@@ -308,6 +310,7 @@ class Replay:
         self.notes: list[str] = []
         self.differences: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.labels: list[str] = []
 
     def run(self) -> Replay:
         unpack(self.path, self.stored)
@@ -331,8 +334,7 @@ class Replay:
                 self._redo(name)
             for name in runs:
                 self._compare(name)
-            if len(runs) > 1:
-                self._comparison(runs)
+            self._comparison(runs)
         except RecursionError:
             raise cli.BadData(f"{self.path}: nested too deeply") from None
         return self
@@ -362,6 +364,12 @@ class Replay:
             ours = cli.ROOT / name
             if not ours.is_file() or ours.read_bytes() != file.read_bytes():
                 self.notes.append(f"{name} of this checkout is another; the capsule's is used")
+        known = registry.models()
+        for name, entry in (self.about.get("models") or {}).items():
+            if name in known and known[name].label != entry.get("label"):
+                self.notes.append(
+                    f"{_shown(name)}: the capsule calls it {_shown(entry.get('label'))}, this checkout {known[name].label}"
+                )
 
     def _root(self) -> None:
         """A root with this checkout's code and toolchain and the capsule's protocol, judge's instructions and models."""
@@ -474,7 +482,8 @@ class Replay:
                         sent = under.messages({**row, "messages": sent})
                     gen = entry["gen"]
                     self.counts["replies"] += 1
-                    if not gen.get("error") and _asked(gen, sent) != entry.get("inputs"):
+                    asked_for = None if gen.get("error") else _asked(gen, sent)
+                    if asked_for and asked_for != entry.get("inputs"):
                         self.differences.append(
                             f"{name} {entry['id']} gen: the stored reply was given to another request than the stored one"
                         )
@@ -502,6 +511,8 @@ class Replay:
             self._slides(name, then[ident], again[ident])
         for ident in then:
             self.counts["records"] += 1
+            if late := verify.late(then[ident]):
+                self.differences.append(f"{name} {_shown(late)}")
             self._same(name, ident, "", then[ident], again[ident], "numbers of records")
         old, new = (_json(place / "summary.json") for place in places)
         self._same(name, "", "summary", old, new, "numbers of summaries")
@@ -510,6 +521,8 @@ class Replay:
     def _comparison(self, runs: list[str]) -> None:
         then = _json(self.stored / "compare.json")
         now = _compared({name: self.into / "now" / name for name in runs}, self.root)
+        if isinstance(now["said"], dict):
+            self.labels = [_shown(run["label"]) for run in now["said"]["runs"]]
         # The protocol's hash takes the renderer in, which was looked at above; everything else of it by _fixed.
         places = (self.stored / "runs", self.into / "now")
         old, new = (_json(each / runs[0] / "protocol.json").get("hash") for each in places)
@@ -552,10 +565,17 @@ class Replay:
                 self.differences.append(f"{where}: stored {old_text}, now {new_text}")
 
 
-def _asked(gen: Record, messages: list[Record]) -> str:
-    """The fingerprint of the request that a reply was given to, as chat-generate has it, with these messages."""
-    slug, sampling = (gen.get("model") or {}).get("slug"), gen.get("sampling") or {}
-    return stream.fingerprint(["gen", {"model": slug, "messages": messages, **sampling}])
+def _asked(gen: Record, messages: list[Record]) -> str | None:
+    """The fingerprint of what a reply was given to, as chat-generate has it: a request with these messages, or a file in a
+    folder of decks. None for an agent's, which rests on files that a capsule does not have."""
+    model = gen.get("model") or {}
+    if "command" in model:
+        return None
+    if "files" in model:
+        deck = str(gen.get("text")).encode("utf-8", "replace")
+        return stream.fingerprint(["gen", {"files": model["files"], "sha256": _sha(deck)}])
+    request = {"model": model.get("slug"), "messages": messages, **(gen.get("sampling") or {})}
+    return stream.fingerprint(["gen", request])
 
 
 _ABSENT = object()
