@@ -469,17 +469,18 @@ def _protocol(reads=False):
 def run(folder, model, skill, prompts, **how):
     """Write a whole run folder and return it."""
     records = [record(folder, model, skill, index, **how) for index in range(prompts)]
-    return write(folder, records, how.get("reads", False))
+    return write(folder, records, _protocol(how.get("reads", False)))
 
 
-def write(folder, records, reads=False):
+def write(folder, records, protocol=None):
     """Write scores.jsonl, summary.json and protocol.json of these records, as stages would: without half characters."""
+    protocol = protocol or _protocol()
     records = [stream.loads(stream.dumps(record)) for record in records]
     stream.write(
         folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records)
     )
     stream.write(folder / "summary.json", json.dumps(summarize(enumerate(records, 1))))
-    stream.write(folder / "protocol.json", json.dumps(identity.identity(_protocol(reads), records)))
+    stream.write(folder / "protocol.json", json.dumps(identity.identity(protocol, records)))
     return folder
 
 

@@ -27,6 +27,7 @@ from decksmith.models.records import Gen
 
 ORDINALS = "No First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth".split()
 REGISTERED = "registered.json"
+FIRST_LOOK = "Nobody has compared these models on these prompts before"
 ONE_LOOK = "A 95 % interval and its test are right for one look"
 
 
@@ -133,16 +134,17 @@ def _counted(pairs: list[Look], runs: int) -> list[str]:
     groups: dict[tuple[int, ...], list[Look]] = {}
     for pair in sorted(pairs, key=lambda pair: -pair["looks"]):
         groups.setdefault(tuple(pair["prompts"]), []).append(pair)
+    if all(pair["looks"] == 1 for pair in pairs):
+        return [FIRST_LOOK]
     said = []
     for prompts, members in groups.items():
         models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
         if len(members) == len(pairs) > 1:
             models = f"each pair of the {runs}"
         count = len(prompts)
-        nth = f"{ORDINALS[count]} look" if count < len(ORDINALS) else f"Look number {count}"
-        said.append(
-            f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)"
-        )
+        nth = ORDINALS[count] if count < len(ORDINALS) else f"{count}th"
+        on = ", ".join(map(str, prompts))
+        said.append(f"{nth} comparison of {models} under this protocol ({on} prompts)")
     return said
 
 
