@@ -317,8 +317,8 @@ def test_how_two_models_were_asked_and_what_was_cut_off_stands_in_the_headline(t
     a, b = two(edit)
     said = unnoticed.asked_otherwise(a, b)
     assert said == (
-        "; a was asked at temperature 0.7, b at temperature 0.2"
-        "; 8 of 8 replies of a were cut off at 1,024 tokens"
+        ". a was asked at temperature 0.7, b at temperature 0.2"
+        ". 8 of 8 replies of a were cut off at 1,024 tokens"
     )
     for first, second in itertools.permutations((a, b)):
         compared = claims.compare([copy.deepcopy(first), copy.deepcopy(second)])

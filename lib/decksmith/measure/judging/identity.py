@@ -17,7 +17,10 @@ CHECKING = (
     "judging/checks.py",
     "judging/rendered.py",
     "judging/legibility.py",
+    "judging/reading.py",
     "decks/lint.py",
+    "decks/parser.py",
+    "decks/sources.py",
     "decks/words.py",
 )
 

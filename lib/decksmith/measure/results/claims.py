@@ -101,13 +101,14 @@ def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> li
             said.setdefault((pair["a"], pair["b"]), []).append(counted)
     sentences = []
     for (a, b), clauses in said.items():
-        sentence = ". ".join(clauses) + asked_otherwise(by_label[a], by_label[b])
+        sentence = ". ".join(clauses)
         for label in (a, b):
             if trained := by_label[label].get("trained"):
                 sentence += trained_on(label, trained, several)
             if guided := by_label[label].get("guided"):
                 sentence += chosen_by(label, guided)
-        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}.")
+        asked = asked_otherwise(by_label[a], by_label[b])
+        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}{asked}.")
     return sentences
 
 

@@ -204,8 +204,8 @@ def _cut_prompts(records: list[DeckRecord]) -> Iterator[str]:
 
 
 def asked_otherwise(a: Run, b: Run) -> str:
-    """In what the requests to two models differ, and how many of their replies were cut off, as the end of a headline."""
-    return "".join(f"; {clause}" for clause in (_sampling(a, b), _cut(a, b)) if clause)
+    """In what the requests to two models differ, and how many of their replies were cut off, as sentences at the end of a headline."""
+    return "".join(f". {clause}" for clause in (_sampling(a, b), _cut(a, b)) if clause)
 
 
 def _sampling(a: Run, b: Run) -> str:
