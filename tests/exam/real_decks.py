@@ -100,8 +100,9 @@ def pictured(repository: Repository, path: str, text: str, folder: Path) -> str:
             with Image.open(io.BytesIO(data)) as opened_picture:
                 size, form = opened_picture.size, opened_picture.format
         except OSError:
-            size, form = (640, 360), None
+            size, form = (64, 36), None
         if form not in ("PNG", "JPEG"):
+            size = (64, 36)
             lost += 1
             buffer = io.BytesIO()
             Image.new("RGB", size, "#8a8f98").save(buffer, "PNG")
