@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.measure.judging import identity, scoring
+from decksmith.measure.judging import scoring
 from decksmith.measure.results import claims, pairs, tables, verify
 from decksmith.measure.results import runs as reading
 from decksmith.models import client, registry
