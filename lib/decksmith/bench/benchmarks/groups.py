@@ -22,7 +22,8 @@ from decksmith.measure.results import regressions, stats, text
 SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
 Share = Callable[[BenchSummary], float | None]
 POWER = 0.8
-DIFFER = 0.15  # the share of questions on which two models' scores are assumed to differ
+# Differences by question that are assumed: two models' scores differ on 15 % of them, either way.
+ASSUMED = [1.0] * 75 + [-1.0] * 75 + [0.0] * 850
 # What bench-plan assumes of a machine: GPUs, tokens a second that each writes, and of a single reply.
 GPUS, PACE, REPLY_PACE = 8, 1000, 40
 
@@ -241,7 +242,7 @@ def plan(group: Group, measured: tuple[Results, Results] | None = None) -> Group
     """What asking a group shows and takes, before it is asked.
 
     measured: results of two models that were asked the group; how often their scores differ and how
-    long replies are is then theirs, else DIFFER and as the group says.
+    long replies are is then theirs, else ASSUMED and as the group says.
     """
     found = [
         _shown(aspect, parts, margin, measured)
@@ -266,15 +267,14 @@ def _shown(
     aspect: str, parts: list[GroupPart], margin: float, measured: tuple[Results, Results] | None
 ) -> PlannedAspect:
     n = sum(part["questions"] for part in parts)
-    # The standard deviation of a question's difference: as measured, else that of a score of 0 or 1
-    # which differs on a share of the questions.
     gaps: list[float] = []
     for part in parts if measured else ():
         ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
         gaps += [ours[ident] - base[ident] for ident in ours.keys() & base.keys()]
-    spread = metrics.spread(gaps) if gaps else math.sqrt(DIFFER)
-    least = stats.smallest_effect(lambda loss: stats.single(loss, spread, n), spread, POWER)
-    return PlannedAspect(aspect, parts, n, margin, least, stats.single(margin, spread, n))
+    gaps = gaps or ASSUMED
+    spread, one_test = metrics.spread(gaps), stats.Expected(tests=1)
+    least = stats.smallest_effect(lambda loss: stats.power(loss, spread, n, one_test), 1.0, POWER)
+    return PlannedAspect(aspect, parts, n, margin, least, metrics.ruled_out(gaps, margin, n))
 
 
 def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:

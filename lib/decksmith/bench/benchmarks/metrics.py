@@ -607,11 +607,26 @@ def gap(ours: list[float], base: list[float], margin: float) -> tuple[PairedDiff
     gaps = [one - other for one, other in zip(ours, base, strict=True)]
     a, b = (numpy.array(scores, dtype=float)[:, None] for scores in (ours, base))
     found = stats.difference(stats.differences(a, b, (0, 1), strict=True), 0)
-    room, sd = margin + min(0.0, sum(gaps) / len(gaps)), spread(gaps)
-    if room <= 0:
+    if margin + min(0.0, found["mean"] or 0.0) <= 0:
         return found, None
-    wanted = stats.smallest_sample(lambda n: stats.single(room, sd, n))
-    return found, max(len(gaps) + 1, wanted)
+    wanted = stats.smallest_sample(lambda n: ruled_out(gaps, margin, n) if n > len(gaps) else 0.0)
+    return found, wanted
+
+
+def ruled_out(gaps: Sequence[float], margin: float, n: int) -> float:
+    """The chance that the lower end of the interval over `n` questions like these is above minus the margin: of questions
+    that stand for all of them in due number, with how far the mean of others would be from theirs. A better model is
+    taken to be no better."""
+    import numpy
+    from scipy.special import ndtr
+
+    seen = numpy.sort(
+        [*gaps, 1.0, -1.0]
+    )  # one won and one lost more: few questions show less than there is
+    rows = seen[((numpy.arange(n) + 0.5) * len(seen) / n).astype(int)]
+    rows = rows - max(0.0, float(rows.mean()))
+    lo = stats.means(rows[:, None], (-1, 1), strict=True)["lo"][0]
+    return float(ndtr((lo + margin) / (rows.std() / math.sqrt(n))))
 
 
 def spread(gaps: list[float]) -> float:

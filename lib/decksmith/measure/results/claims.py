@@ -21,6 +21,7 @@ from decksmith.measure.results.comparison import (
 from decksmith.measure.results.pairs import COUNTED, is_headline
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
+from decksmith.measure.results.unnoticed import asked_otherwise, unnoticed
 from decksmith.models import registry
 
 LEVEL = 1 - stats.LEVEL
@@ -63,20 +64,27 @@ def compare(runs: list[Run]) -> Comparison:
 
 def _say(found: list[Pair]) -> None:
     """Give each pair its verdict and its sentence."""
+    rendering = {(pair["a"], pair["b"]): pair for pair in found if pair["clause"] == "renders"}
     for pair in found:
-        pair["verdict"], pair["sentence"] = _CLAUSES.get(pair["clause"], verdict)(pair)
-        pair["open"] = pair["verdict"] == "inconclusive" and bool(pair["cut"] or pair["lost"])
+        if pair["clause"] == "renders":
+            said = _renders(pair)
+        elif pair["clause"] == "better":
+            said = _better(pair, rendering.get((pair["a"], pair["b"])))
+        else:
+            said = verdict(pair)
+        pair["verdict"], pair["sentence"] = said
+        pair["open"] = said[0] == "inconclusive" and bool(pair["cut"] or pair["lost"])
 
 
 def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> list[str]:
-    """A sentence for each two runs: how many of their decks render, how good they are where both do, and under a judge
+    """Some sentences for each two runs: how many of their decks render, how good they are where both do, and under a judge
     that reads what counting failures as 1 gives. Of runs whose model was trained on a reward, or whose decks were chosen
     by one, it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
     by_label = {run["label"]: run for run in runs}
     several = len(runs) > 2  # what a reward has in common with the score then stands in `taught`
     said: dict[tuple[str, str], list[str]] = {}
     for pair in found:
-        if is_headline(pair):
+        if pair["clause"] == "renders" or pair["clause"] and pair["difference"]["n"]:
             said.setdefault((pair["a"], pair["b"]), []).append(pair["sentence"])
     judge_only = {
         (pair["a"], pair["b"]): pair["difference"]
@@ -89,17 +97,18 @@ def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> li
             other = judge_only.get((pair["a"], pair["b"]))
             if other and pair["verdict"] == "beats":
                 ends = _without_the_scan(pair["difference"], other)
-            counted = f"counting failures as 1, {pair['sentence']}{ends}"
+            counted = f"Overall, counting failures as 1: {pair['sentence']}{ends}"
             said.setdefault((pair["a"], pair["b"]), []).append(counted)
     sentences = []
     for (a, b), clauses in said.items():
-        sentence = "; ".join(clauses)
+        sentence = ". ".join(clauses)
         for label in (a, b):
             if trained := by_label[label].get("trained"):
                 sentence += trained_on(label, trained, several)
             if guided := by_label[label].get("guided"):
                 sentence += chosen_by(label, guided)
-        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}.")
+        asked = asked_otherwise(by_label[a], by_label[b])
+        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}{asked}.")
     return sentences
 
 
@@ -176,7 +185,11 @@ def verdict(pair: TestedPair) -> tuple[str, str]:
         why = undecided(pair)[0]
         return "inconclusive", f"{a} and {b}: inconclusive{on} ({why}{shown})"
     shown = text.interval(found)
-    if doubts := undecided(pair):
+    doubts, p = undecided(pair), pair["p_holm"]
+    if _separated(found) and p is not None and p > LEVEL:
+        of = f" corrected over {pair['family']} comparisons" if pair["family"] > 1 else ""
+        doubts.append(f"p = {text.p_value(p)}{of}")
+    if doubts:
         why = " and ".join(doubts)
         return "inconclusive", f"{a} and {b}: inconclusive{on} (difference {shown}, but {why})"
     if not _separated(found):
@@ -188,53 +201,79 @@ def verdict(pair: TestedPair) -> tuple[str, str]:
 
 def _renders(pair: Pair) -> tuple[str, str]:
     """`(verdict, sentence)` of the clause how many requests have a deck that renders."""
-    a, b, found = pair["a"], pair["b"], pair["difference"]
-    n, (ours, theirs) = found["n"], pair["sides"] or (0, 0)
+    a, b, found, (ours, theirs) = _higher_first(pair)
+    n = found["n"]
     if ours == theirs:
-        said = f"{a}'s and {b}'s decks both render for {_of(ours, n)} requests"
+        said = f"The decks of {a} and those of {b} render for {_of(ours, n)} requests each"
     else:
-        said = f"{a}'s decks render for {_of(ours, n)} requests, {b}'s for {_of(theirs, 0)}"
+        of_a = f"The decks of {a} render for {_of(ours, n)} requests"
+        said = f"{of_a}, those of {b} for {_count(theirs)}"
     if doubts := undecided(pair):
         return "inconclusive", f"{said} ({' and '.join(doubts)})"
-    if _separated(found) and pair["p_holm"] is not None:
-        return "beats", said + _at_worst(pair)
-    return "not separated", said if ours == theirs else f"{said}, which may be chance"
+    if _shown(pair):
+        return "beats", said + _unchanged(pair)
+    return "not separated", said if ours == theirs else said + _by_chance(_prompts_to_render(pair))
+
+
+def _higher_first(pair: Pair) -> tuple[str, str, PairedDifference, tuple[float, float]]:
+    """Both models, their difference and their values, the higher first."""
+    ours, theirs = pair["sides"] or (0, 0)
+    if ours >= theirs:
+        return pair["a"], pair["b"], pair["difference"], (ours, theirs)
+    return pair["b"], pair["a"], turned(pair["difference"]), (theirs, ours)
 
 
 def _of(count: float, n: int) -> str:
-    """How many of n (0: do not say); samples of a prompt count as parts."""
-    shown = f"{round(count, 1):g}" if count else "none"
-    return f"{shown} of {n}" if n and count else f"none of {n}" if n else shown
+    """How many of n."""
+    return f"{_count(count)} of {n}" if n else "none"
 
 
-def _better(pair: Pair) -> tuple[str, str]:
-    """`(verdict, sentence)` of the clause by how much the decks are better where both render."""
-    a, b, found = pair["a"], pair["b"], pair["difference"]
+def _count(count: float) -> str:
+    """A number of requests; samples of one count as parts."""
+    return f"{round(count, 1):g}" if count else "none"
+
+
+def _better(pair: Pair, rendering: Pair | None) -> tuple[str, str]:
+    """`(verdict, sentence)` of the clause by how much the decks are better where both render; rendering: the other clause."""
+    a, b, found, (ours, theirs) = _higher_first(pair)
     n = found["n"]
     if not n:
-        return "inconclusive", "no request has a deck of both to compare"
-    ours, theirs = pair["sides"] or (0, 0)
+        return "inconclusive", "No request has a deck of both to compare"
     if pair["measure"] == "checks":
-        gap = text.points(found)
-        said = f"where both render, {a} passes {ours:.0%} of the checks, {b} {theirs:.0%}"
+        gap, levels = text.points(found), (text.whole_percent(ours), text.whole_percent(theirs))
+        said = f"Where both render, {a} passes {levels[0]} of the checks, {b} {levels[1]}"
     else:
-        gap = text.interval(found)
-        said = f"where both render, {a} gets {text.figure(ours)} of 5, {b} {text.figure(theirs)}"
-    plural = "" if n == 1 else "s"
-    said = f"{said} (difference {gap} on {n} request{plural})"
+        gap, levels = text.interval(found), (text.figure(ours), text.figure(theirs))
+        said = f"Where both render, {a} gets {levels[0]} of 5, {b} {levels[1]}"
+    on = f"on {n} request{'' if n == 1 else 's'}"
+    if found["ties"] == n:
+        return "not separated", f"{said}: the same {on}"
     if _too_few(found):
-        return "inconclusive", f"{said}: too few requests to tell"
+        return "inconclusive", f"{said} {on}, too few to tell"
+    said = f"{said} (difference {gap} {on})"
     if doubts := undecided(pair):
         return "inconclusive", f"{said}, but {' and '.join(doubts)}"
-    if _separated(found):
-        return "beats", said
-    return "not separated", f"{said}, which may be chance{_more_prompts(pair)}"
+    if _shown(pair):
+        return "beats", said + _unchanged(pair)
+    return "not separated", said + _by_chance(_prompts_to_tell(pair, rendering))
 
 
-_CLAUSES: dict[str, Callable[[Pair], tuple[str, str]]] = {
-    "renders": _renders,
-    "better": _better,
-}
+def _shown(pair: TestedPair) -> bool:
+    """Whether a difference is shown: its interval is without 0, and its corrected p at most 5 %."""
+    p = pair["p_holm"]
+    return _separated(pair["difference"]) and p is not None and p <= LEVEL
+
+
+def _by_chance(wanted: int | None) -> str:
+    """The end of a clause that separates nothing; wanted: prompts that would, None where it is not worth saying."""
+    more = f"; a new sample of about {wanted:,} prompts would tell" if wanted else ""
+    return f", which may be chance{more}"
+
+
+def _unchanged(pair: TestedPair) -> str:
+    """That the lost decks do not matter to a difference that is shown, as the end of a clause."""
+    lost = pair.get("lost")
+    return f"; the {lost} lost deck{'s' * (lost != 1)} could not change that" if lost else ""
 
 
 def _separated(found: Mean) -> bool:
@@ -256,30 +295,40 @@ def undecided(pair: TestedPair) -> list[str]:
         return [f"{n} shared prompt{'s' * (n != 1)}, at least {stats.FEWEST} are needed"]
     separated, cut = _separated(found), pair.get("cut")
     doubts = [*([cut] if cut else []), *pair.get("doubts", [])]
-    p = pair["p_holm"]
-    if separated and p is not None and p > LEVEL:
-        of = f" corrected over {pair['family']} comparisons" if pair["family"] > 1 else ""
-        doubts.append(f"p = {text.p_value(p)}{of}")
     if bounds and (separated or pair.get("lost")):
         settled = bounds["lo"] > 0 if (found["mean"] or 0) > 0 else bounds["hi"] < 0
         if not (separated and settled):
-            shown = text.bounds(bounds["lo"], bounds["hi"])
-            doubts.append(f"the decks without a score could make it {shown}")
+            doubts.append("the decks without a score could change that")
     return doubts
 
 
-def _more_prompts(pair: Pair) -> str:
-    """How many prompts would separate two runs that are not separated, as the end of a clause, by the tests of this very
-    claim; nothing beyond 100,000."""
-    found, asked = pair["difference"], pair["asked"]
-    mean, sd = abs(found["mean"] or 0), found["sd"]
-    if not sd or mean < 0.02 * sd or not asked:
-        return ""
-    both = found["n"] / asked
-    wanted = stats.smallest_sample(lambda n: stats.power(mean, sd, n, both))
-    if not asked < wanted <= 100_000:
-        return ""
-    return f"; a new sample of about {wanted:,} prompts would tell"
+MOST = 100_000  # prompts that a sentence names
+
+
+def _prompts_to_render(pair: Pair) -> int | None:
+    """How many prompts would show a difference in how many render, if all is as seen."""
+    found = pair["difference"]
+    if not found["n"] or found["wins"] + found["losses"] == 0:
+        return None
+    more, less = sorted((found["wins"] / found["n"], found["losses"] / found["n"]), reverse=True)
+    return _wanted(pair, lambda n: stats.render_power(n, more, less, pair["family"]))
+
+
+def _prompts_to_tell(pair: Pair, rendering: Pair | None) -> int | None:
+    """How many prompts would show by how much decks are better where both render, if all is as seen."""
+    found, mean = pair["difference"], abs(pair["difference"]["mean"] or 0)
+    sd = stats.apparent_sd(found)
+    if not sd or mean < 0.02 * sd or not pair["asked"]:
+        return None
+    seen = rendering["difference"] if rendering else None
+    apart = (seen["wins"] / seen["n"], seen["losses"] / seen["n"]) if seen and seen["n"] else (0, 0)
+    expected = stats.Expected(found["n"] / pair["asked"], apart, tests=pair["family"])
+    return _wanted(pair, lambda n: stats.power(mean, sd, n, expected))
+
+
+def _wanted(pair: Pair, chance: Callable[[int], float]) -> int | None:
+    wanted = stats.smallest_sample(chance, most=MOST)
+    return wanted if wanted is not None and wanted > pair["asked"] else None
 
 
 def _at_worst(pair: TestedPair) -> str:
@@ -346,8 +395,9 @@ def ranked(compared: Comparison) -> str | None:
 
 
 def caveats(runs: list[Run]) -> list[str]:
-    """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy."""
-    found = []
+    """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy, and what is odd
+    about them."""
+    found = unnoticed(runs)
     for run in runs:
         label, summary, most = run["label"], run["summary"], pairs.limits(run)
         if pairs.lost_too_many(run):

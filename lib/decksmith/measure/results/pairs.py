@@ -53,7 +53,7 @@ class Column:
     @property
     def is_uncertain(self) -> bool:
         """Whether decks without a score could change the difference."""
-        return self.accounting == "floor" and bool(excluded(self.a) or excluded(self.b))
+        return self.accounting != "renderable" and bool(excluded(self.a) or excluded(self.b))
 
     @property
     def kind(self) -> str:
@@ -73,14 +73,12 @@ def between(runs: list[Run]) -> list[Pair]:
     }
     wanted: list[Column] = []
     for (a, b), accounting in itertools.product(itertools.combinations(runs, 2), ACCOUNTINGS):
-        table = "floor" if accounting == "floor" else "renderable"
-        ours, theirs = tables[a["order"], table], tables[b["order"], table]
+        ours, theirs = (tables[run["order"], _table(accounting)] for run in (a, b))
         for measure in ours:
             if measure in theirs:
                 sides = [_values(prompts, side[measure]) for side in (ours, theirs)]
-                if accounting != "renderable":  # only the prompts for which both have a value
-                    lacking = numpy.isnan(sides[0]) | numpy.isnan(sides[1])
-                    sides[0][lacking] = sides[1][lacking] = numpy.nan
+                if accounting != "renderable":
+                    _keep_shared(*sides)
                 wanted.append(Column(a, b, accounting, measure, *sides))
     if not wanted:
         return []
@@ -92,6 +90,17 @@ def between(runs: list[Run]) -> list[Pair]:
             pair["bounds"] = _bounds(next(ends), next(ends))
     _correct(found)
     return found
+
+
+def _table(accounting: str) -> str:
+    """The accounting by which the values of each run are taken."""
+    return "floor" if accounting == "floor" else "renderable"
+
+
+def _keep_shared(ours: Array, theirs: Array) -> None:
+    """Leave only the prompts for which both have a value."""
+    lacking = numpy.isnan(ours) | numpy.isnan(theirs)
+    ours[lacking] = theirs[lacking] = numpy.nan
 
 
 def _values(prompts: list[str], cells: Cells) -> Array:
@@ -111,7 +120,7 @@ def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair
         "asked": len(column.ours),
         "on": _on(runs, sizes, len(column.ours), accounting, measure),
         "cut": _cut(a, b),
-        "lost": _lost(a, b) if accounting == "floor" else 0,
+        "lost": _lost(a, b) if column.is_uncertain else 0,
         "difference": difference,
         "p_holm": None,
         "family": 0,
@@ -141,17 +150,22 @@ def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list
     """Of each uncertain difference two: the excluded at their worst for the first run and at their best for the second, and
     the reverse."""
     tables = {
-        (run["order"], end): columns(run["records"], "floor", excluded=end)
+        (run["order"], accounting, end): columns(run["records"], accounting, excluded=end)
         for run in runs
+        for accounting in ("floor", "renderable")
         for end in (WORST, BEST)
     }
     found = []
     for column in wanted:
+        table = _table(column.accounting)
         if column.is_uncertain:
             for ours, theirs in ((WORST, BEST), (BEST, WORST)):
-                sides = tables[column.a["order"], ours], tables[column.b["order"], theirs]
-                values = [_values(prompts, side[column.measure]) for side in sides]
-                found.append(Column(column.a, column.b, "floor", column.measure, *values))
+                sides = [
+                    _values(prompts, tables[run["order"], table, end][column.measure])
+                    for run, end in ((column.a, ours), (column.b, theirs))
+                ]
+                _keep_shared(*sides)
+                found.append(Column(column.a, column.b, column.accounting, column.measure, *sides))
     return found
 
 
@@ -245,8 +259,10 @@ def _on(runs: list[Run], sizes: list[int], prompts: int, accounting: str, measur
     common = "" if runs[0]["left_out"] is None else " common"
     plural = "" if sizes == [1, 1] and not of else "s"
     changed = ", not the shipped protocol" if runs[0]["unshipped"] else ""
-    title = titles(runs).get(measure, measure)
-    return f" on {n}{of}{common} prompt{plural}, {title}, {ACCOUNTINGS[accounting]}{changed}"
+    what = f", {titles(runs).get(measure, measure)}, {ACCOUNTINGS[accounting]}"
+    if (accounting, measure) == COUNTED:
+        what = ""  # its sentence begins with it
+    return f" on {n}{of}{common} prompt{plural}{what}{changed}"
 
 
 def limits(run: Run) -> dict[str, float]:

@@ -8,7 +8,7 @@ arXiv:2411.00640).
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy
@@ -18,7 +18,7 @@ from decksmith.core.records import prompt_of
 from decksmith.measure.results import runs, stats, text
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.pairs import better
-from decksmith.measure.results.summary import Cells, busy, columns
+from decksmith.measure.results.summary import Cells, busy, columns, domains
 from decksmith.measure.results.usage import added
 from decksmith.models.records import Usage
 
@@ -37,19 +37,12 @@ class Deviation:
 
 
 @dataclass
-class Rendering:
-    """The shares of prompts where both models' decks render, only the first's, and only the second's."""
-
-    both: float
-    apart: tuple[float, float]
-
-
-@dataclass
 class Design:
     """So many prompts, and what one run of every model comes to."""
 
     prompts: int
-    mde: float
+    mde: float  # where both render
+    renders: float  # the same of the share of prompts whose decks render
     requests: int
     cost: float | None  # USD
     seconds: float | None
@@ -75,7 +68,7 @@ class Plan:
     deviation: Deviation
     effect: float | None
     designs: list[Design]
-    rendering: Rendering
+    expected: stats.Expected
     is_share: bool  # the measure is a share of checks, and no mark
     notes: list[str]
 
@@ -97,9 +90,8 @@ def deviation(scores: list[Cells]) -> Deviation:
 
 def _deviation(values: stats.Array) -> float:
     """`values`: shape (models, prompts)."""
-    pairs = list(itertools.combinations(values, 2))
-    squares = [(a - b).var(ddof=1) for a, b in pairs] or [2 * values[0].var(ddof=1)]
-    return math.sqrt(numpy.mean(squares))
+    squares = [gap.var(ddof=1) for gap in _gaps(values)]
+    return math.sqrt(numpy.mean(squares) * (2 if len(values) == 1 else 1))
 
 
 def plan(loaded: list[Run], effect: float | None = None) -> Plan:
@@ -118,7 +110,10 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
     records = [[record for run in group for record in run["records"]] for group in models]
     measure = better(alive)[1]
     scores = [columns(each, "renderable").get(measure, {}) for each in records]
-    rendering = _rendering([columns(each, "floor").get("renders", {}) for each in records])
+    expected = _expected(
+        [columns(each, "floor").get("renders", {}) for each in records],
+        *between_domains(scores, domains(record for each in records for record in each)),
+    )
     names = " and ".join(group[0]["label"] for group in models)
     shared = len(set.intersection(*map(set, scores)))
     if shared < stats.FEWEST:
@@ -138,59 +133,88 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
         models=[group[0]["label"] for group in models],
         deviation=varies,
         effect=effect,
-        designs=_designs(varies, rendering, rates, effect),
-        rendering=rendering,
+        designs=_designs(varies, expected, rates, effect),
+        expected=expected,
         is_share=measure == "checks",
         notes=[*dead, *_notes(varies, rates, alive)],
     )
 
 
-def _rendering(renders: list[Cells]) -> Rendering:
+def between_domains(scores: list[Cells], asked: dict[str, str | None]) -> tuple[int, float]:
+    """`(domains, share of the differences' variance that lies between them)` by an analysis of variance, 0.0 where its test shows
+    nothing; (0, 0.0) of one model, and where most prompts have a domain to themselves."""
+    from scipy.special import fdtrc
+
+    prompts = sorted(set.intersection(*map(set, scores)))
+    names = [asked.get(prompt) or prompt for prompt in prompts]
+    known, label, sizes = numpy.unique(names, return_inverse=True, return_counts=True)
+    n, groups = len(prompts), len(known)
+    if len(scores) < 2 or groups < 2 or (sizes**2).sum() < 2 * n:
+        return 0, 0.0
+    values = numpy.array([[cells[prompt] for prompt in prompts] for cells in scores])
+    shares = []
+    for gap in _gaps(values):
+        means = numpy.bincount(label, gap) / sizes
+        among = (sizes * (means - gap.mean()) ** 2).sum() / (groups - 1)
+        within = ((gap - means[label]) ** 2).sum() / (n - groups)
+        each = (n - (sizes**2).sum() / n) / (groups - 1)
+        seen = within > 0 and fdtrc(groups - 1, n - groups, among / within) <= 1 - stats.LEVEL
+        shares.append((among - within) / (among + (each - 1) * within) if seen else 0.0)
+    return groups, float(numpy.mean(shares))
+
+
+def _gaps(values: stats.Array) -> list[stats.Array]:
+    """The differences of each two models by prompt, of one model its values; values: shape (models, prompts)."""
+    return [a - b for a, b in itertools.combinations(values, 2)] or [values[0]]
+
+
+def _expected(renders: list[Cells], domains: int, alike: float) -> stats.Expected:
     """From whether decks render by prompt, a dict for each model; of one model, as if another's did as often."""
     if len(renders) < 2:
         rate = sum(renders[0].values()) / len(renders[0])
-        return Rendering(rate * rate, (rate * (1 - rate), rate * (1 - rate)))
+        apart = rate * (1 - rate)
+        return stats.Expected(rate * rate, (apart, apart), domains, alike)
     prompts = set.intersection(*map(set, renders))
     pairs = [(a[p], b[p]) for a, b in itertools.combinations(renders, 2) for p in prompts]
     both, first, second = (
         sum(cells) / len(pairs)
         for cells in zip(*((a * b, a * (1 - b), b * (1 - a)) for a, b in pairs), strict=True)
     )
-    return Rendering(both, (first, second))
+    return stats.Expected(both, (first, second), domains, alike)
 
 
 def _designs(
-    varies: Deviation, rendering: Rendering, rates: list[Rates], effect: float | None
+    varies: Deviation, expected: stats.Expected, rates: list[Rates], effect: float | None
 ) -> list[Design]:
     """The usual designs, the runs' own, and, with an effect, the smallest that reaches it with some around it."""
-
-    def chance(size: float, n: int) -> float:
-        return stats.power(size, varies.value, n, rendering.both, rendering.apart)
-
     sizes = {*PROMPTS, varies.n}
     if effect:
-        least = max(stats.FEWEST, stats.smallest_sample(lambda n: chance(effect, n), POWER))
-        below = sorted(n for n in sizes if n < least)[-AROUND:]
-        sizes = {*below, least, *sorted(n for n in sizes if n > least)[:AROUND]}
-    return [_design(varies.value, chance, rates, effect, n) for n in sorted(sizes)]
+        wanted = stats.smallest_sample(
+            lambda n: stats.power(effect, varies.value, n, expected), POWER
+        )
+        if wanted:
+            least = max(stats.FEWEST, wanted)
+            below = sorted(n for n in sizes if n < least)[-AROUND:]
+            sizes = {*below, least, *sorted(n for n in sizes if n > least)[:AROUND]}
+    return [_design(varies.value, expected, rates, effect, n) for n in sorted(sizes)]
 
 
 def _design(
-    sd: float,
-    chance: Callable[[float, int], float],
-    rates: list[Rates],
-    effect: float | None,
-    n: int,
+    sd: float, expected: stats.Expected, rates: list[Rates], effect: float | None, n: int
 ) -> Design:
     cost = added(added([rate.reply, rate.verdict]) for rate in rates)
     seconds = added(rate.seconds for rate in rates)
+    less = min(expected.apart)
     return Design(
         prompts=n,
-        mde=stats.smallest_effect(lambda size: chance(size, n), sd, POWER),
+        mde=stats.smallest_effect(lambda size: stats.power(size, sd, n, expected), 64 * sd, POWER),
+        renders=stats.smallest_effect(
+            lambda more: stats.render_power(n, less + more, less), 1 - 2 * less, POWER
+        ),
         requests=round(n * sum(rate.requests for rate in rates)),
         cost=None if cost is None else n * cost,
         seconds=None if seconds is None else n * seconds,
-        reaches=effect is not None and chance(effect, n) >= POWER,
+        reaches=effect is not None and stats.power(effect, sd, n, expected) >= POWER,
     )
 
 
@@ -229,9 +253,9 @@ UPPER_BOUND = (
 )
 NO_PRICE = "the price is unknown: no `price` in assets/models.toml, and no cost in the records"
 LEGEND = (
-    "Finds: the smallest true difference {measure} that is found in 4 of 5 such studies of two models. With more models compared at "
-    "once you need more prompts. Prompts are drawn as these were, with as many replies to each. Requests, price and time are for one "
-    "run of each of {models}, one after the other, at the rates of these runs."
+    "The smallest true difference that is found in 4 of 5 such studies of two models: in how many decks render, and {measure} where "
+    "both render. With more models compared at once you need more prompts. Prompts are drawn as these were, with as many replies to each. Requests, price and time are for one "
+    "run of {models}, one after the other, at the rates of these runs."
 )
 
 
@@ -254,35 +278,52 @@ def markdown(found: Plan) -> str:
     varies, shared = found.deviation, "shared " if len(found.models) > 1 else ""
     lines = [
         f"Planned from {' and '.join(found.models)}: {varies.n} {shared}prompts whose decks render. Both models' decks are taken to "
-        f"render for {found.rendering.both:.0%} of prompts; the difference of two such decks has a standard deviation of "
-        f"{_size(found, varies.value)}.",
+        f"render for {text.whole_percent(found.expected.both)} of prompts; the difference of two such decks has a standard deviation of "
+        f"{_size(found, varies.value)}{_between(found.expected)}.",
         "",
     ]
     if found.effect:
-        best = next(design for design in found.designs if design.reaches)
-        size = f"{best.prompts} prompts: price {text.price(best.cost)}, time {_duration(best)}"
-        lines += [
-            f"**To find a difference of {_size(found, found.effect)}**, the cheapest design is {size}."
-        ]
-        lines += [""]
-    header = ["Prompts", "Finds", *(["Enough"] if found.effect else [])]
+        lines += [_cheapest(found, found.effect), ""]
+    measure = "checks passed" if found.is_share else "Overall"
+    header = ["Prompts", "Renders", measure.capitalize(), *(["Enough"] if found.effect else [])]
     rows = []
     for design in found.designs:
-        cells = [str(design.prompts), _size(found, design.mde)]
+        cells = [str(design.prompts), _points(design.renders), _size(found, design.mde)]
         cells += ["yes" if design.reaches else "no"] if found.effect else []
         rows.append([*cells, f"{design.requests:,}", text.price(design.cost), _duration(design)])
     table = text.markdown_table([*header, "Requests", "Price", "Time"], rows, 0)
     lines += ["**Designs, the cheapest first**", "", *table, ""]
-    measure = "in the share of checks passed" if found.is_share else "in Overall"
-    legend = LEGEND.format(measure=f"{measure}, where both render,", models=", ".join(found.models))
+    measure = f"in the share of {measure}" if found.is_share else f"in {measure}"
+    models = ("each of " if found.models[1:] else "") + ", ".join(found.models)
+    legend = LEGEND.format(measure=measure, models=models)
     return "\n".join([*lines, legend, "", *(f"- {note}" for note in found.notes), ""])
+
+
+def _cheapest(found: Plan, effect: float) -> str:
+    """The smallest design that finds the effect, in a sentence."""
+    size = _size(found, effect)
+    best = next((design for design in found.designs if design.reaches), None)
+    if best is None:
+        return f"**No number of prompts finds a difference of {size} in 4 of 5 studies.**"
+    cost = f"price {text.price(best.cost)}, time {_duration(best)}"
+    return f"**To find a difference of {size}**, the cheapest design is {best.prompts:,} prompts: {cost}."
+
+
+def _between(expected: stats.Expected) -> str:
+    """How far prompts of one domain agree, as the end of a clause."""
+    if not expected.domains:
+        return ""
+    share = text.whole_percent(expected.alike)
+    return f", {share} of its variance between the {expected.domains} domains"
 
 
 def _size(found: Plan, value: float) -> str:
     """A difference as text: points of a share, or of a mark."""
-    if math.isinf(value):
-        return "none"
-    return f"{100 * value:.1f} points" if found.is_share else f"{value:.2f}"
+    return _points(value) if found.is_share else "none" if math.isinf(value) else f"{value:.2f}"
+
+
+def _points(value: float) -> str:
+    return "none" if math.isinf(value) else f"{100 * value:.1f} points"
 
 
 def _duration(design: Design) -> str:

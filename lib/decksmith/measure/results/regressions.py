@@ -48,8 +48,9 @@ def _said(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str]:
         shown, needs = "no question in common", ""
         if n:
             shown = f"difference {text.interval(found)} on {n} question{'' if n == 1 else 's'}"
+            needs = "; if it is as seen, no number of questions rules that out"
             if entry["needed"]:
-                needs = f": about {entry['needed']:,} questions are needed, if the difference is as seen"
+                needs = f"; if it is as seen, about {entry['needed']:,} questions rule that out"
         lost = f"lost more than {entry['margin']:g} against {base}"
         return "cannot tell", f"cannot tell whether {model} {lost} ({shown}){needs}"
     if separated:
@@ -88,4 +89,4 @@ def _names(entries: Sequence[Mapping[str, Any]]) -> str:
 def _wanted(entry: Mapping[str, Any]) -> str:
     if not entry["needed"]:
         return str(entry["benchmark"])
-    return f"{entry['benchmark']} (about {entry['needed']:,} questions are needed)"
+    return f"{entry['benchmark']} (about {entry['needed']:,} questions would tell)"

@@ -6,6 +6,7 @@ those of one domain do, the caller says to which cluster each row belongs, and c
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -157,13 +158,16 @@ def t_differences(
 
 def shares(values: Array, clusters: Labels | None = None) -> dict[str, Array]:
     """As `means`, of values that are yes or no (or means of some): the exact interval of a share (Clopper and Pearson 1934,
-    Biometrika 26:404). Where clusters resemble each other, it is that of so many fewer prompts."""
+    Biometrika 26:404). Where clusters resemble each other, it is that of so many fewer prompts (Korn and Graubard 1998, Survey
+    Methodology 24:193)."""
     from scipy.special import betaincinv
 
     found = t_means(values, (0, 1), clusters)
-    n = found["n"] / _likened(values, clusters)
-    yes = found["mean"] * n
-    with numpy.errstate(invalid="ignore"):
+    by_cluster, alone = t_means(values, None, clusters), t_means(values)
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        wider = (by_cluster["hi"] - by_cluster["lo"]) / (alone["hi"] - alone["lo"])
+        n = found["n"] / numpy.where(wider > 1, wider**2, 1.0)
+        yes = found["mean"] * n
         lo = numpy.where(yes > 1e-9, betaincinv(yes, n - yes + 1, (1 - LEVEL) / 2), 0.0)
         hi = numpy.where(n - yes > 1e-9, betaincinv(yes + 1, n - yes, (1 + LEVEL) / 2), 1.0)
     lo, hi = (numpy.where(found["n"] > 1, end, numpy.nan) for end in (lo, hi))
@@ -171,49 +175,20 @@ def shares(values: Array, clusters: Labels | None = None) -> dict[str, Array]:
 
 
 def share_differences(a: Array, b: Array, clusters: Labels | None = None) -> dict[str, Array]:
-    """As `differences`, of values that are yes or no (or means of some), of the rows with both. p: McNemar's exact test, by
-    clusters the sign-flip permutation test; interval: that of Bonett and Price 2012 (J. Educ. Behav. Stat. 37:479) for
-    paired shares, widened where clusters resemble each other."""
-    from scipy.special import bdtr, stdtrit
-
+    """As `t_differences`, of values that are yes or no (or means of some). p: McNemar's exact test, by clusters or with several
+    samples the sign-flip permutation test; interval: Student's t (CR2) with one prompt won and one lost more, which keeps it honest
+    where few prompts or none tell the two apart (Bonett and Price 2012, J. Educ. Behav. Stat. 37:479)."""
     gap = a - b
     found = t_differences(a, b, (0, 1), clusters)
-    n = numpy.maximum(found["n"] / _likened(gap, clusters), 1.0)
-    with numpy.errstate(invalid="ignore"):
-        more = numpy.nansum(numpy.maximum(gap, 0.0), axis=0) * n / numpy.maximum(found["n"], 1)
-        less = numpy.nansum(numpy.maximum(-gap, 0.0), axis=0) * n / numpy.maximum(found["n"], 1)
-    up, down = (more + 1) / (n + 2), (less + 1) / (n + 2)
-    groups = numpy.where(found["clusters"] > 0, found["clusters"], found["n"])
-    reach = stdtrit(numpy.maximum(groups - 1, 1), (1 + LEVEL) / 2) * numpy.sqrt(
-        (up + down - (up - down) ** 2) / (n + 2)
-    )
-    lo = numpy.maximum(up - down - reach, -1.0)
-    hi = numpy.minimum(up - down + reach, 1.0)
-    exact = bdtr(
-        numpy.minimum(found["wins"], found["losses"]), found["wins"] + found["losses"], 0.5
-    )
-    p = numpy.minimum(1.0, 2 * exact)
-    whole = numpy.isnan(gap) | numpy.isin(gap, (-1.0, 0.0, 1.0))
-    if _labels(clusters) is not None or not whole.all():
+    more = numpy.ones_like(gap[:1])
+    labels = None if clusters is None else [*clusters, None, None]
+    interval = t_means(numpy.concatenate([gap, more, -more]), (-1, 1), labels)
+    if _labels(clusters) is None and (numpy.isnan(gap) | numpy.isin(gap, (-1, 0, 1))).all():
+        p = _mcnemar(found["wins"], found["losses"])
+    else:
         p = exchanged(a, b, clusters)
-    lo, hi = (numpy.where(found["n"] > 1, end, numpy.nan) for end in (lo, hi))
+    lo, hi = (numpy.where(found["n"] > 1, interval[end], numpy.nan) for end in ("lo", "hi"))
     return found | {"lo": lo, "hi": hi, "p": numpy.where(found["n"] > 0, p, numpy.nan)}
-
-
-def _likened(values: Array, clusters: Labels | None) -> Array:
-    """How many times the variance of a mean is that of rows that stand alone, at least 1 (the design effect)."""
-    labels = _labels(clusters)
-    if labels is None:
-        return numpy.ones(values.shape[1])
-    present = ~numpy.isnan(values)
-    n = present.sum(axis=0)
-    with numpy.errstate(invalid="ignore", divide="ignore"):
-        rest = numpy.where(present, values - numpy.nansum(values, axis=0) / n, 0.0)
-        left = 1 - _gathered(present.astype(float), labels) / n
-        together = (_gathered(rest, labels) ** 2 / left).sum(axis=0)
-        alone = (rest**2).sum(axis=0) * n / (n - 1)
-        ratio = numpy.where(alone > 0, together / alone, 1.0)
-    return numpy.maximum(numpy.where(numpy.isfinite(ratio), ratio, 1.0), 1.0)
 
 
 def _counted(gap: Array) -> dict[str, Array]:
@@ -272,70 +247,117 @@ def holm(p: Sequence[float]) -> Array:
     return adjusted
 
 
-def power(
-    effect: float, sd: float, n: int, both: float = 1.0, apart: tuple[float, float] = (0.0, 0.0)
-) -> float:
-    """The chance that the claim "better where both render" is made of `n` prompts, by seeded draws of the very
-    tests: t over the prompts where both render, McNemar's over all, Holm over the two.
+@dataclass(frozen=True)
+class Expected:
+    """What a comparison to come is like, beside its number of prompts."""
 
-    effect, sd: the true mean of the paired difference, and its standard deviation; both: the share of prompts where both
-    models render; apart: the shares where only the first does, and only the second.
+    both: float = 1.0  # the share of prompts where both models' decks render
+    apart: tuple[float, float] = (0.0, 0.0)  # where only the first's do, and only the second's
+    domains: int = 0  # from which prompts are drawn; 0: each stands alone
+    alike: float = 0.0  # the share of the difference's variance that lies between domains
+    tests: int = 2  # that Holm's method corrects together
+
+
+def power(effect: float, sd: float, n: int, expected: Expected = Expected()) -> float:
+    """The chance that the claim "better where both render" is made of `n` prompts, by seeded draws of the very tests.
+
+    effect, sd: the true mean of the paired difference where both render, and its standard deviation.
     """
-    from scipy.special import bdtr, stdtr
+    from scipy.special import stdtr
 
-    if n < 2 or both <= 0:
+    if n < 2 or expected.both <= 0:
         return 0.0
-    draw = numpy.random.default_rng([SEED, n])
-    shared = draw.binomial(n, both, DRAWS)
-    rest = max(1 - both, 1e-12)
-    more = draw.binomial(n - shared, min(1.0, apart[0] / rest))
-    left = max(rest - apart[0], 1e-12)
-    less = draw.binomial(n - shared - more, min(1.0, apart[1] / left))
-    renders = numpy.minimum(1.0, 2 * bdtr(numpy.minimum(more, less), more + less, 0.5))
-    freedom = numpy.maximum(shared - 1, 1)
-    mean = effect + sd * draw.standard_normal(DRAWS) / numpy.sqrt(numpy.maximum(shared, 1))
-    error = sd * numpy.sqrt(draw.chisquare(freedom) / freedom / numpy.maximum(shared, 1))
-    p = 2 * stdtr(freedom, -numpy.abs(mean) / numpy.maximum(error, 1e-300))
-    level = 1 - LEVEL
-    # Holm: the smaller of the two against half the level, the larger against all of it.
-    passes = (p <= level / 2) | ((p <= level) & (renders <= level / 2))
+    shared, noise, error, freedom, renders = _draws(n, expected)
+    mean = effect / sd + noise
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        p = 2 * stdtr(freedom, -numpy.abs(mean) / error)
+    # Holm: the smaller of the two against the stricter level, then the larger against the next.
+    strict, next_one = (1 - LEVEL) / expected.tests, (1 - LEVEL) / max(1, expected.tests - 1)
+    passes = (p <= strict) | ((p <= next_one) & (renders <= strict))
     return float((passes & (mean > 0) & (shared >= FEWEST)).mean())
 
 
-def smallest_sample(chance: Callable[[int], float], wanted: float = 0.8) -> int:
-    """The smallest number of prompts whose `chance` of a claim is `wanted`; MOST where it takes more."""
+@lru_cache(maxsize=64)
+def _draws(n: int, expected: Expected) -> tuple[Array, Array, Array, Array, Array]:
+    """Of DRAWS comparisons: how many prompts both render, the error of the mean of differences whose mean is 0 and sd 1, its
+    standard error, its degrees of freedom, and McNemar's p of how many render."""
+    draw = numpy.random.default_rng([SEED, n])
+    shared = draw.binomial(n, expected.both, DRAWS)
+    rest = max(1 - expected.both, 1e-12)
+    more = draw.binomial(n - shared, min(1.0, expected.apart[0] / rest))
+    left = max(rest - expected.apart[0], 1e-12)
+    less = draw.binomial(n - shared - more, min(1.0, expected.apart[1] / left))
+    some = numpy.maximum(shared, 1)
+    if expected.domains:
+        sizes = draw.multinomial(shared, [1 / expected.domains] * expected.domains).T.astype(float)
+        own = math.sqrt(expected.alike) * draw.standard_normal(sizes.shape) * sizes
+        own += math.sqrt(1 - expected.alike) * draw.standard_normal(sizes.shape) * numpy.sqrt(sizes)
+        noise = own.sum(axis=0) / some
+        with numpy.errstate(invalid="ignore", divide="ignore"):
+            error, freedom = _error(own - sizes * noise, sizes, some)
+    else:
+        freedom = numpy.maximum(shared - 1, 1)
+        noise = draw.standard_normal(DRAWS) / numpy.sqrt(some)
+        error = numpy.sqrt(draw.chisquare(freedom) / freedom / some)
+    return shared, noise, error, freedom, _mcnemar(more, less)
+
+
+def render_power(n: int, more: float, less: float, tests: int = 2) -> float:
+    """The chance that the claim "renders more often" is made of `n` prompts. more, less: the true shares of prompts where only the
+    first model's deck renders, and only the second's."""
+    if n < FEWEST:
+        return 0.0
+    draw = numpy.random.default_rng([SEED, n])
+    won = draw.binomial(n, more, DRAWS)
+    lost = draw.binomial(n - won, min(1.0, less / max(1 - more, 1e-12)))
+    return float(((_mcnemar(won, lost) <= (1 - LEVEL) / tests) & (won > lost)).mean())
+
+
+def _mcnemar(more: Array, less: Array) -> Array:
+    """The two-sided p of McNemar's exact test."""
+    from scipy.special import bdtr
+
+    found: Array = numpy.minimum(1.0, 2 * bdtr(numpy.minimum(more, less), more + less, 0.5))
+    return found
+
+
+def smallest_sample(
+    chance: Callable[[int], float], wanted: float = 0.8, most: int = MOST
+) -> int | None:
+    """The smallest number of prompts whose `chance` of a claim is `wanted`; None where it takes more than `most`."""
     low, high = 1, 2
     while chance(high) < wanted:
         low, high = high, 2 * high
-        if low > MOST:
-            return MOST
+        if low > most:
+            return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if chance(middle) >= wanted else (middle, high)
     return high
 
 
-def smallest_effect(chance: Callable[[float], float], sd: float, wanted: float = 0.8) -> float:
+def apparent_sd(found: PairedDifference) -> float | None:
+    """The standard deviation that a difference of prompts that stand alone would have to have for an interval as wide as
+    this one by t; more than `sd` where domains lean to a model."""
+    from scipy.special import stdtrit
+
+    n, lo, hi = found["n"], found["lo"], found["hi"]
+    if n < 2 or lo is None or hi is None:
+        return found["sd"]
+    wide = (hi - lo) / 2 / float(stdtrit(n - 1, (1 + LEVEL) / 2)) * math.sqrt(n)
+    return max(wide, found["sd"] or 0.0)
+
+
+def smallest_effect(chance: Callable[[float], float], most: float, wanted: float = 0.8) -> float:
     """The minimum detectable effect: the smallest difference whose `chance` of being found is `wanted`; infinite where
-    none up to 64 standard deviations is."""
-    low, high = 0.0, 64 * sd
+    none up to `most` is."""
+    low, high = 0.0, most
     if chance(high) < wanted:
         return math.inf
-    for _ in range(24):
+    for _ in range(20):
         middle = (low + high) / 2
         low, high = (low, middle) if chance(middle) >= wanted else (middle, high)
     return high
-
-
-def single(effect: float, sd: float, n: int) -> float:
-    """The chance that one two-sided t test at 5 % finds `effect` over `n` questions (Cohen 1988, chapter 2; t squared is a
-    noncentral F): what a benchmark's plan rests on."""
-    from scipy.special import ncfdtr, stdtrit
-
-    if n < 2:
-        return 0.0
-    missed = ncfdtr(1, n - 1, (effect / sd) ** 2 * n, stdtrit(n - 1, (1 + LEVEL) / 2) ** 2)
-    return 1.0 if math.isnan(missed) else float(1 - missed)  # NaN: too far off to be computed
 
 
 def number(value: float, digits: int = 4) -> float | None:
@@ -430,13 +452,18 @@ def _student(
     """
     from scipy.special import stdtr, stdtrit
 
-    left = 1 - sizes / n
-    error = numpy.sqrt((sums**2 / left).sum(axis=0)) / n
-    ratio = sizes**2 / n / left
-    freedom = n**2 / ((sizes**2).sum(axis=0) + ratio.sum(axis=0) ** 2 - (ratio**2).sum(axis=0))
+    error, freedom = _error(sums, sizes, n)
     reach = stdtrit(freedom, (1 + LEVEL) / 2) * error
     p = 2 * stdtr(freedom, -numpy.abs(centre) / numpy.maximum(error, 1e-300))
     return centre - reach, centre + reach, p, freedom
+
+
+def _error(sums: Array, sizes: Array, n: Array) -> tuple[Array, Array]:
+    """The standard error CR2 of a mean, and Satterthwaite's degrees of freedom; the arguments as in `_student`."""
+    left = 1 - sizes / n
+    ratio = sizes**2 / n / left
+    freedom = n**2 / ((sizes**2).sum(axis=0) + ratio.sum(axis=0) ** 2 - (ratio**2).sum(axis=0))
+    return numpy.sqrt((sums**2 / left).sum(axis=0)) / n, freedom
 
 
 def _likelihood(
