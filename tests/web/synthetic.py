@@ -7,12 +7,14 @@ import json
 import random
 import sys
 from functools import cache, lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
+from decksmith.measure.decks.clean import clean
 from decksmith.measure.judging import identity, scoring  # noqa: E402
 from decksmith.measure.results.summary import summarize  # noqa: E402
 
@@ -251,7 +253,8 @@ def deck(row, titles, theme, hostile):
     return "\n\n".join(slides) + "\n"
 
 
-def record(folder, model, skill, index, slides_too=True):
+def record(folder, model, skill, index, slides_too=True, reads=False):
+    """One scored record. reads: judged by a model that gives marks, and not by the checks."""
     row, dice = prompt(index), random.Random(f"{model}{index}")
     domain, _, topic, titles = TOPICS[index % len(TOPICS)]
     theme, by = row["asks"]["theme"], {"at": "2026-01-01T10:00:00+00:00", "took": 2.0}
@@ -302,7 +305,7 @@ def record(folder, model, skill, index, slides_too=True):
             "path": f"{row['id']}/deck.md",
             "slides": 7,
             "theme": theme,
-            "sha256": "0" * 64,
+            "sha256": sha256(clean(row["gen"]["text"])[0].encode()).hexdigest(),
             "by": by,
         }
         stream.write(folder / row["deck"]["path"], text)
@@ -381,38 +384,14 @@ def record(folder, model, skill, index, slides_too=True):
         elif stage == "judge":
             row["judge"] = {"error": error, "by": by}
         else:
-            findings = [
-                {
-                    "line": lines[n - 1],
-                    "slide": n,
-                    "check": "overflow" if n % 2 else "small-text",
-                    "message": hostile or "the text runs 34 px past the edge",
-                    "box": [60, 480, 400, 106],
-                }
-                for n in range(2, 8)
-                if dice.random() > skill
+            answers = [
+                {"id": f"c{n}", "yes": (yes := dice.random() < skill), "slide": n if yes else None}
+                for n in range(1, 7)
             ]
-            answers = [dice.random() < skill for _ in range(6)]
-            asked = [
-                {"check": "slides", "what": "6 slides", "yes": True, "slide": None},
-                *(
-                    {"check": "checklist", "what": f"c{n}", "yes": yes, "slide": n if yes else None}
-                    for n, yes in enumerate(answers, 1)
-                ),
-            ]
-            row["judge"] = {
-                "judge": "offline checks",
-                "checks": {"passed": 8 - len(findings) + sum(answers), "of": 14},
-                "findings": findings,
-                "asked": asked,
-                "not_checked": {},
-                "checklist": [
-                    {"id": f"c{n}", "yes": yes, "slide": n if yes else None}
-                    for n, yes in enumerate(answers, 1)
-                ],
-                "usage": {},
-                "by": by,
-            }
+            said = (
+                _marks(dice, skill, index, hostile) if reads else _checks(dice, skill, row, answers)
+            )
+            row["judge"] = {**said, "checklist": answers, "usage": {}, "by": by}
     craft = round(1 + 3 * skill * dice.random(), 2)
     row["features"] = {
         "craft": craft,
@@ -420,24 +399,82 @@ def record(folder, model, skill, index, slides_too=True):
         "counts": {"layouts": 3, "notes": 6},
         "by": by,
     }
-    row["score"] = scoring.score(_offline(), row)
+    row["score"] = scoring.score(_protocol(reads), row)
     return row
 
 
+def _checks(dice, skill, row, answers):
+    """What the checks say: a finding on some slides, and what was asked for."""
+    said = {
+        "overflow": "text overflows by 34 px",
+        "low-contrast": "text has a contrast of 1.80, below 2.5",
+        "twice": "the slide repeats slide 2",
+    }
+    findings = [
+        {"line": 9, "slide": n, "check": name, "message": said[name], "box": [60, 400, 500, 180]}
+        for n in range(1, 8)
+        if dice.random() > 0.5 + skill / 2
+        for name in [dice.choice(list(said))]
+    ]
+    asked = [
+        {"check": "element", "what": "table", "yes": dice.random() < skill, "slide": None},
+        {"check": "theme", "what": row["asks"]["theme"], "yes": True, "slide": None},
+        *({"check": "checklist", "what": one["id"], **one} for one in answers),
+    ]
+    for one in asked:
+        one.pop("id", None)
+    missing = [one for one in asked if not one["yes"]]
+    passed = 7 - len(findings) + len(asked) - len(missing)
+    return {
+        "judge": "offline checks",
+        "checks": {"passed": passed, "of": 7 + len(asked)},
+        "findings": findings
+        + [
+            {"line": None, "slide": None, "check": one["check"], "box": None}
+            | {"message": f"no slide shows {one['what']}"}
+            for one in missing
+        ],
+        "asked": asked,
+        "not_checked": {"reads": "the model knows no Welsh"},
+    }
+
+
+def _marks(dice, skill, index, hostile):
+    """What a model that sees the slides says."""
+    level = 1.6 + 2.6 * skill
+    scores = {
+        name: round(min(5, max(1, dice.gauss(level, 0.6))), 2)
+        for name in ("content", "design", "coherence")
+    }
+    cap = {"dimension": "design", "max": 2.5, "why": "text runs off slide 4"}
+    return {
+        "judge": "lab/judge",
+        "scores": scores,
+        "caps": [cap] if index % 4 == 0 else [],
+        "why": {
+            "content": "4 of 6 items of the checklist are met; theme and number of slides as asked.",
+            "design": hostile or "No overflow; smallest text 16 px; contrast at least 7.1.",
+            "coherence": "Opens with a cover, closes with a summary; no slide repeats another.",
+        },
+        "evidence": {"design": [{"slide": 2, "seen": hostile or "A chart without a scale."}]},
+        "observations": [{"seen": "text_cut_off", "slide": 3}],
+    }
+
+
 @cache
-def _offline():
-    return Protocol.load("offline")
+def _protocol(reads=False):
+    return Protocol.load("published" if reads else "offline")
 
 
 def run(folder, model, skill, prompts, **how):
     """Write a whole run folder and return it."""
     records = [record(folder, model, skill, index, **how) for index in range(prompts)]
-    return write(folder, records)
+    return write(folder, records, _protocol(how.get("reads", False)))
 
 
 def write(folder, records, protocol=None):
     """Write scores.jsonl, summary.json and protocol.json of these records, as stages would: without half characters."""
-    protocol = protocol or _offline()
+    protocol = protocol or _protocol()
     records = [stream.loads(stream.dumps(record)) for record in records]
     stream.write(
         folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records)

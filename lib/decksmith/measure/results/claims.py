@@ -21,6 +21,7 @@ from decksmith.measure.results.comparison import (
 from decksmith.measure.results.pairs import COUNTED, is_headline
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
+from decksmith.measure.results.unnoticed import asked_otherwise, unnoticed
 from decksmith.models import registry
 
 LEVEL = 1 - stats.LEVEL
@@ -106,7 +107,8 @@ def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> li
                 sentence += trained_on(label, trained, several)
             if guided := by_label[label].get("guided"):
                 sentence += chosen_by(label, guided)
-        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}.")
+        asked = asked_otherwise(by_label[a], by_label[b])
+        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}{asked}.")
     return sentences
 
 
@@ -393,8 +395,9 @@ def ranked(compared: Comparison) -> str | None:
 
 
 def caveats(runs: list[Run]) -> list[str]:
-    """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy."""
-    found = []
+    """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy, and what is odd
+    about them."""
+    found = unnoticed(runs)
     for run in runs:
         label, summary, most = run["label"], run["summary"], pairs.limits(run)
         if pairs.lost_too_many(run):

@@ -18,7 +18,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
-from decksmith.measure.results import layout, runs, stats
+from decksmith.measure.results import layout, runs, stats, unnoticed
 from decksmith.measure.results.comparison import Look, Looks, Run
 from decksmith.measure.results.pairs import better, headline_values
 from decksmith.measure.results.runs import is_external
@@ -88,6 +88,7 @@ def remember(loaded: list[Run]) -> Looks:
     if is_external(loaded[0]):
         return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
+    odd = unnoticed.of_folders(loaded)
     kept: dict[int, Kept] = {}
     written = set()
     for run in loaded:
@@ -113,7 +114,7 @@ def remember(loaded: list[Run]) -> Looks:
     lost = {order for look in now if not written & {*look.runs} for order in look.runs}
     if names := sorted(str(run["path"]) for run in loaded if run["order"] in lost):
         said.append(f"This look was not remembered: {' and '.join(names)} cannot be written")
-    return {"pairs": pairs, "said": said}
+    return {"pairs": pairs, "said": [*said, *odd]}
 
 
 def _pair(look: NewLook, loaded: list[Run], kept: dict[int, Kept]) -> Look:

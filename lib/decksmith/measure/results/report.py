@@ -178,7 +178,7 @@ def _honest(runs: list[Run]) -> str:
             f"Scores by {judge}: measures computed from the rendered slides, their pixels and their text. No vision model and no "
             "person looked at these pictures, so they compare with other offline scores only."
         )
-    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {agreement_said(judge)}."
+    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {agreement_said(runs)}."
 
 
 STATES = ("rendered", "partial", "failed", "excluded")
