@@ -202,7 +202,7 @@ gaming: run-tools
 	.venv/bin/python3 tests/gaming.py
 
 # Goes on where it was killed; half an hour on two cores.
-### reward-attack: look for bad decks that the reward takes for good ones; the tables of docs/rewards.md
+### reward-attack: what the reward `layout` pays for nonsense, and for good decks: docs/rewards.md
 reward-attack: run-tools
 	nice .venv/bin/python3 tests/reward_attack.py --page
 
