@@ -177,27 +177,25 @@ def _shipped() -> dict[str, Record]:
 def _cut_prompts(records: list[DeckRecord]) -> Iterator[str]:
     """Prompts with the id and request of a shipped one that ask for something else, or have another checklist."""
     odd: dict[str, list[str]] = {"asks": [], "checklist": []}
-    seen = set()
-    for record in records:
-        ident = prompt_of(record)
-        row = _shipped().get(ident)
-        if ident in seen or not row:
-            continue
-        seen.add(ident)
-        theirs, ours = (
-            {*checks.units(sources.request(one))} for one in (cast(Record, record), row)
-        )
-        if 2 * len(theirs & ours) < len(ours):
-            continue  # somebody's own prompt, whose id is its own affair
-        for key, idents in odd.items():
-            if record.get(key) != row.get(key):
-                idents.append(ident)
+    prompts = {prompt_of(record): cast(Record, record) for record in records}
+    for ident, record in prompts.items():
+        row = _shipped().get(ident, record)
+        differing = [key for key in odd if record.get(key) != row.get(key)]
+        if differing and _alike(record, row):
+            for key in differing:
+                odd[key].append(ident)
     for key, idents in odd.items():
         if idents:
             yield (
-                f"{len(idents)} of {len({*map(prompt_of, records)})} prompts have another {key} than data/prompts.jsonl has "
+                f"{len(idents)} of {len(prompts)} prompts have another {key} than data/prompts.jsonl has "
                 f"under their ids ({few(idents)}): compare these numbers with no others of these prompts"
             )
+
+
+def _alike(record: Record, row: Record) -> bool:
+    """Whether two prompts of one id are the same request, by half of its words; else the id is its owner's affair."""
+    ours, theirs = ({*checks.units(sources.request(one))} for one in (row, record))
+    return 2 * len(theirs & ours) >= len(ours)
 
 
 # In the sentence of a pair
