@@ -275,13 +275,17 @@ _LACKING = {
 def judge(record: Record, run: str | Path, limits: Limits, reading: Reading | None = None) -> Judge:
     """The value of `judge` for a rendered record. `reading`: of the deck's text. Raises cli.BadData for a picture that
     cannot be read."""
-    pages = Pages(record, run, limits)
+    return verdict(Pages(record, run, limits), reading)
+
+
+def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
+    """The value of `judge` for a deck as its pages are seen; `reading`: of its text, None where nobody read it."""
     asked = [
         Asked(check=name, what=what, yes=yes, slide=slide)
         for name, check in ASKED_CHECKS.items()
         for what, yes, slide in check(pages)
     ]
-    slides = slide_findings(pages, _text(record, run), reading)
+    slides = slide_findings(pages, _text(pages.record, pages.run), reading)
     value: Judge = {
         "judge": NAME,
         "checks": _count(pages, slides, asked),
@@ -291,8 +295,8 @@ def judge(record: Record, run: str | Path, limits: Limits, reading: Reading | No
         "checklist": pages.answers,
         "usage": cast(Usage, {}),  # nobody was asked
     }
-    if reading and reading.passed is None:
-        value["not_checked"] = {"reads": reading.why}
+    if reading is None or reading.passed is None:
+        value["not_checked"] = {"reads": reading.why if reading else "nobody read it"}
     return value
 
 
