@@ -303,6 +303,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def deck_measures(score: Score) -> Measures:
     """The numbers of a `score` value that votes are held against."""
     return {
+        "checks": score.get("checks"),
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
         **score.get("dimensions", {}),
