@@ -16,7 +16,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally judge-card rl-page gaming reward-attack gold-check screenshots numbers
+  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -192,12 +192,17 @@ judge-card: run-tools
 	.venv/bin/python3 tests/exam/judge_exam.py --run $$run < $$run/rendered.jsonl > docs/judge-card.md.tmp
 	mv docs/judge-card.md.tmp docs/judge-card.md
 
+# FROM=/folder/of/decks: others' decks are good ones too; nothing of theirs is kept.
+### bench-reads: what the check "reads like language" takes for language: docs/judge-card.md
+bench-reads: .venv/.dev .venv/.local assets/engine/node_modules/.done
+	$(PART) docs/judge-card.md $@ tests/bench_reads.py $(if $(filter command environment,$(origin FROM)),$(FROM))
+
 ### gaming: score the adversarial decks and write docs/gameability.md
 gaming: run-tools
 	.venv/bin/python3 tests/gaming.py
 
 # Goes on where it was killed; half an hour on two cores.
-### reward-attack: look for bad decks that the reward takes for good ones; the tables of docs/rewards.md
+### reward-attack: what the reward `layout` pays for nonsense, and for good decks: docs/rewards.md
 reward-attack: run-tools
 	nice .venv/bin/python3 tests/reward_attack.py --page
 

@@ -66,8 +66,8 @@ rehearsal-report:
 
 # The second act: the fine-tune of data/adapter (`make adapter` puts the rehearsal's there) answers
 # RL_PROMPTS of the training prompts RL_SAMPLES times each; the best answers, pairs of answers, and then
-# its own answers train it on. RL_STEPS steps of GRPO; ACT prompts are asked for the comparison, whose judge is not the
-# reward. Killed anywhere, it goes on. The seconds were measured on two cores with other work beside it
+# its own answers train it on. RL_STEPS steps of GRPO; ACT prompts are asked for the comparison, by the checks that the
+# reward is made of. Killed anywhere, it goes on. The seconds were measured on two cores with other work beside it
 # (docs/rehearsal-rl.md).
 A := results/rehearsal-rl
 CHAIN := smol smol-sft smol-rft smol-dpo smol-grpo

@@ -159,8 +159,6 @@ FIGURES = {
     "smol_millions": lambda: re.search(
         r'label = "SmolLM2 (\d+)M"', (ROOT / "assets/models.toml").read_text()
     )[1],
-    "attack_margin": lambda: constants("tests/reward_attack.py")["MARGIN"],
-    "attack_low": lambda: constants("tests/reward_attack.py")["LOW"],
     "weight_viscraft": lambda: f"{protocol('published')['score']['weights']['viscraft']:.2f}",
     "weight_design": lambda: f"{protocol('published')['score']['weights']['design']:.2f}",
     "weight_content": lambda: f"{protocol('published')['score']['weights']['content']:.2f}",

@@ -10,6 +10,8 @@ import {bad} from "./request.mjs";
 import {compile} from "./schema.mjs";
 import {splitter} from "./thoughts.mjs";
 
+const PIECE = 64; // tokens of a text that are measured at once: between two pieces a client may leave
+
 const JSON_OBJECT = String.raw`
 root ::= object
 value ::= object | array | string | number | "true" | "false" | "null"
@@ -96,7 +98,7 @@ const seed32 = (seed) =>
     ? Math.floor(Math.random() * 0xfffffffe)
     : Math.min(Number(BigInt.asUintN(32, BigInt(seed))), 0xfffffffe);
 
-/** Load the model; adapters = {name: path of a LoRA in GGUF}. Returns {run, describe}. */
+/** Load the model; adapters = {name: path of a LoRA in GGUF}. Returns {run, likelihood, describe}. */
 export async function load({modelPath, adapters = {}, threads, parallel = 1, contextSize = 8192, gpu = false}) {
   const log = (level, message) => process.stderr.write(`llama: ${level}: ${message}\n`);
   const llama = await getLlama({
@@ -256,18 +258,46 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
     };
   }
 
-  /** One completion by the weights, with the adapter `adapter` ("" for none). */
-  async function run(adapter, ask, signal, onText) {
+  /** {characters, bits}: of the first `most` tokens of a text, each after those before it, the first after the token
+   *  that begins every text; and how many characters they make. */
+  async function measure(sequence, {text, most}, signal) {
+    const read = model.tokenize(text).slice(0, Math.min(most, size - 1)); // what looks like a control token is text
+    const tokens = [model.tokens.bos ?? model.tokens.eos, ...read];
+    const input = tokens.slice(0, -1).map((token, i) => {
+      const logits = {filter: {tokens: [tokens[i + 1]], includeTop: 1}};
+      return [token, {generateNext: {logits, totalLogitWeight: true}}];
+    });
+    const bits = [];
+    await sequence.clearHistory();
+    for (let i = 0; i < input.length; i += PIECE) {
+      signal.throwIfAborted();
+      for (const {next} of await sequence.controlledEvaluate(input.slice(i, i + PIECE))) {
+        const logit = next.logits.get(tokens[bits.length + 1]);
+        const top = Math.max(...next.logits.values()); // the weights are exp(logit - top)
+        bits.push((Math.log(next.totalLogitWeight) - (logit - top)) / Math.LN2);
+      }
+    }
+    return {characters: [...model.detokenize(read)].length, bits};
+  }
+
+  /** `work(sequence)` with the adapter `adapter` ("" for none), when one of its sequences is idle. */
+  async function lend(adapter, signal, work) {
     return enter(signal, async () => {
       const idle = await context(adapter);
       const sequence = idle.pop();
       try {
-        return await generate(sequence, ask, signal, onText);
+        return await work(sequence);
       } finally {
         idle.push(sequence);
       }
     });
   }
+  /** One completion by the weights. */
+  const run = (adapter, ask, signal, onText) =>
+    lend(adapter, signal, (sequence) => generate(sequence, ask, signal, onText));
+  /** How unlikely the weights find a text. */
+  const likelihood = (adapter, ask, signal) =>
+    lend(adapter, signal, (sequence) => measure(sequence, ask, signal));
   const device = llama.gpu ? {gpu: llama.gpu, gpu_layers: model.gpuLayers} : {};
-  return {run, describe: {engine: "node-llama-cpp", threads, parallel, context: size, ...device}};
+  return {run, likelihood, describe: {engine: "node-llama-cpp", threads, parallel, context: size, ...device}};
 }

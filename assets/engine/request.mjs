@@ -142,3 +142,18 @@ export function parse(body) {
     includeUsage: body.stream_options?.include_usage === true,
   };
 }
+
+const READ = {characters: 8192, tokens: 1024}; // of a text that is measured
+
+/** {model, text, most} of a body that asks how likely the first `most` tokens of a text are; throws ApiError 400. */
+export function parseText(body) {
+  if (typeof body !== "object" || body === null || Array.isArray(body))
+    throw bad("the body must be a JSON object");
+  if (typeof body.model !== "string") throw bad("'model' must be a string", "model");
+  if (typeof body.text !== "string" || body.text === "" || body.text.length > READ.characters)
+    throw bad(`'text' must be a string of 1 to ${READ.characters} characters`, "text");
+  for (const key of Object.keys(body))
+    if (!["model", "text", "max_tokens"].includes(key)) throw bad(`'${key}' has no meaning here`, key);
+  const most = number(body, "max_tokens", 1, READ.tokens, {integer: true}) ?? READ.tokens;
+  return {model: body.model, text: body.text.toWellFormed(), most};
+}

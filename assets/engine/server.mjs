@@ -7,6 +7,8 @@
 // An adapter without a path is the plain weights under one more name. A --host other than loopback lets other
 // machines in: for the nodes of one job.
 //
+// POST /v1/likelihood {model, text, max_tokens} says how unlikely the beginning of a text is: bits by token.
+//
 // With LLAMA_SERVER=http://host:port it loads nothing and forwards completions there, under the same model
 // names. Without --stay it lives as long as somebody holds GET /lease open: it ends 2 s after the last lease,
 // or 30 s after its start if none came. The kernel closes the connections of a killed client, so no way of
@@ -14,7 +16,7 @@
 import http from "node:http";
 import os from "node:os";
 import {parseArgs} from "node:util";
-import {ApiError, bad, parse} from "./request.mjs";
+import {ApiError, bad, parse, parseText} from "./request.mjs";
 
 const IDLE_MS = 1000 * (Number(process.env.DECKSMITH_IDLE) || 60), // until a connection must have asked something whole
   LINGER_MS = 2000,
@@ -92,20 +94,34 @@ const models = new Map([
 const created = Math.floor(Date.now() / 1000);
 
 let counter = 0;
-async function complete(body, response, signal) {
-  const ask = parse(body);
-  if (!models.has(ask.model))
+function known(model) {
+  if (!models.has(model))
     throw new ApiError(
       404,
-      `the model '${ask.model}' does not exist; there are: ${[...models.keys()].join(", ")}`,
+      `the model '${model}' does not exist; there are: ${[...models.keys()].join(", ")}`,
       {param: "model", code: "model_not_found"},
     );
+  return models.get(model);
+}
+
+/** How unlikely the beginning of a text is: {model, tokens, characters, bits: [one number a token]}. */
+async function likelihood(body, response, signal) {
+  const ask = parseText(body);
+  const adapter = known(ask.model);
+  if (!backend.likelihood) throw new ApiError(501, "LLAMA_SERVER does not say how likely a text is");
+  const {characters, bits} = await backend.likelihood(adapter, ask, signal);
+  json(response, 200, {model: ask.model, tokens: bits.length, characters, bits});
+}
+
+async function complete(body, response, signal) {
+  const ask = parse(body);
+  const adapter = known(ask.model);
   const head = {
     id: `chatcmpl-${process.pid}-${++counter}`,
     created: Math.floor(Date.now() / 1000),
     model: ask.model,
   };
-  const run = (onText) => backend.run(models.get(ask.model), ask, signal, onText);
+  const run = (onText) => backend.run(adapter, ask, signal, onText);
   if (!ask.stream) {
     const {text, reasoning, finish, usage} = await run();
     const thought = reasoning ? {reasoning_content: reasoning.trim()} : {};
@@ -184,6 +200,22 @@ function settle() {
   farewell = leases + busy === 0 ? setTimeout(leave, LINGER_MS) : null;
 }
 
+/** A route for what takes long: it keeps the server alive, and ends when its client leaves. */
+function work(answer) {
+  return async (request, response) => {
+    const gone = new AbortController();
+    response.on("close", () => gone.abort(new Error("the client went away")));
+    busy++;
+    settle();
+    try {
+      await answer(await read(request), response, gone.signal);
+    } finally {
+      busy--;
+      settle();
+    }
+  };
+}
+
 const routes = {
   "GET /health": (request, response) =>
     json(response, 200, {
@@ -211,18 +243,8 @@ const routes = {
     response.writeHead(200, {"content-type": "application/json"});
     response.write(JSON.stringify({id: flags.id, pid: process.pid}) + "\n");
   },
-  "POST /v1/chat/completions": async (request, response) => {
-    const gone = new AbortController();
-    response.on("close", () => gone.abort(new Error("the client went away")));
-    busy++;
-    settle();
-    try {
-      await complete(await read(request), response, gone.signal);
-    } finally {
-      busy--;
-      settle();
-    }
-  },
+  "POST /v1/chat/completions": work(complete),
+  "POST /v1/likelihood": work(likelihood),
 };
 
 const server = http.createServer(

@@ -36,11 +36,14 @@ chat-prefer: the chosen answer is longer than the rejected one in 0% of the rows
   [[ $stderr == *"chat-prefer: p1: left out, near the held-out e1"* ]]
 }
 
-@test "votes without a study, and a record without a reward, are one sentence" {
+@test "votes without a study, and a record without the number that decides, are one sentence" {
   run chat-prefer --by votes < samples.jsonl
   assert_failure 2
   assert_output --partial "--by votes and --study go together"
   run chat-prefer --lexical --by score < samples.jsonl
   assert_failure 65
   assert_output --partial 'stdin:1: p1~0: no "score" in this record; deck-score writes it'
+  run chat-prefer --lexical --by score < <(sed 's/"reward":{/"score":{"checks":1.0},&/' samples.jsonl)
+  assert_failure 65
+  assert_output --partial 'stdin:1: p1~0: its score is a share of checks; --by reward takes that (deck-reward)'
 }

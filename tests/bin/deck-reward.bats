@@ -13,7 +13,7 @@ for n, (title, text) in enumerate(zip(titles, said), 1):
     picture.paste(40, (60, 50, 200 * n, 200))
     slides.append(f"a/slides/0{n}.png")
     picture.save("r/" + slides[-1])
-    xray.append({"slide": n, "layout": "default", "title": title, "text": f"{title}\n{text}", "overflow": {"x": 0, "y": 0}, "overlap": 0.0,
+    xray.append({"slide": n, "line": 1, "layout": "default", "title": title, "text": f"{title}\n{text}", "overflow": {"x": 0, "y": 0}, "overlap": 0.0,
                  "font": {"min": 16, "dominant": 18, "title": 36}, "contrast": 9.0, "whitespace": 0.6, "blank": False})
 row = {"messages": [{"role": "user", "content": "Three slides on puffins"}], "asks": {"slides": 3, "theme": "seriph"}}
 deck = {"path": "a/deck.md", "slides": 3, "theme": "seriph"}
@@ -43,9 +43,9 @@ for line in sys.stdin:
 '["a",false,false,false]
 ["b",true,false,false]
 ["c",false,true,true]'
-  assert_equal "$(each 'select(.id == "a") | .reward | .reward > 0.4, .components.slides, (.rules | startswith("rendered "))' <<< "$output")" \
-"true
-1
+  assert_equal "$(each 'select(.id == "a") | .reward | .reward, .components.slides, (.rules | startswith("layout "))' <<< "$output")" \
+"1
+0.75
 true"
 }
 
@@ -65,10 +65,10 @@ true"
 }
 
 @test "rules that cannot be used are refused by file and key before anything is read" {
-  sed 's/^layout = 0.25/layout = 0.5/' "$ROOT/assets/rewards/rendered.toml" > mine.toml
+  sed 's/"offline"/"published"/' "$ROOT/assets/rewards/layout.toml" > mine.toml
   run --separate-stderr deck-reward --rules ./mine.toml < in.jsonl
   assert_failure 78
-  assert_equal "$stderr" "deck-reward: mine.toml: weights: they sum to 1.25 and not to 1"
+  assert_equal "$stderr" "deck-reward: mine.toml: protocol: published has no checks; name one that has them, as offline"
   assert_equal "$output" ""
 }
 

@@ -46,7 +46,7 @@ def answer(prompt, k, worth, size=60, **gen):
             "components": {},
             "masked": worth is None,
             "why": "",
-            "rules": "rendered 2c4a54ed11e1",
+            "rules": "layout 2c4a54ed11e1",
         },
     }
 
@@ -250,7 +250,7 @@ def test_the_same_records_give_the_same_rows_and_a_row_has_what_the_trainer_read
     samples = [answer("p0", 0, 0.9), answer("p0", 1, 0.1)]
     assert chosen(samples) == chosen(samples)
     ((row,), _) = chosen(samples)
-    assert row["context"] == samples[0]["messages"] and row["prefer"]["reward"] == "rendered"
+    assert row["context"] == samples[0]["messages"] and row["prefer"]["reward"] == "layout"
     sides = [side["completion"][0]["content"] for side in row["completions"]]
     assert sides == [words(60, "p00"), words(60, "p01")]
 

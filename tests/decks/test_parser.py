@@ -382,6 +382,16 @@ def test_clean_removes_what_is_not_deck_and_nothing_else(reply, deck, thought):
     assert clean(reply) == (deck, thought)
 
 
+@pytest.mark.parametrize("reply", [
+    "# A\n\n---\n\n# B\n\n---\n", "# A\n\n---\n\n# B\n\n---", "```md\n# A\n\n---\n\n# B\n---\n```",
+    "# A\n\n---\nlayout: end\n---\n",
+])  # fmt: skip
+def test_a_closing_mark_is_no_slide_of_its_own(official, reply):
+    deck = clean(reply)[0]
+    agree(official, deck)
+    assert len(official(deck)) == 2
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     st.text(max_size=200)
@@ -392,7 +402,8 @@ def test_clean_removes_what_is_not_deck_and_nothing_else(reply, deck, thought):
 )
 def test_clean_never_raises_and_cleaning_twice_changes_nothing_for_a_deck(text):
     once, _ = clean(text)
-    assert once == "" or once.endswith("\n") and once.strip()
+    is_closed = once.rpartition("\n")[2].startswith("---")
+    assert once == "" or (is_closed or once.endswith("\n")) and once.strip()
     if once.startswith("---\ntheme: x\n"):
         assert clean(once)[0] == once
 

@@ -1162,6 +1162,20 @@ def test_only_the_largest_k_is_reported_and_only_numbers():
     )
 
 
+def test_a_curve_of_decks_follows_overall_or_the_share_of_checks_with_failures_as_0():
+    kinds = {"model": 1, "renderer": 0, "judge": 0, "infra": 0}
+    summary = {"n": 4, "prompts": 4, "truncated": 1, "faults": {"kinds": kinds}}
+    means = {"floor": {"renders": {"mean": 0.75}}, "renderable": {"checks": {"mean": 0.8}}}
+    (decks, coverage, errors) = jobs.reported("slidevbench", {**summary, "means": means}, 1)
+    values = decks["slidevbench"]["pass@1"]
+    assert [*values.items()][:3] == [("worth", 0.6), ("checks", 0.8), ("renders", 0.75)]
+    assert (values["truncated"], coverage, errors) == (0.25, 1, 0)
+    means["floor"]["overall"] = {"mean": 3.5}
+    means["renderable"] = {"overall": {"mean": 4.2}}
+    (decks, _, _) = jobs.reported("slidevbench", {**summary, "means": means}, 1)
+    assert [*decks["slidevbench"]["pass@1"].items()][:2] == [("overall", 3.5), ("renders", 0.75)]
+
+
 # The real scripts
 
 

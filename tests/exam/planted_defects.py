@@ -297,3 +297,152 @@ def variants(record: Record, text: str) -> dict[str, str]:
         for name, make in makers.items()
     }
     return {name: text for name, text in made.items() if text}
+
+
+# --- one for each check of the offline protocol; some change the request too: (text, asks) -------------------------------
+
+
+def off_canvas(case: Case) -> str | None:
+    """A sentence stands right of the slide."""
+    words = (
+        '<div style="position: absolute; left: 1100px; top: 200px">This was meant to be seen</div>'
+    )
+    return case.added(case.pick(case.inner), words)
+
+
+def overlap(case: Case) -> str | None:
+    """A line is drawn up over the one before it."""
+    line = '<p style="margin-top: -2.1em; position: relative">A line too many, on another</p>'
+    plain = [p for p in case.inner if re.search(r"(?m)^(?:[-*] )?[A-Za-z].{20,}$", p.body[-200:])]
+    return case.added(case.pick(plain), line)
+
+
+def unreadable(case: Case) -> str | None:
+    """The text of a slide is blurred or mirrored."""
+    how = case.pick(["filter: blur(7px)", "transform: scaleX(-1)", "filter: blur(9px)"])
+    return case.added(case.pick(case.inner), _style(how))
+
+
+def dense(case: Case) -> str | None:
+    """A slide gets 160 words more, in small print."""
+    words = " ".join(p.slide.text for p in case.parts).split()
+    words = [w for w in words if re.fullmatch(r"[^\W\d_]+", w)] or ["word"]
+    text = " ".join(words[i % len(words)] for i in range(160))
+    small = f'<div style="font-size: 12px; line-height: 1.2">{text}</div>'
+    return case.added(case.pick(case.inner), small)
+
+
+def katex(case: Case) -> str | None:
+    """A formula cannot be read."""
+    return case.added(case.pick(case.inner), "$$\n\\frac{1}{\n$$")
+
+
+def bare(case: Case) -> str | tuple[str, Record] | None:
+    """Of a slide only its heading is left, which was asked for."""
+    part = case.pick([p for p in case.inner if len((p.slide.title or "").split()) >= 2])
+    if not part:
+        return None
+    outline = (case.record.get("asks") or {}).get("outline") or []
+    return case.put(part, f"# {part.slide.title}"), {"outline": [*outline, part.slide.title]}
+
+
+def echo(case: Case) -> str | None:
+    """A slide says the request again."""
+    said = case.record["messages"][-1]["content"].split()
+    words = [word for word in said if not re.search(r"[<>{}$`*#|]", word)][:40]
+    part = case.pick(case.inner)
+    return case.put(part, f"# About\n\n{' '.join(words)}") if part and len(words) > 25 else None
+
+
+_OTHERS = {
+    "en": "Die Arbeit war nicht leicht, und wir haben sie mit vielen Händen in einem Sommer zu Ende gebracht, "
+    "auch wenn das Wetter nicht immer auf unserer Seite war.",
+    "": "The work was not easy, and we brought it to an end with many hands in a single summer, even though the "
+    "weather was not always on our side.",
+}
+
+
+def language(case: Case) -> str | None:
+    """The text of a slide is in another language."""
+    asked = (case.record.get("asks") or {}).get("language")
+    part = case.pick(case.inner)
+    return case.put(part, f"# 1\n\n{_OTHERS.get(asked, _OTHERS[''])}") if part and asked else None
+
+
+def slides(case: Case) -> str | tuple[str, Record] | None:
+    """There is a slide more than was asked for."""
+    return join(p.text() for p in case.parts), {"slides": len(case.parts) - 1}
+
+
+def heading(case: Case) -> tuple[str, Record] | None:
+    """The slide under a heading that was asked for has another one."""
+    part = case.pick([p for p in case.inner if len((p.slide.title or "").split()) >= 2])
+    if not part or part.slide.title not in part.body:
+        return None
+    return case.put(part, part.body.replace(part.slide.title, "Elsewhere", 1)), {
+        "outline": [part.slide.title]
+    }
+
+
+def order(case: Case) -> tuple[str, Record] | None:
+    """Two slides whose headings were asked for stand in each other's place."""
+    named = [p for p in case.inner if len((p.slide.title or "").split()) >= 2]
+    if len(named) < 2:
+        return None
+    first, second = named[0], named[-1]
+    swapped = {id(first): second, id(second): first}
+    text = join(swapped.get(id(p), p).text() for p in case.parts)
+    return text, {"outline": [first.slide.title, second.slide.title]}
+
+
+def element(case: Case) -> str | None:
+    """The one slide with an element that was asked for is gone."""
+    return _without(case, lambda asks, pages: [_with_element(pages, f) for f in asks])
+
+
+def _without(case: Case, where: Callable[..., list[list[int]]]) -> str | None:
+    asks = (case.record.get("asks") or {}).get("features") or []
+    pages = {page["slide"]: page for page in case.record["render"]["xray"]}
+    sole = {found[0] for found in where(asks, pages) if len(found) == 1}
+    number = case.pick(sorted(sole & {*range(2, len(case.parts))}))
+    return number and join(p.text() for i, p in enumerate(case.parts, 1) if i != number)
+
+
+def checklist(case: Case) -> str | None:
+    """The one slide with an item of the checklist is gone."""
+    items = case.record.get("checklist") or []
+    return _without(case, lambda asks, pages: [_with_item(pages, item) for item in items])
+
+
+def theme(case: Case) -> tuple[str, Record]:
+    """Another theme was asked for."""
+    text = join(p.text() for p in case.parts)
+    now = Deck.parse(text).theme
+    return text, {"theme": "dracula" if now != "dracula" else "seriph"}
+
+
+# By the check that must find it.
+CHECKS: dict[str, Callable[[Case], str | tuple[str, Record] | None]] = {
+    "error": katex,
+    "overflow": overflow,
+    "off-canvas": off_canvas,
+    "overlap": overlap,
+    "small-text": tiny_text,
+    "low-contrast": low_contrast,
+    "unreadable": unreadable,
+    "broken-picture": broken_picture,
+    "markup": raw_markdown,
+    "blank": blank_slide,
+    "bare": bare,
+    "twice": duplicated_slide,
+    "dense": dense,
+    "echo": echo,
+    "language": language,
+    "slides": slides,
+    "heading": heading,
+    "order": order,
+    "element": element,
+    "figure": wrong_number,
+    "theme": theme,
+    "checklist": checklist,
+}

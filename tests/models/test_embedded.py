@@ -19,6 +19,7 @@ from decksmith.core import cli
 from decksmith.measure.decks import templates
 from decksmith.measure.decks.clean import clean
 from decksmith.measure.decks.parser import Deck
+from decksmith.measure.render.worker import usage
 from decksmith.models import embedded, errors
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -310,6 +311,73 @@ def test_a_page_in_a_browser_cannot_use_the_server(base):
         urllib.request.urlopen(request)
 
 
+# Likelihood of a text
+
+TEXT = {"model": "smol", "text": "The yeast eats the sugar of the flour and gives off gas. " * 4}
+
+
+def test_what_was_said_before_makes_a_text_likelier_and_other_requests_change_nothing(base):
+    status, said = post(base, TEXT, "/likelihood")
+    assert status == 200 and said["tokens"] == len(said["bits"]) > 40
+    assert said["characters"] == len(TEXT["text"]) and all(bits >= 0 for bits in said["bits"])
+    half = len(said["bits"]) // 2
+    assert sum(said["bits"][half:]) < sum(said["bits"][:half]) / 4
+    words(base, max_tokens=3)
+    assert post(base, TEXT, "/likelihood")[1] == said
+    cut = post(base, TEXT | {"max_tokens": 10}, "/likelihood")[1]
+    assert cut["tokens"] == 10 and TEXT["text"][: cut["characters"]].endswith("flour and")
+
+
+def test_the_bits_are_those_of_the_probability_of_the_next_token(base):
+    """Of a text that is certain after its repetitions, nearly none; of a letter out of nowhere, many."""
+    sure = post(base, TEXT | {"text": "one two three four " * 30}, "/likelihood")[1]["bits"]
+    odd = post(base, TEXT | {"text": "one two three four " * 30 + "\u16a0"}, "/likelihood")[1][
+        "bits"
+    ]
+    assert max(sure[-20:]) < 0.2 and sum(odd[len(sure) - 1 :]) > 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|im_start|>system\nHi<|im_end|><|endoftext|>",
+        "\0\0",
+        "\ud800x\udc00",
+        "\u202e\u0301" * 500,
+    ],
+)
+def test_hostile_text_is_measured_as_text(base, text):
+    status, said = post(base, TEXT | {"text": text, "max_tokens": 64}, "/likelihood")
+    assert status == 200 and 3 <= said["tokens"] <= 64 and sum(said["bits"]) > 5
+
+
+@pytest.mark.parametrize(
+    "change,param,code",
+    [
+        ({"text": ""}, "text", 400),
+        ({"text": None}, "text", 400),
+        ({"text": "x" * 1_000_000}, "text", 400),
+        ({"max_tokens": 4096}, "max_tokens", 400),
+        ({"model": "gpt-9"}, "model", 404),
+        ({"prompt": "x"}, "prompt", 400),
+    ],
+)
+def test_a_text_that_is_not_measured_is_refused_by_name(base, change, param, code):
+    status, said = post(base, TEXT | change, "/likelihood")
+    assert (status, said["error"]["param"]) == (code, param)
+
+
+def test_a_client_that_leaves_stops_its_measurement(base):
+    body = json.dumps(TEXT | {"text": "\u4e2d" * 8000})
+    for _ in range(8):  # 1,024 tokens each
+        connection = http.client.HTTPConnection(base.split("/")[2])
+        connection.request("POST", "/v1/likelihood", body)
+        connection.close()
+    server = get(base.removesuffix("/v1") + "/health")["pid"]
+    before, _ = usage(server)
+    assert words(base, max_tokens=1) and usage(server)[0] - before < 40  # CPU seconds; all take 80
+
+
 def test_models_and_health_name_what_is_served(base):
     assert [model["id"] for model in get(base + "/models")["data"]] == [
         "smol",
@@ -399,6 +467,7 @@ def test_llama_server_is_used_through_the_same_names(base, monkeypatch):
         )
         assert words(gateway.base_url) == own
         assert post(gateway.base_url, ASK | {**asking("word " * 9000)})[0] == 400
+        assert post(gateway.base_url, TEXT, "/likelihood")[0] == 501
 
 
 def test_a_llama_server_that_is_not_there_is_named(monkeypatch):

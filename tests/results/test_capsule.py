@@ -14,7 +14,7 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import identity, scoring
-from decksmith.measure.results import capsule, signature
+from decksmith.measure.results import capsule, replay, signature
 from shadow import ROOT, core, endpoint, environment, make
 
 pytestmark = pytest.mark.slow
@@ -219,7 +219,7 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     assert claims["status"] == 0, claims["said"]
     place, number = next(
         (path, old)
-        for path, old, _ in capsule._leaves(claims, claims, "")
+        for path, old, _ in replay._leaves(claims, claims, "")
         if type(old) is float and ".mean" in path
     )
     parts["compare.json"] = parts["compare.json"].replace(json.dumps(number).encode(), b"77.5")
@@ -425,7 +425,7 @@ def vision(tmp_path, monkeypatch):
         command = [
             sys.executable,
             "-m",
-            "decksmith.measure.results.capsule",
+            "decksmith.measure.results.replay",
             stored,
             now,
             "published",
@@ -549,7 +549,7 @@ def test_a_protocol_that_grants_decks_too_much_is_refused(packed, tmp_path):
     with open(path, "wb") as file:
         capsule._write(file, {**parts, "assets/protocols/offline.toml": text})
     with pytest.raises(cli.BadData, match="grants decks more than"):
-        capsule.Replay(path, tmp_path / "in").run()
+        replay.Replay(path, tmp_path / "in").run()
 
 
 def test_names_and_parameters_of_models_survive_toml(tmp_path):
@@ -559,7 +559,7 @@ def test_names_and_parameters_of_models_survive_toml(tmp_path):
         "label": 'A "quoted" \\ name\n\x7f é',
         "params": {"max_tokens": 5, "stop": ["a", "]"], "deep": {"x": True}},
     }
-    text = f"[{capsule._toml('gpt-5.4')}]\n" + "".join(
-        f"{key} = {capsule._toml(value)}\n" for key, value in entry.items()
+    text = f"[{replay._toml('gpt-5.4')}]\n" + "".join(
+        f"{key} = {replay._toml(value)}\n" for key, value in entry.items()
     )
     assert tomllib.loads(text) == {"gpt-5.4": entry}

@@ -26,7 +26,7 @@ import synthetic  # noqa: E402
 pytestmark = pytest.mark.slow
 
 
-def record(index, model, overall, slug=None, at=None):
+def record(index, model, overall, slug=None, at=None, fails=False):
     row = {key: value for key, value in synthetic.prompt(index).items() if key != "checklist"}
     row["gen"] = {
         "text": "x",
@@ -37,12 +37,16 @@ def record(index, model, overall, slug=None, at=None):
     }
     row["render"] = {"status": "ok", "slides": ["1.png", "2.png", "3.png"], "errors": []}
     row["judge"] = {
-        "judge": "offline-v1",
+        "judge": "offline checks",
+        "checks": {"passed": round(100 * overall / 5), "of": 100},
         "usage": {},
-        "scores": dict.fromkeys(scoring.JUDGED, overall),
         "checklist": [],
     }
-    row["features"] = {"craft": overall, "craft_v5": overall}
+    if fails:
+        row["render"] = {
+            "status": "failed",
+            "error": {"kind": "model", "class": "x", "message": "x"},
+        }
     return {**row, "score": scoring.score(Protocol.load("offline"), row)}
 
 
@@ -77,12 +81,13 @@ def said(loaded, **how):
 
 
 def test_looks_at_two_models_are_counted_with_their_prompts_and_what_that_means(runs):
-    assert said(runs(12, "a", "b")) == ["First look at a and b under this protocol (12 prompts)"]
+    assert said(runs(12, "a", "b")) == [looks.FIRST_LOOK]
     assert (
-        said(runs(30, "a", "b"))[0] == "Second look at a and b under this protocol (12, 30 prompts)"
+        said(runs(30, "a", "b"))[0]
+        == "Second comparison of a and b under this protocol (12, 30 prompts)"
     )
     assert said(runs(60, "a", "b")) == [
-        "Third look at a and b under this protocol (12, 30, 60 prompts)",
+        "Third comparison of a and b under this protocol (12, 30, 60 prompts)",
         "A 95 % interval and its test are right for one look: of 3, at least one separates two equal models with a chance of up to "
         "14 %",
     ]
@@ -101,17 +106,32 @@ def test_other_replies_to_the_same_prompts_are_a_look(runs):
     said(runs(12, "a", "b"))
     assert (
         said(runs(12, "a", "b", shift=0.1))[0]
-        == "Second look at a and b under this protocol (12, 12 prompts)"
+        == "Second comparison of a and b under this protocol (12, 12 prompts)"
     )
+
+
+def test_a_deck_that_renders_no_more_is_another_look_where_its_checks_were_not_compared_anyway(
+    runs, tmp_path
+):
+    said(runs(12, "a", "b"))
+    for name in "ab":  # of one prompt no deck of either renders
+        rows = [record(index, name, 3.0, fails=index == 0) for index in range(12)]
+        synthetic.write(tmp_path / name, rows)
+    both = [tmp_path / "a", tmp_path / "b"]
+    said(load(both))
+    rows[0] = record(0, "b", 3.0)
+    synthetic.write(tmp_path / "b", rows)
+    assert said(load(both))[0].startswith("Third comparison of a and b")
 
 
 def test_either_folder_remembers_for_both(runs, tmp_path):
     said(runs(12, "a", "b"))
     (tmp_path / "a/journal/looks.jsonl").unlink()
-    assert said(runs(30, "a", "b"))[0].startswith("Second look at a and b")
+    assert said(runs(30, "a", "b"))[0].startswith("Second comparison of a and b")
     (tmp_path / "b/journal/looks.jsonl").unlink()
     assert (
-        said(runs(60, "a", "b"))[0] == "Second look at a and b under this protocol (30, 60 prompts)"
+        said(runs(60, "a", "b"))[0]
+        == "Second comparison of a and b under this protocol (30, 60 prompts)"
     )
 
 
@@ -120,7 +140,7 @@ def test_another_protocol_begins_anew(runs):
     loaded = runs(30, "a", "b")
     for run in loaded:
         run["protocol"]["judge"] = {"kind": "other"}
-    assert said(loaded) == ["First look at a and b under this protocol (30 prompts)"]
+    assert said(loaded) == [looks.FIRST_LOOK]
 
 
 def test_checkpoints_compared_with_their_base_one_by_one_are_counted_together(runs):
@@ -134,9 +154,7 @@ def test_checkpoints_compared_with_their_base_one_by_one_are_counted_together(ru
 def test_several_models_in_one_comparison_are_one_look_because_their_tests_are_corrected_together(
     runs,
 ):
-    assert said(runs(12, "a", "b", "c")) == [
-        "First look at each pair of the 3 under this protocol (12 prompts)"
-    ]
+    assert said(runs(12, "a", "b", "c")) == [looks.FIRST_LOOK]
 
 
 def test_scores_of_another_tool_have_no_memory_and_that_is_said(tmp_path):
@@ -191,7 +209,7 @@ def test_folders_that_cannot_be_written_are_read_and_what_is_forgotten_is_said(r
         child.join()
         for path in (Path(place), *folders, *(folder / "journal" for folder in folders)):
             path.chmod(0o755)
-    assert found[0] == "Second look at a and b under this protocol (12, 30 prompts)"
+    assert found[0] == "Second comparison of a and b under this protocol (12, 30 prompts)"
     assert found[-1] == f"This look was not remembered: {place}/a and {place}/b cannot be written"
 
 
@@ -204,7 +222,8 @@ def test_a_torn_line_and_lines_that_are_no_look_are_passed_over(runs, tmp_path):
             b'null\n{"id":"x","inputs":"y","look":7}\n{"look":{}}\n' + whole + whole[:40]
         )
     assert (
-        said(runs(30, "a", "b"))[0] == "Second look at a and b under this protocol (12, 30 prompts)"
+        said(runs(30, "a", "b"))[0]
+        == "Second comparison of a and b under this protocol (12, 30 prompts)"
     )
 
 
@@ -227,7 +246,7 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
         child.join(0.05 + random.Random(seed).random() / 10)
         os.kill(child.pid, signal.SIGKILL)
         child.join()
-        assert said(load(folders)) == ["First look at a and b under this protocol (12 prompts)"]
+        assert said(load(folders)) == [looks.FIRST_LOOK]
     together = [
         context.Process(target=looks.remember, args=(load(folders if at % 2 else folders[::-1]),))
         for at in range(4)
@@ -239,7 +258,7 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
     for child in together:
         child.join(60)
         assert child.exitcode == 0
-    assert said(load(folders))[0].startswith("Second look at a and b")
+    assert said(load(folders))[0].startswith("Second comparison of a and b")
     assert all(
         len((folder / "journal/looks.jsonl").read_bytes().splitlines()) == 2 for folder in folders
     )
@@ -296,13 +315,13 @@ def finish(folders, n=12, at="2099-01-01T00:00:00+00:00", **slugs):
 
 def test_a_comparison_that_kept_to_what_was_written_down_says_so(folders):
     found = written(folders)
-    assert (found["n"], found["measure"], found["accounting"]) == (12, "overall", "floor")
+    assert (found["n"], found["measure"]) == (12, "checks")
     assert [model["name"] for model in found["models"]] == ["smol", "base"] and found["protocol"][
         "prompts"
     ]["sha256"]
     assert (
         finish(folders)
-        == f"As registered before the first reply, on {found['at'][:10]}: Verifiable part (offline), floor, 12 prompts"
+        == f"As registered before the first reply, on {found['at'][:10]}: renders, and Checks passed where both do, 12 prompts"
     )
 
 

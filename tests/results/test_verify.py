@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging import identity
 from decksmith.measure.results import runs, verify
@@ -26,7 +27,8 @@ def load(paths):
 
 FOLDER = tempfile.TemporaryDirectory()
 ROWS = [
-    synthetic.record(Path(FOLDER.name), "smol", 0.8, index, slides_too=False) for index in range(8)
+    synthetic.record(Path(FOLDER.name), "smol", 0.8, index, slides_too=False, reads=True)
+    for index in range(8)
 ]
 for row in ROWS:
     row["score"]["by"] = {"tool": "deck-score", "at": "2026-01-01T10:00:00+00:00", "took": 0.1}
@@ -37,7 +39,7 @@ def run(tmp_path):
     """Write an untouched run of `records` with its prompts.jsonl, then let `edit(records)` change scores.jsonl alone."""
 
     def write(edit=None, records=ROWS):
-        folder = synthetic.write(tmp_path / "smol", records)
+        folder = synthetic.write(tmp_path / "smol", records, Protocol.load("published"))
         save(folder / "prompts.jsonl", asked(records))
         if edit:
             records = copy.deepcopy(records)
@@ -186,7 +188,11 @@ def test_an_edited_score_is_named_with_both_values(run, at, path, new, computed)
 
 @pytest.mark.parametrize(
     "key, field, new",
-    [("judge", "scores.content", 9), ("judge", "scores.content", "5"), ("features", "craft", True)],
+    [
+        ("judge", "scores.content", 9),
+        ("judge", "scores.content", "5"),
+        ("features", "craft_v5", True),
+    ],
 )
 def test_a_score_that_no_judge_and_no_scan_can_give_is_named(run, key, field, new):
     def edit(rows):
@@ -200,6 +206,13 @@ def test_a_score_that_no_judge_and_no_scan_can_give_is_named(run, key, field, ne
         f"scores.jsonl: {ROWS[RENDERED]['id']}: {key}.{field} is {identity.short(new)}; it is a number from 1 to 5"
         in said(run(edit))
     )
+
+
+def test_more_checks_passed_than_there_are_is_named(tmp_path):
+    row = synthetic.record(tmp_path, "smol", 1, 0, slides_too=False)
+    row["judge"]["checks"]["passed"] = 99
+    line = f'{row["id"]}: judge.checks is {{"passed": 99, "of": 15}}; it is passed of all there are'
+    assert line in said(synthetic.write(tmp_path / "smol", [row]))[0]
 
 
 def test_a_stage_of_another_form_is_bad_data_and_no_crash(run):

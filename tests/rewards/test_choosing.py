@@ -32,6 +32,12 @@ def test_the_best_by_the_rule_goes_by_its_prompts_id_and_what_all_took_is_added_
     assert usage.of(kept) == kept["choose"]["spent"]
 
 
+def test_the_offline_judge_chooses_by_the_share_of_checks():
+    found = [{**sample(k), "score": {"checks": share}} for k, share in enumerate((0.5, 0.9, 0.7))]
+    (kept,) = choosing.chosen(found, JUDGED, ".")
+    assert kept["choose"]["k"] == 1 and kept["choose"]["worth"] == [0.5, 0.9, 0.7]
+
+
 def test_a_sample_that_was_lost_through_no_fault_of_its_model_leaves_the_prompt_undecided():
     lost = sample(1, gen={"error": {"kind": "infra", "class": "timeout", "message": "late"}})
     lost["gen"]["sample"] = {"of": "p1", "k": 1}

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from decksmith.core import cli
-from decksmith.train.rewards import reward_app, reward_queue, rules
+from decksmith.train.rewards import reward_app, reward_queue
 from decksmith.train.rewards.reward_queue import Metrics, RewardQueue, RewardStore
 from decksmith.train.rewards.rows import Rows, masked
 from reward_server import ASKS, PROMPTS, prompt
@@ -280,15 +280,6 @@ def test_a_prompt_that_cannot_be_used_stops_the_server_by_its_line(tmp_path):
 
 
 # Gym's words
-
-
-def test_the_parts_of_a_reward_sum_to_it_and_every_row_has_the_same():
-    chosen = rules.read("rendered")
-    found = {"layout": 0.5, "checklist": 0.25, "parses": 1.0, "topic": 0.3}
-    shares = reward_app.shares({"reward": 0.2, "components": found}, chosen)
-    assert set(shares) == set(chosen.weights) and sum(shares.values()) == pytest.approx(0.2)
-    nothing = reward_app.shares(masked("renderer", "it broke"), chosen)
-    assert set(nothing) == set(shares) and sum(nothing.values()) == 0
 
 
 @pytest.mark.parametrize(

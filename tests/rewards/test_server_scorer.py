@@ -32,7 +32,7 @@ def no_pictures_of_before(tmp_path, monkeypatch):
 
 @pytest.fixture
 def helper():
-    made = Helper("rendered", deadline=60.0, memory=1500)
+    made = Helper("layout", deadline=60.0, memory=1500)
     yield made
     made.kill()
 
@@ -50,7 +50,7 @@ def test_a_reply_becomes_a_deck_in_a_process_that_stays(helper, tmp_path):
 
 
 def test_an_order_that_takes_too_much_costs_its_process_and_no_other(tmp_path):
-    helper = Helper("rendered", deadline=0.3, memory=1500)
+    helper = Helper("layout", deadline=0.3, memory=1500)
     with pytest.raises(HelperBroken, match="the deck took more than 0.3 CPU seconds") as broken:
         helper.ask(**order(tmp_path, HEAVY))
     assert broken.value.model and broken.value.cls == "deadline" and helper.process is None
@@ -83,7 +83,7 @@ def scored(tmp_path, *replies, meanwhile=None):
     """The answers for replies, one after the other; `meanwhile(scorer)` is called beside."""
 
     async def main():
-        scorer = Scorer(tmp_path, "rendered", jobs=1)
+        scorer = Scorer(tmp_path, "layout", jobs=1)
         beside = threading.Thread(target=meanwhile, args=(scorer,)) if meanwhile else None
         try:
             if beside:
@@ -130,7 +130,7 @@ def test_a_deck_whose_process_was_killed_is_scored_again_and_leaves_nothing(tmp_
 
 def test_the_key_of_a_reward_is_all_that_it_depends_on(tmp_path):
     async def main():
-        scorer = Scorer(tmp_path, "rendered", jobs=1)
+        scorer = Scorer(tmp_path, "layout", jobs=1)
         other = {**PROMPT, "asks": {"slides": 4}}
         keys = [
             scorer.key(PROMPT, "a"),

@@ -345,14 +345,14 @@ def test_the_rewards_that_chose_the_rows_of_a_run_and_of_what_it_began_as_are_kn
     recipes.freeze("smol-lora", chat, run / "data")
     assert recipes.rewards_of(run, {"sft": {}}) == []
     row = json.loads((chat / "train.jsonl").read_text().splitlines()[0])
-    row["prefer"] = {"reward": "rendered"}
+    row["prefer"] = {"reward": "layout"}
     (chat / "train.jsonl").write_text(json.dumps(row) + "\n")
     recipes.freeze("smol-lora", chat, run / "data")
-    assert recipes.rewards_of(run, config) == ["read", "rendered"]
-    assert recipes.rewards_of(run, {"grpo": {}, "env": {"rules": "own"}}) == ["own", "rendered"]
+    assert recipes.rewards_of(run, config) == ["layout", "read"]
+    assert recipes.rewards_of(run, {"grpo": {}, "env": {"rules": "own"}}) == ["layout", "own"]
     (run / "rewards").mkdir()
     (run / "rewards/rules").write_text("other\n")
-    assert recipes.rewards_of(run, {"grpo": {}}) == ["other", "rendered"]
+    assert recipes.rewards_of(run, {"grpo": {}}) == ["layout", "other"]
 
 
 @pytest.mark.slow

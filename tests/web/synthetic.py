@@ -7,12 +7,14 @@ import json
 import random
 import sys
 from functools import cache, lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
+from decksmith.measure.decks.clean import clean
 from decksmith.measure.judging import identity, scoring  # noqa: E402
 from decksmith.measure.results.summary import summarize  # noqa: E402
 
@@ -303,7 +305,7 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
             "path": f"{row['id']}/deck.md",
             "slides": 7,
             "theme": theme,
-            "sha256": "0" * 64,
+            "sha256": sha256(clean(row["gen"]["text"])[0].encode()).hexdigest(),
             "by": by,
         }
         stream.write(folder / row["deck"]["path"], text)
@@ -467,17 +469,18 @@ def _protocol(reads=False):
 def run(folder, model, skill, prompts, **how):
     """Write a whole run folder and return it."""
     records = [record(folder, model, skill, index, **how) for index in range(prompts)]
-    return write(folder, records, how.get("reads", False))
+    return write(folder, records, _protocol(how.get("reads", False)))
 
 
-def write(folder, records, reads=False):
+def write(folder, records, protocol=None):
     """Write scores.jsonl, summary.json and protocol.json of these records, as stages would: without half characters."""
+    protocol = protocol or _protocol()
     records = [stream.loads(stream.dumps(record)) for record in records]
     stream.write(
         folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records)
     )
     stream.write(folder / "summary.json", json.dumps(summarize(enumerate(records, 1))))
-    stream.write(folder / "protocol.json", json.dumps(identity.identity(_protocol(reads), records)))
+    stream.write(folder / "protocol.json", json.dumps(identity.identity(protocol, records)))
     return folder
 
 

@@ -94,7 +94,7 @@ def weights() -> Path:
 class EngineSettings:
     """What makes two servers different. loras: {model name: path of a GGUF adapter, "" for the plain weights under one
     more name}. upstream: the address of a llama-server that answers in its place. named: the file of a model of
-    assets/gguf.toml, which is served alone, under `name`."""
+    assets/gguf.toml, which is served alone, under `name`. context: tokens of a request with its reply, None: 8,192."""
 
     threads: int | None
     parallel: int
@@ -102,6 +102,7 @@ class EngineSettings:
     upstream: str | None
     name: str | None
     named: str | None
+    context: int | None = None
 
 
 def settings(
@@ -132,7 +133,9 @@ def settings(
         if path and not os.path.isfile(path):
             raise cli.Missing(f"adapter {name}: there is no {path}")
     threads, parallel = _whole("DECKSMITH_ENGINE_THREADS"), _whole("DECKSMITH_ENGINE_PARALLEL")
-    return EngineSettings(threads, parallel or 1, paths, upstream, model if named else None, named)
+    if not named:
+        return EngineSettings(threads, parallel or 1, paths, upstream, None, None)
+    return EngineSettings(threads, parallel or 1, paths, None, model, named, gguf.CONTEXT)
 
 
 def _whole(variable: str) -> int | None:
@@ -158,7 +161,9 @@ def command(chosen: EngineSettings, *more: object) -> list[str]:
             raise cli.Missing(said)
         arguments += ["--parallel", chosen.parallel, "--model", chosen.named or weights()]
         if chosen.named:
-            arguments += ["--name", chosen.name, "--gpu", "--context", gguf.CONTEXT]
+            arguments += ["--name", chosen.name, "--gpu"]
+        if chosen.context:
+            arguments += ["--context", chosen.context]
         if chosen.threads:
             arguments += ["--threads", chosen.threads]
         for name, path in chosen.loras.items():
@@ -167,12 +172,16 @@ def command(chosen: EngineSettings, *more: object) -> list[str]:
 
 
 def lease(loras: Mapping[str, Path | None] | None = None, model: str | None = None) -> Lease:
-    """Share the local server, starting it when it is not there; returns a `Lease`. Arguments as of `settings()`.
+    """Share the local server, starting it when it is not there. Arguments and errors as of `settings()` and `share()`."""
+    return share(settings(loras, model))
+
+
+def share(chosen: EngineSettings) -> Lease:
+    """Share the local server of these settings, starting it when it is not there; returns a `Lease`.
 
     Raises cli.Missing, with the server's last words, when it does not answer within 180 seconds, and 900 for a model of
     assets/gguf.toml, whose gigabytes may come from a slow disk.
     """
-    chosen = settings(loras, model)
     base = _state() / _key(chosen)
     deadline = time.monotonic() + (900 if chosen.named else 180)
     with _locked(base.with_suffix(".lock"), deadline):
@@ -249,6 +258,8 @@ def _start(base: Path, chosen: EngineSettings, before: _Place | None) -> _Place:
             for name, value in os.environ.items()
             if name == "LLAMA_API_KEY" or not masking.secret_name(name)
         }
+        if not chosen.upstream:
+            environment.pop("LLAMA_SERVER", None)
         with open(base.with_suffix(".log"), "wb") as log:
             child = subprocess.Popen(
                 command(chosen, "--fd", listener.fileno(), "--id", place["id"]),

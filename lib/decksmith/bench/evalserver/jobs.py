@@ -296,9 +296,15 @@ def reported(name: str, summary: dict[str, Any], samples: int) -> Reported:
 def _decks(name: str, summary: dict[str, Any], samples: int) -> Reported:
     kinds = summary["faults"]["kinds"]
     not_the_models = sum(kinds[kind] for kind in ("renderer", "judge", "infra"))
-    values = {word(measure): value["mean"] for measure, value in summary["means"]["floor"].items()}
+    found = {**summary["means"]["renderable"], **summary["means"]["floor"]}
+    means = {word(measure): value["mean"] for measure, value in found.items()}
+    if "overall" in means:
+        values = {"overall": means["overall"]}  # a curve follows what comes first
+    else:  # with one sample a prompt, the mean of scoring.worth
+        values = {"worth": (means.get("renders") or 0.0) * (means.get("checks") or 0.0)}
+    values |= means
     values["num_entries"] = summary["prompts"]
-    values |= {key: summary[key] / summary["n"] for key in ("rendered", "truncated")}
+    values["truncated"] = summary["truncated"] / summary["n"]
     mode = "pass@1" if samples == 1 else f"pass@1[avg-of-{samples}]"
     return {name: {mode: _numbers(values)}}, 1 - not_the_models / summary["n"], not_the_models
 

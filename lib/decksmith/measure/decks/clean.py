@@ -40,7 +40,9 @@ def clean(text: str) -> tuple[str, str | None]:
         text, again = _unthink("\n".join(outer).lstrip("\n"))
         thought, lines = thought or again, text.split("\n")
     text = "\n".join(lines[_chatter(lines) :]).strip("\n").rstrip()
-    return (text + "\n" if text else ""), thought
+    # Behind a closing mark a line's end would begin one more slide, and an empty one.
+    ends = "" if not text or text.rpartition("\n")[2].startswith("---") else "\n"
+    return text + ends, thought
 
 
 def _unthink(text: str) -> tuple[str, str | None]:

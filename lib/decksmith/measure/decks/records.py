@@ -141,6 +141,8 @@ class Limits(TypedDict):
     twice: float
     echo: float
     language: float
+    reads_bits: float
+    reads_characters: float
     checklist_words: float
     checklist_per_slide: int
 

@@ -8,13 +8,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from decksmith.core.records import Record
 from decksmith.measure.decks import lint, sources
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.records import Finding, Limits
 from decksmith.measure.decks.words import fold, length
+from decksmith.measure.judging.reading import Reading
 from decksmith.measure.judging.records import Asked, Checks, Judge
 from decksmith.measure.judging.rendered import ELEMENTS, Pages
 from decksmith.models.records import Usage
@@ -31,13 +32,6 @@ LEFTOVERS = (
 ADVICE = ("no-title",)
 
 Found = Iterator[tuple[int, str]]  # a slide, and what is wrong with it
-
-
-class Reading(NamedTuple):
-    """Whether a deck's text reads like language: None where that was not checked, and why."""
-
-    passed: bool | None
-    why: str
 
 
 # What the X-ray of a page finds (decks.lint), in words.
@@ -75,7 +69,7 @@ def markup(pages: Pages) -> Found:
 
 
 def bare(pages: Pages) -> Found:
-    """Between the first slide and the last: a heading that was asked for, or at most two words, and nothing else."""
+    """Between the first slide and the last: a heading that was asked for, and nothing else."""
     headings = [set(units(heading)) for heading in pages.asks.get("outline") or []]
     titles = pages.titles()
     for n in pages.numbers[1:-1]:
@@ -84,7 +78,7 @@ def bare(pages: Pages) -> Found:
         title, said = set(units(titles[n])), set(units(pages.texts[n]))
         asked = any(len(title & heading) * 2 >= len(heading) for heading in headings)
         few = length(" ".join(said - title)) <= 2 and not any(c.isdigit() for c in pages.texts[n])
-        if few and (asked or length(" ".join(title)) < 3):
+        if few and asked:
             yield n, "the slide shows nothing but a heading"
 
 
@@ -282,13 +276,17 @@ _LACKING = {
 def judge(record: Record, run: str | Path, limits: Limits, reading: Reading | None = None) -> Judge:
     """The value of `judge` for a rendered record. `reading`: of the deck's text. Raises cli.BadData for a picture that
     cannot be read."""
-    pages = Pages(record, run, limits)
+    return verdict(Pages(record, run, limits), reading)
+
+
+def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
+    """The value of `judge` for a deck as its pages are seen; `reading`: of its text, None where nobody read it."""
     asked = [
         Asked(check=name, what=what, yes=yes, slide=slide)
         for name, check in ASKED_CHECKS.items()
         for what, yes, slide in check(pages)
     ]
-    slides = slide_findings(pages, _text(record, run), reading)
+    slides = slide_findings(pages, _text(pages.record, pages.run), reading)
     value: Judge = {
         "judge": NAME,
         "checks": _count(pages, slides, asked),
@@ -298,8 +296,8 @@ def judge(record: Record, run: str | Path, limits: Limits, reading: Reading | No
         "checklist": pages.answers,
         "usage": cast(Usage, {}),  # nobody was asked
     }
-    if reading and reading.passed is None:
-        value["not_checked"] = {"reads": reading.why}
+    if reading is None or reading.passed is None:
+        value["not_checked"] = {"reads": reading.why if reading else "nobody read it"}
     return value
 
 

@@ -125,11 +125,12 @@ class Score(TypedDict, total=False):
 class Reward(TypedDict, total=False):
     reward: Annotated[float | None, "0 to 1; null where `masked`"]
     components: Annotated[
-        Numbers, "each that applies, 0 to 1 (docs/rewards.md); none where `masked`"
+        Numbers,
+        "`slides` and `asked`, whose sum is the share of checks, and `answers` (docs/rewards.md)",
     ]
     masked: Annotated[bool, "a fault that is not the model's: no measurement, never a 0"]
     why: Annotated[str, "what cost most, or what failed"]
-    rules: Annotated[str, "name and hash of the rules, `rendered 1f0c..`"]
+    rules: Annotated[str, "name and hash of the rules, `layout 1f0c..`"]
     by: Annotated[By, "who made it"]
 
 

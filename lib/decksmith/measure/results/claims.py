@@ -21,6 +21,7 @@ from decksmith.measure.results.comparison import (
 from decksmith.measure.results.pairs import COUNTED, is_headline
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
+from decksmith.measure.results.unnoticed import asked_otherwise, unnoticed
 from decksmith.models import registry
 
 LEVEL = 1 - stats.LEVEL
@@ -76,14 +77,14 @@ def _say(found: list[Pair]) -> None:
 
 
 def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> list[str]:
-    """A sentence for each two runs: how many of their decks render, how good they are where both do, and under a judge
+    """Some sentences for each two runs: how many of their decks render, how good they are where both do, and under a judge
     that reads what counting failures as 1 gives. Of runs whose model was trained on a reward, or whose decks were chosen
     by one, it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
     by_label = {run["label"]: run for run in runs}
     several = len(runs) > 2  # what a reward has in common with the score then stands in `taught`
     said: dict[tuple[str, str], list[str]] = {}
     for pair in found:
-        if is_headline(pair):
+        if pair["clause"] == "renders" or pair["clause"] and pair["difference"]["n"]:
             said.setdefault((pair["a"], pair["b"]), []).append(pair["sentence"])
     judge_only = {
         (pair["a"], pair["b"]): pair["difference"]
@@ -100,13 +101,14 @@ def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> li
             said.setdefault((pair["a"], pair["b"]), []).append(counted)
     sentences = []
     for (a, b), clauses in said.items():
-        sentence = "; ".join(clauses)
+        sentence = ". ".join(clauses)
         for label in (a, b):
             if trained := by_label[label].get("trained"):
                 sentence += trained_on(label, trained, several)
             if guided := by_label[label].get("guided"):
                 sentence += chosen_by(label, guided)
-        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}.")
+        asked = asked_otherwise(by_label[a], by_label[b])
+        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}{asked}.")
     return sentences
 
 
@@ -199,17 +201,26 @@ def verdict(pair: TestedPair) -> tuple[str, str]:
 
 def _renders(pair: Pair) -> tuple[str, str]:
     """`(verdict, sentence)` of the clause how many requests have a deck that renders."""
-    a, b, found = pair["a"], pair["b"], pair["difference"]
-    n, (ours, theirs) = found["n"], pair["sides"] or (0, 0)
+    a, b, found, (ours, theirs) = _higher_first(pair)
+    n = found["n"]
     if ours == theirs:
-        said = f"{a}'s and {b}'s decks both render for {_of(ours, n)} requests"
+        said = f"The decks of {a} and those of {b} render for {_of(ours, n)} requests each"
     else:
-        said = f"{a}'s decks render for {_of(ours, n)} requests, {b}'s for {_count(theirs)}"
+        of_a = f"The decks of {a} render for {_of(ours, n)} requests"
+        said = f"{of_a}, those of {b} for {_count(theirs)}"
     if doubts := undecided(pair):
         return "inconclusive", f"{said} ({' and '.join(doubts)})"
     if _shown(pair):
         return "beats", said + _unchanged(pair)
     return "not separated", said if ours == theirs else said + _by_chance(_prompts_to_render(pair))
+
+
+def _higher_first(pair: Pair) -> tuple[str, str, PairedDifference, tuple[float, float]]:
+    """Both models, their difference and their values, the higher first."""
+    ours, theirs = pair["sides"] or (0, 0)
+    if ours >= theirs:
+        return pair["a"], pair["b"], pair["difference"], (ours, theirs)
+    return pair["b"], pair["a"], turned(pair["difference"]), (theirs, ours)
 
 
 def _of(count: float, n: int) -> str:
@@ -224,22 +235,21 @@ def _count(count: float) -> str:
 
 def _better(pair: Pair, rendering: Pair | None) -> tuple[str, str]:
     """`(verdict, sentence)` of the clause by how much the decks are better where both render; rendering: the other clause."""
-    a, b, found = pair["a"], pair["b"], pair["difference"]
+    a, b, found, (ours, theirs) = _higher_first(pair)
     n = found["n"]
     if not n:
-        return "inconclusive", "no request has a deck of both to compare"
-    ours, theirs = pair["sides"] or (0, 0)
+        return "inconclusive", "No request has a deck of both to compare"
     if pair["measure"] == "checks":
         gap, levels = text.points(found), (text.whole_percent(ours), text.whole_percent(theirs))
-        said = f"where both render, {a} passes {levels[0]} of the checks, {b} {levels[1]}"
+        said = f"Where both render, {a} passes {levels[0]} of the checks, {b} {levels[1]}"
     else:
         gap, levels = text.interval(found), (text.figure(ours), text.figure(theirs))
-        said = f"where both render, {a} gets {levels[0]} of 5, {b} {levels[1]}"
+        said = f"Where both render, {a} gets {levels[0]} of 5, {b} {levels[1]}"
     on = f"on {n} request{'' if n == 1 else 's'}"
     if found["ties"] == n:
         return "not separated", f"{said}: the same {on}"
     if _too_few(found):
-        return "inconclusive", f"{said} {on}: too few to tell"
+        return "inconclusive", f"{said} {on}, too few to tell"
     said = f"{said} (difference {gap} {on})"
     if doubts := undecided(pair):
         return "inconclusive", f"{said}, but {' and '.join(doubts)}"
@@ -385,8 +395,9 @@ def ranked(compared: Comparison) -> str | None:
 
 
 def caveats(runs: list[Run]) -> list[str]:
-    """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy."""
-    found = []
+    """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy, and what is odd
+    about them."""
+    found = unnoticed(runs)
     for run in runs:
         label, summary, most = run["label"], run["summary"], pairs.limits(run)
         if pairs.lost_too_many(run):

@@ -18,7 +18,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
-from decksmith.measure.results import layout, runs, stats
+from decksmith.measure.results import layout, runs, stats, unnoticed
 from decksmith.measure.results.comparison import Look, Looks, Run
 from decksmith.measure.results.pairs import better, headline_values
 from decksmith.measure.results.runs import is_external
@@ -27,6 +27,7 @@ from decksmith.models.records import Gen
 
 ORDINALS = "No First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth".split()
 REGISTERED = "registered.json"
+FIRST_LOOK = "Nobody has compared these models on these prompts before"
 ONE_LOOK = "A 95 % interval and its test are right for one look"
 
 
@@ -87,6 +88,7 @@ def remember(loaded: list[Run]) -> Looks:
     if is_external(loaded[0]):
         return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
+    odd = unnoticed.of_folders(loaded)
     kept: dict[int, Kept] = {}
     written = set()
     for run in loaded:
@@ -112,7 +114,7 @@ def remember(loaded: list[Run]) -> Looks:
     lost = {order for look in now if not written & {*look.runs} for order in look.runs}
     if names := sorted(str(run["path"]) for run in loaded if run["order"] in lost):
         said.append(f"This look was not remembered: {' and '.join(names)} cannot be written")
-    return {"pairs": pairs, "said": said}
+    return {"pairs": pairs, "said": [*said, *odd]}
 
 
 def _pair(look: NewLook, loaded: list[Run], kept: dict[int, Kept]) -> Look:
@@ -132,16 +134,17 @@ def _counted(pairs: list[Look], runs: int) -> list[str]:
     groups: dict[tuple[int, ...], list[Look]] = {}
     for pair in sorted(pairs, key=lambda pair: -pair["looks"]):
         groups.setdefault(tuple(pair["prompts"]), []).append(pair)
+    if all(pair["looks"] == 1 for pair in pairs):
+        return [FIRST_LOOK]
     said = []
     for prompts, members in groups.items():
         models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
         if len(members) == len(pairs) > 1:
             models = f"each pair of the {runs}"
         count = len(prompts)
-        nth = f"{ORDINALS[count]} look" if count < len(ORDINALS) else f"Look number {count}"
-        said.append(
-            f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)"
-        )
+        nth = ORDINALS[count] if count < len(ORDINALS) else f"{count}th"
+        on = ", ".join(map(str, prompts))
+        said.append(f"{nth} comparison of {models} under this protocol ({on} prompts)")
     return said
 
 

@@ -176,7 +176,7 @@ def _honest(runs: list[Run]) -> str:
             "No model or person has read these decks. A check is a yes or no about a slide, or about something that was asked "
             "for. Compare the checks passed only with other offline scores."
         )
-    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {agreement_said(judge)}."
+    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {agreement_said(runs)}."
 
 
 # How many decks of each status a card says.

@@ -233,9 +233,16 @@ def columns(records: list[DeckRecord], accounting: str, excluded: int | None = N
 
 def _measures(records: list[DeckRecord]) -> list[str]:
     """The measures that any of these records has, in the order of the tables."""
-    known = {
-        name for record in records for name, value in found_of(record).items() if value is not None
-    } | {"renders"}  # also of a model that failed at every deck
+    known = (
+        {"renders"}
+        | {
+            name
+            for record in records
+            for name, value in found_of(record).items()
+            if value is not None
+        }
+        | {"renders"}
+    )  # also of a model that failed at every deck
     found = {name: None for record in records for name in record["score"].get("dimensions") or {}}
     titled = list(
         TITLES

@@ -24,11 +24,11 @@ def figure(value: float) -> str:
 
 
 def interval(value: Mapping[str, Any] | None) -> str:
-    """`3.31 [3.02, 3.60]`, without brackets for a single value, a dash for none."""
+    """`3.31 [3.02, 3.60]`, without brackets where nothing varies, a dash for none."""
     if value is None or value["mean"] is None:
         return DASH
     shown, lo, hi = figure(value["mean"]), value["lo"], value["hi"]
-    return shown if lo is None or hi is None else f"{shown} {bounds(lo, hi)}"
+    return shown if lo is None or hi is None or lo == hi else f"{shown} {bounds(lo, hi)}"
 
 
 def points(value: Mapping[str, Any]) -> str:
@@ -36,7 +36,7 @@ def points(value: Mapping[str, Any]) -> str:
     shown = [
         None if value[key] is None else round(100 * value[key]) for key in ("mean", "lo", "hi")
     ]
-    reach = "" if None in shown[1:] else f" [{shown[1]}, {shown[2]}]"
+    reach = "" if None in shown[1:] or value["lo"] == value["hi"] else f" [{shown[1]}, {shown[2]}]"
     return f"{shown[0]} point{'' if shown[0] in (1, -1) else 's'}{reach}"
 
 

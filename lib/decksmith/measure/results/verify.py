@@ -1,18 +1,21 @@
 """Whether the files of one run agree with each other.
 
-Whatever can be computed from the records is computed again. What was written by a model, a judge or a renderer is
-taken as it stands: only a replay (run-replay) can show that a judge's score is the one it gave.
+Whatever can be computed from the records is computed again, of the offline checks a sample of `SAMPLE` decks. What was written by
+a model, a judge that reads, or a renderer is taken as it stands: only a replay (run-replay) can show that a score is the one it gave.
 """
 
+import hashlib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from decksmith.core import cli, stream
-from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record, prompt_of
-from decksmith.measure.decks import conditions
-from decksmith.measure.judging import identity, scoring
-from decksmith.measure.judging.records import DeckRecord
+from decksmith.core.protocol import SHIPPED, Protocol
+from decksmith.core.records import By, Record, prompt_of
+from decksmith.measure.decks import clean, conditions
+from decksmith.measure.decks.records import Limits
+from decksmith.measure.judging import checks, identity, scoring
+from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results import layout
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.records import Summary
@@ -23,6 +26,9 @@ from decksmith.models.records import Asked, Gen, Served
 
 SHOWN = 5  # contradictions that a message names
 CLOSE = 2e-4  # two rounded figures of another machine may be so far apart
+SAMPLE = 8  # decks of a run whose pictures are looked at again: 0.3 s each
+OTHER_FORM = "a stage's value has another form than docs/records.md says"
+CLOCKS = timedelta(minutes=10)  # the clocks of two machines may be so far apart
 
 
 def check(runs: list[Run]) -> None:
@@ -32,23 +38,30 @@ def check(runs: list[Run]) -> None:
     Raises cli.BadData naming file, id, field and both values of what contradicts itself, with a remedy at the end.
     """
     ours = [run for run in runs if not is_external(run)]
+    looked = [0, 0]
     for run in ours:
-        run["summary"] = _checked(run)
+        looked_at, judged = _sample(run)
+        run["summary"] = _checked(run, looked_at)
+        looked[0] += len(looked_at)
+        looked[1] += judged
     if ours:
         records = sum(len(run["records"]) for run in ours)
+        verdicts = f", the checks of {looked[0]} of {looked[1]} decks" if looked[1] else ""
         cli.say(
             f"computed again, and the same: scores and summaries of {len(ours)} run{'s' * (len(ours) > 1)}, "
-            f"{records} records"
+            f"{records} records{verdicts}"
         )
 
 
-def _checked(run: Run) -> Summary:
-    """The summary of a run, computed anew."""
+def _checked(run: Run, sample: list[DeckRecord]) -> Summary:
+    """The summary of a run, computed anew. sample: decks whose verdicts are computed again."""
     folder, records = run["path"], run["records"]
     asked = folder / "prompts.jsonl"
     prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
     found = [*_ids(records), *_asked(records, prompts), *_copies(records), *_requests(run)]
-    found += [*_protocol(run), *_scores(run)]
+    found += [*_protocol(run), *_scores(run), *_decks(run), *_journal(run)]
+    found += [line for record in records if (line := late(cast(Record, record)))]
+    found += [line for record in sample for line in _verdict(run, record)]
     named = ("prompts.jsonl: ", "protocol.json: ")
     found = [line if line.startswith(named) else f"scores.jsonl: {line}" for line in found]
     if not found:
@@ -156,29 +169,152 @@ def _scores(run: Run) -> Iterator[str]:
         ident = record["id"]
         try:
             if beyond := _beyond(protocol, record):
-                yield f"{ident}: {beyond[0]} is {_short(beyond[1])}; it is a number from 1 to 5"
+                yield f"{ident}: {beyond[0]} is {_short(beyond[1])}; it is {beyond[2]}"
                 continue
             score = scoring.score(protocol, record)
         except cli.BadData as error:
             yield str(error)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            yield f"{ident}: a stage's value has another form than docs/records.md says ({error!r})"
+            yield f"{ident}: {OTHER_FORM} ({error!r})"
         else:
             stored = {key: value for key, value in record["score"].items() if key != "by"}
             for field, old, new in _unlike(stored, score, "score"):
                 yield f"{ident}: {field} is {old}, the stages and weights give {new}"
 
 
-def _beyond(protocol: Protocol, record: Record) -> tuple[str, object] | None:
-    """The first score of judge or scan that is no number from 1 to 5, as `(field, value)`, or None."""
-    scores = (record.get("judge") or {}).get("scores") or {}
-    values = {f"judge.scores.{name}": value for name, value in scores.items()}
+def _decks(run: Run) -> Iterator[str]:
+    """Decks that are not what their replies say: each reply is cleaned again. A revised deck follows from another reply."""
+    for record in run["records"]:
+        deck, said = record.get("deck") or {}, (record.get("gen") or {}).get("text")
+        if "sha256" not in deck or said is None or (record.get("revise") or {}).get("kept"):
+            continue
+        now = hashlib.sha256(clean.clean(said)[0].encode()).hexdigest()
+        if now != deck["sha256"]:
+            yield f"{record['id']}: deck.sha256 is {_short(deck['sha256'])}, the reply gives {_short(now)}"
+        elif not clean.current(run["path"], cast(Record, deck)) and _is_there(run, deck["path"]):
+            yield f"{record['id']}: {deck['path']} is another deck than the reply gives"
+
+
+def _is_there(run: Run, path: str) -> bool:
+    return (run["path"] / path).is_file()
+
+
+def made_from(gen: Gen) -> str | None:
+    """The fingerprint of what a reply was made from, by which its journal keeps it."""
+    by: By | None = gen.get("by")
+    return by.get("inputs") if by else None
+
+
+def _journal(run: Run) -> Iterator[str]:
+    """Replies that are others than their journal keeps (unnoticed names those that it does not have)."""
+    kept: dict[str | None, list[Gen]] = {}
+    for _, entry in layout.journal(run["path"] / "journal/gen.jsonl"):
+        kept.setdefault(entry.get("inputs"), []).append(entry.get("gen") or {})
+    for record in run["records"]:
+        gen = record.get("gen") or cast(Gen, {})
+        if gen.get("error") or not (stored := kept.get(made_from(gen))):
+            continue
+        for field in ("text", "model"):
+            values = [each.get(field) for each in stored]
+            if gen.get(field) not in values:
+                yield (
+                    f"{record['id']}: gen.{field} is {_short(gen.get(field))}, "
+                    f"journal/gen.jsonl has {_short(values[-1])}"
+                )
+
+
+def late(record: Record) -> str | None:
+    """The first stage of a record that was done in the future by this machine's clock (UTC), as a sentence, or None."""
+    now = datetime.now(UTC)
+    for stage, value in record.items():
+        at = (value.get("by") or {}).get("at") if isinstance(value, dict) else None
+        if isinstance(at, str) and in_the_future(at, now):
+            clock = now.isoformat(timespec="seconds")
+            return (
+                f"{record['id']}: {stage}.by.at is {at}, which is in the future: this machine's clock says {clock}, "
+                f"and {CLOCKS.seconds // 60} minutes are allowed"
+            )
+    return None
+
+
+def in_the_future(at: str, now: datetime | None = None) -> bool:
+    """Whether a time (ISO 8601; without a zone UTC) is later than now by more than clocks differ; False for no time."""
+    try:
+        said = datetime.fromisoformat(at)
+    except ValueError:
+        return False
+    said = said.replace(tzinfo=UTC) if said.tzinfo is None else said
+    return said > (now or datetime.now(UTC)) + CLOCKS
+
+
+# Verdicts of the offline checks, from the pictures
+
+
+def _sample(run: Run) -> tuple[list[DeckRecord], int]:
+    """Decks whose checks can be computed again, at most SAMPLE, and how many have checks. What is drawn depends on all
+    verdicts, so that nobody can edit those that are not."""
+    judged = [record for record in run["records"] if "checks" in (record.get("judge") or {})]
+    name = run["protocol"].get("protocol")
+    if not judged or not any(path.stem == name for path in SHIPPED.glob("*.toml")):
+        return [], len(judged)
+    ours = stream.fingerprint(identity.judging(Protocol.load(name)))
+    usable = [
+        record
+        for record in judged
+        if record["judge"].get("rubric") == ours
+        and all(_is_there(run, path) for path in _files(record))
+    ]
+    salt = stream.fingerprint([record["judge"]["checks"] for record in judged])
+    usable.sort(key=lambda record: stream.fingerprint([salt, record["id"]]))
+    return usable[:SAMPLE], len(judged)
+
+
+def _files(record: DeckRecord) -> list[str]:
+    """What a verdict was made of: the deck and its pictures."""
+    deck, render = record.get("deck") or {}, record.get("render") or {}
+    return [deck.get("path", "deck.md"), *(render.get("slides") or [])]
+
+
+def _verdict(run: Run, record: DeckRecord) -> Iterator[str]:
+    """What the pictures and the request say of a deck in place of what stands there. Whether its text reads like language
+    is taken as it stands, since a model says it."""
+    stored, limits = record["judge"], Protocol.load(run["protocol"]["protocol"]).checks
+    try:
+        now = checks.judge(
+            cast(Record, record), run["path"], cast(Limits, limits), _reading(stored)
+        )
+    except cli.BadData as error:
+        yield str(error)
+        return
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        yield f"{record['id']}: {OTHER_FORM} ({error!r})"
+        return
+    for key in ("checks", "findings", "asked", "checklist"):
+        for field, old, new in _unlike(stored.get(key), now.get(key), f"judge.{key}"):
+            yield f"{record['id']}: {field} is {old}, the pictures give {new}"
+
+
+def _reading(stored: Judge) -> checks.Reading | None:
+    """What a verdict says of whether the text reads like language."""
+    if why := (stored.get("not_checked") or {}).get("reads"):
+        return checks.Reading(None, why)
+    found = [one["message"] for one in stored.get("findings") or [] if one["check"] == "reads"]
+    return checks.Reading(False, found[0]) if found else None
+
+
+def _beyond(protocol: Protocol, record: Record) -> tuple[str, object, str] | None:
+    """The first number of judge or scan that cannot be, as `(field, value, what it is)`, or None."""
+    judge = record.get("judge") or {}
+    if counted := judge.get("checks"):
+        possible = 0 <= counted["passed"] <= counted["of"]
+        return None if possible else ("judge.checks", counted, "passed of all there are")
+    values = {f"judge.scores.{name}": value for name, value in (judge.get("scores") or {}).items()}
     if scan := protocol.score.get("viscraft"):
         values[f"features.{scan}"] = (record.get("features") or {}).get(scan)
     for field, value in values.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (number and 1 <= value <= 5):
-            return field, value
+            return field, value, "a number from 1 to 5"
     return None
 
 

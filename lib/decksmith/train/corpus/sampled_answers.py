@@ -14,7 +14,6 @@ from typing import Literal, cast
 
 from decksmith.core import cli, records, stream
 from decksmith.core.records import Message
-from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.models.records import Gen
 from decksmith.train.corpus import chat_rows, overlap
@@ -200,10 +199,12 @@ class Reader:
         if not isinstance(value, dict):
             said = f'no "{self.by}" in this record; deck-{self.by} writes it (docs/records.md)'
             raise ValueError(said)
-        number = value.get("reward") if self.by == "reward" else scoring.worth(record["score"])
+        if "checks" in value:
+            raise ValueError("its score is a share of checks; --by reward takes that (deck-reward)")
+        key, low, high = ("reward", 0, 1) if self.by == "reward" else ("overall", 1, 5)
+        number = value.get(key)
         if number is None or value.get("masked") or value.get("error"):
             return None
-        low, high = (0, 1) if self.by == "reward" or "checks" in value else (1, 5)
         is_flag = isinstance(number, bool)
         if is_flag or not isinstance(number, int | float) or not low <= number <= high:
             raise ValueError(f"{self.by} is {number!r}, no number from {low} to {high}")

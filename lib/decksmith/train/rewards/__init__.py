@@ -1,5 +1,5 @@
-"""Rewards: what a rendered deck is worth to a training loop, in numbers that are hard to get without
-a good deck.
+"""Rewards: the share of checks that a rendered deck passes, for a training loop or to choose among
+samples.
 
 In: deck records as deck-render leaves them, and the rules of assets/rewards. Out: a reward from 0
 to 1 with its components, or none where the fault is ours.

@@ -30,7 +30,7 @@ class RulesFile(validation.Body):
     name: str = Field(description="text")
     protocol: str = Field(description="text")
     judge: str | None = Field(default=None, description="text")
-    answers: tuple[Mark, Mark] | None = Field(default=None, description="two marks")
+    answers: list[Mark] | None = Field(default=None, min_length=2, max_length=2)
 
     @model_validator(mode="after")
     def _complete(self) -> "RulesFile":
@@ -56,7 +56,7 @@ class Rules:
     sha256: str
     protocol: Protocol
     judge: Protocol | None
-    answers: tuple[float, float] | None
+    answers: list[float] | None
 
     def shared_with(self, protocol: Protocol) -> str:
         """What this reward and a protocol's scores have in common, in words: a model that was trained on the one was
@@ -121,26 +121,37 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
 
     if not isinstance(record.get("render"), dict):
         raise cli.BadData(f"{record['id']}: no render in this record; deck-render writes it")
-    found = checks.judge(record, run, cast(Limits, rules.protocol.checks))
-    asked, of = found["asked"], found["checks"]["of"]
-    yes = sum(one["yes"] for one in asked)
-    components = {"slides": (found["checks"]["passed"] - yes) / of, "asked": yes / of}
+    answers, read, said = None, list[bool](), list[str]()
     if rules.answers:
-        low, high = rules.answers
-        components["answers"] = min(1.0, max(0.0, (_content(record) - low) / (high - low)))
-    said = "; ".join(one["message"] for one in found["findings"][:3])
+        (low, high), content = rules.answers, _content(record)
+        answers = min(1.0, max(0.0, (content - low) / (high - low)))
+        if answers < 1:
+            said.append(f"the judge gives its content {content:g} of 5")
+        # The judge has read the checklist: its answers stand in place of the text matches.
+        read = [item["yes"] for item in record["judge"].get("checklist") or []]
+        record = {**record, "checklist": []}
+    found = checks.judge(record, run, cast(Limits, rules.protocol.checks))
+    matched = [one["yes"] for one in found["asked"]]
+    of = found["checks"]["of"] + len(read)
+    components = {
+        "slides": (found["checks"]["passed"] - sum(matched)) / of,
+        "asked": sum([*matched, *read]) / of,
+    }
+    if answers is not None:
+        components["answers"] = answers
+    said += [one["message"] for one in found["findings"]]
     return {
         "reward": round(sum(contributions(components).values()), DIGITS),
         "components": {name: round(value, DIGITS) for name, value in components.items()},
         "masked": False,
-        "why": said or "every check passes",
+        "why": "; ".join(said[:3]) or "every check passes",
     }
 
 
 def contributions(components: Mapping[str, float]) -> dict[str, float]:
     """What slides and asked things each bring to the reward; together they are the reward."""
-    worth = components.get("answers", 1.0)
-    return {name: components.get(name, 0.0) * worth for name in ("slides", "asked")}
+    answers = components.get("answers", 1.0)
+    return {name: components.get(name, 0.0) * answers for name in ("slides", "asked")}
 
 
 def _content(record: Record) -> float:

@@ -23,7 +23,7 @@ RULES = {
     "held-out": "leave the prompt out: what an evaluation asks is no training",
     "longest": "shorten the prompt, or lower policy.generation.max_new_tokens",
     "planted": "ask the model that is trained, several times each, for prompts of the training set: chat-generate --samples 8 | .. | deck-reward",
-    "flat": "train on harder or easier prompts, or choose other components: samples of one prompt that score alike teach nothing",
+    "flat": "train on harder or easier prompts: samples of one prompt that score alike teach nothing",
     "masked": "look at reward.why: faults of ours are no measurement, and their samples train nothing",
     "pace": "start more reward servers (RL_SERVERS), or ask fewer rollouts a step",
     "memory": "lower policy.generation.vllm_cfg.gpu_memory_utilization or raise tensor_parallel_size",

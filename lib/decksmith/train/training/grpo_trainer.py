@@ -43,7 +43,7 @@ LOGGED = {
     "cut_off": "completions/clipped_ratio",
     "alike": "frac_reward_zero_std",
 }
-# From prompts to rewarded decks; the held-out judge scores what the reward has measured.
+# From prompts to decks with rewards and checks.
 STAGES = (
     "chat-generate --model local --base-url {url} --slug policy --run {run} --samples {samples} "
     "--temperature {temperature} --top-p {top_p} --max-tokens {max_tokens} --seed {seed}",
@@ -52,7 +52,6 @@ STAGES = (
     "deck-render --protocol offline --run {run}",
     "deck-reward --rules {rules} --run {run}",
     "deck-judge --protocol offline --run {run}",
-    "deck-scan --run {run}",
     "deck-score --protocol offline",
 )
 

@@ -21,7 +21,7 @@ from decksmith.train.training import curve
 from decksmith.train.training.records import CurvePoint, Metrics
 
 GRAM = 4  # words
-HELD = "offline"  # the score that the reward may not have seen
+HELD = "checks"  # the share of checks passed, 0 for a deck that its model failed
 REACH = 1.96  # standard errors of an interval of 95 %
 # What the checks find where a deck resembles an adversarial one: it repeats the request or itself, its words are no
 # language, its text cannot be seen.
@@ -37,7 +37,7 @@ SAID = {
 @dataclass(frozen=True)
 class Rule:
     """The section `watch` of a recipe. Nothing is found while the reward has not risen by more than `rise` since the first
-    checkpoint; from then on what is found is an offline score that fell beyond its interval, answers `longer` times as long
+    checkpoint; from then on what is found is a share of checks that fell beyond its interval, answers `longer` times as long
     (or as short), a diversity below `diverse` times that of the beginning, and a share of decks like adversarial ones that rose
     by more than `adversarial`."""
 
@@ -85,7 +85,8 @@ def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> Iterator[Watch
     if old and new:
         reach = REACH * math.hypot(old.error or 0.0, new.error or 0.0)
         if new.value + reach < old.value:
-            words = f"{HELD} fell from {old.value:.2f} to {new.value:.2f}, beyond its interval of {reach:.2f}"
+            fell = f"fell from {old.value:.2f} to {new.value:.2f}"
+            words = f"the share of checks passed {fell}, beyond its interval of {reach:.2f}"
             yield WatchFinding(step, "held-out", f"{rose}, and {words}")
     is_apart: dict[str, Callable[[float, float], bool]] = {
         "length": lambda old, new: not 1 / watch.longer <= new / max(old, 1e-9) <= watch.longer,
@@ -113,7 +114,7 @@ def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
         by_prompt[records.prompt_of(dict(record))].append(record)
     values: dict[str, tuple[str, Callable[[DeckRecord], float | None]]] = {
         "reward": (rules, lambda one: one["reward"]["reward"]),
-        "offline": ("worth", lambda one: scoring.worth(one["score"])),
+        HELD: ("share", lambda one: scoring.worth(one["score"])),
         "length": ("tokens", _tokens),
         "adversarial": ("share", _adversarial),
     }

@@ -1,0 +1,249 @@
+"""What the numbers of a comparison would hide: one model under two names, one request twice, other ways of asking, replies that
+were cut off. Each is named beside the claims (`unnoticed`), or in the sentence of a pair (`asked_otherwise`).
+
+What contradicts itself within one run is refused before (verify)."""
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from typing import cast
+
+from decksmith.core import cli, stream
+from decksmith.core.records import Record, prompt_of
+from decksmith.measure.decks import conditions, sources
+from decksmith.measure.judging import checks
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.results import layout, pairs, runs, verify
+from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.text import few, listed
+from decksmith.models import registry
+from decksmith.models.client import LIMITS
+from decksmith.models.records import Asked, Gen
+
+SAME = 20  # words of a reply that no two models write alike by chance
+ADDED = 0.2  # share of its words that a request may have more than another and still be the same
+PROMPTS = cli.ROOT / "data/prompts.jsonl"
+
+
+def unnoticed(loaded: list[Run]) -> list[str]:
+    """What is odd about these runs (runs.load), a sentence each; none of an honest comparison. Scores of another tool have
+    nothing to look at."""
+    ours = [run for run in loaded if not runs.is_external(run)]
+    found = [line for a, b in itertools.combinations(ours, 2) for line in _one_model(a, b)]
+    for run in ours:
+        found += [*_asked_as(run), *_two_names(run)]
+    if ours:
+        found += [*_repeated(ours[0]["records"]), *_cut_prompts(ours[0]["records"])]
+    return found
+
+
+def of_folders(loaded: list[Run]) -> list[str]:
+    """What is odd about the folders of these runs, a sentence each: what a capsule does not hold (looks says it)."""
+    found = [line for a, b in itertools.permutations(loaded, 2) for line in _forgotten(a, b)]
+    return found + [line for run in loaded for line in (*_renamed(run), *_journal(run))]
+
+
+# Two names
+
+
+def _replies(run: Run) -> dict[str, str]:
+    """The replies long enough to tell models apart, as words, by id."""
+    found = {}
+    for record in run["records"]:
+        words = ((record.get("gen") or {}).get("text") or "").casefold().split()
+        if len(words) >= SAME:
+            found[record["id"]] = " ".join(words)
+    return found
+
+
+def _one_model(a: Run, b: Run) -> Iterator[str]:
+    """Two runs said to be of two models that have the same weights, or the same replies."""
+    one, other = a["summary"]["model"], b["summary"]["model"]
+    if one["name"] == other["name"]:
+        return
+    names = f"{a['label']} and {b['label']}"
+    if (weights := _weights(one)) and weights == _weights(other):
+        yield f"{names} are one model under two names: the same weights answered both"
+    ours, theirs = _replies(a), _replies(b)
+    shared = ours.keys() & theirs.keys()
+    if same := [ident for ident in shared if ours[ident] == theirs[ident]]:
+        yield (
+            f"{names} gave the same reply to {len(same)} of {len(shared)} requests, word for word "
+            f"({few(sorted(same))}): they may be one model under two names"
+        )
+
+
+def _weights(model: Asked) -> object:
+    """What is known of the weights that answered; None for nothing."""
+    served = model.get("served")
+    return model.get("weights") or ((served["base"], served["adapter"]) if served else None)
+
+
+def _asked_as(run: Run) -> Iterator[str]:
+    """A run whose model the registry knows by another name at its endpoint now."""
+    model = run["summary"]["model"]
+    entry = registry.models().get(model["name"] or "")
+    if entry and model["slug"] and entry.slug != model["slug"]:
+        yield (
+            f"{run['label']}: {model['slug']} answered; the registry now means {entry.slug} by {model['name']}"
+        )
+
+
+def _renamed(run: Run) -> Iterator[str]:
+    """A folder that is called after another model than its records name."""
+    name, (folder, _) = run["summary"]["model"]["name"], conditions.split(run["name"])
+    if layout.shown(run["path"]) != run["name"] and folder != name:
+        yield f"{run['label']}: its records say that {name} answered, its folder says {folder}"
+
+
+def _two_names(run: Run) -> Iterator[str]:
+    """An endpoint that called itself by several names in one run."""
+    gens = (record.get("gen") or cast(Gen, {}) for record in run["records"])
+    responses = (cast(Record, gen.get("by") or {}).get("response") or {} for gen in gens)
+    names = Counter(str(said["model"]) for said in responses if said.get("model"))
+    if len(names) > 1:
+        shown = [f"{name} ({n})" for name, n in names.most_common(3)]
+        yield f"{run['label']}: the endpoint answered as {len(names)} models: {listed(shown)}"
+
+
+def _journal(run: Run) -> Iterator[str]:
+    """Replies that were kept in a journal, which is not there any more."""
+    kept = {entry.get("inputs") for _, entry in layout.journal(run["path"] / "journal/gen.jsonl")}
+    made = {record["id"]: verify.made_from(record.get("gen") or {}) for record in run["records"]}
+    lost = [ident for ident, inputs in made.items() if inputs and inputs not in kept]
+    if lost:
+        yield (
+            f"{run['label']}: its journal (journal/gen.jsonl) has not the replies to {len(lost)} of "
+            f"{len(run['records'])} requests ({few(lost)}); nothing else shows what the model said"
+        )
+
+
+def _forgotten(a: Run, b: Run) -> Iterator[str]:
+    """Comparisons of two runs that the first one's folder remembers and the second one's does not (looks)."""
+    models = sorted(stream.fingerprint(run["summary"]["model"]) for run in (a, b))
+    ours, theirs = (
+        {
+            entry.get("inputs")
+            for _, entry in layout.journal(run["path"] / "journal/looks.jsonl")
+            if sorted((entry.get("look") or {}).get("models") or []) == models
+        }
+        for run in (a, b)
+    )
+    if lost := len(ours - theirs):
+        yield (
+            f"{b['label']} does not remember {lost} of its {len(ours)} comparisons with {a['label']}, "
+            "which remembers them: its journal/looks.jsonl was removed, copied or not writable"
+        )
+
+
+# What was asked
+
+
+def _repeated(records: list[DeckRecord]) -> Iterator[str]:
+    """Requests that are others with a few words added. They count as several, and are one."""
+    said: dict[str, list[str]] = {}
+    for record in records:
+        if not record.get("turn"):
+            said.setdefault(prompt_of(record), checks.units(sources.request(cast(Record, record))))
+    bags = {ident: Counter(words) for ident, words in said.items()}
+    ordered = sorted(said, key=lambda ident: len(said[ident]))
+    copies: dict[str, str] = {}
+    for short, long in itertools.combinations(ordered, 2):
+        more = len(said[long]) - len(said[short])
+        near = said[short] and more <= max(2, ADDED * len(said[long])) and long not in copies
+        if near and bags[short] <= bags[long] and _within(said[short], said[long]):
+            copies[long] = short
+    if copies:
+        named = [f"{ident} is {copies[ident]}" for ident in said if ident in copies]
+        yield (
+            f"requests that are others with some words added: {few(named)}; the {len(said)} prompts are "
+            f"{len(said) - len(copies)} requests, and intervals take them for {len(said)}"
+        )
+
+
+def _within(short: list[str], long: list[str]) -> bool:
+    """Whether all words of the one stand in the other, in their order."""
+    rest = iter(long)
+    return all(word in rest for word in short)
+
+
+@functools.cache
+def _shipped() -> dict[str, Record]:
+    """The prompts of this repository by their ids; none where they are not there."""
+    return {row["id"]: row for _, row in stream.records(PROMPTS)} if PROMPTS.is_file() else {}
+
+
+def _cut_prompts(records: list[DeckRecord]) -> Iterator[str]:
+    """Prompts with the id and request of a shipped one that ask for something else, or have another checklist."""
+    odd: dict[str, list[str]] = {"asks": [], "checklist": []}
+    seen = set()
+    for record in records:
+        ident = prompt_of(record)
+        row = _shipped().get(ident)
+        if ident in seen or not row:
+            continue
+        seen.add(ident)
+        theirs, ours = (
+            {*checks.units(sources.request(one))} for one in (cast(Record, record), row)
+        )
+        if 2 * len(theirs & ours) < len(ours):
+            continue  # somebody's own prompt, whose id is its own affair
+        for key, idents in odd.items():
+            if record.get(key) != row.get(key):
+                idents.append(ident)
+    for key, idents in odd.items():
+        if idents:
+            yield (
+                f"{len(idents)} of {len({*map(prompt_of, records)})} prompts have another {key} than data/prompts.jsonl has "
+                f"under their ids ({few(idents)}): compare these numbers with no others of these prompts"
+            )
+
+
+# In the sentence of a pair
+
+
+def asked_otherwise(a: Run, b: Run) -> str:
+    """In what the requests to two models differ, and how many of their replies were cut off, as sentences at the end of a headline."""
+    return "".join(f". {clause}" for clause in (_sampling(a, b), _cut(a, b)) if clause)
+
+
+def _sampling(a: Run, b: Run) -> str:
+    ours, theirs = (run["summary"]["asked"]["parameters"] for run in (a, b))
+    if not ours or not theirs:
+        return ""  # a folder of decks was asked nothing
+    names = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
+    said = [
+        listed([f"{name} {_value(one.get(name))}" for name in names if name != "seed"])
+        for one in (ours, theirs)
+        if names not in ([], ["seed"])
+    ]
+    return f"{a['label']} was asked at {said[0]}, {b['label']} at {said[1]}" if said else ""
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return "of several values"
+    if value is None:
+        return "unset"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _cut(a: Run, b: Run) -> str:
+    """Which replies were cut off, where the protocol sets no limit that would say it."""
+    found = []
+    for run in (a, b):
+        n, cut = run["summary"]["n"], run["summary"]["truncated"]
+        if cut > pairs.LIMITS["truncated"] * n and not pairs.cut_too_many(run):
+            found.append((f"{cut} of {n} replies of {run['label']}", _limit(run)))
+    if len({limit for _, limit in found}) == 1:
+        return f"{listed([who for who, _ in found])} were cut off at {found[0][1]}"
+    return listed([f"{who} were cut off at {limit}" for who, limit in found]) if found else ""
+
+
+def _limit(run: Run) -> str:
+    """How many tokens a reply could have, in words."""
+    sent = run["summary"]["asked"]["parameters"]
+    tokens = next((sent[name] for name in LIMITS if name in sent), None)
+    early = run["summary"].get("cut_by_server")
+    return f"{tokens:,} tokens" if isinstance(tokens, int) and not early else "the token limit"
