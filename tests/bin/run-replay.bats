@@ -16,7 +16,7 @@ load ../helper
   tar --format=ustar -cf x.tar capsule.json
   run run-replay x.tar
   assert_failure 65
-  assert_output 'run-replay: x.tar: a capsule of format 99; this reads 1'
+  assert_output 'run-replay: x.tar: a capsule of format 99; this reads 2'
 }
 
 @test "a capsule that is not there is said to be missing" {

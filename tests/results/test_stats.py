@@ -220,15 +220,79 @@ def test_holm_multiplies_the_smallest_by_all_and_never_falls():
     assert stats.holm([0.6, 0.7]).tolist() == [1.0, 1.0]
 
 
-def test_power_needed_and_mde_are_each_other_s_inverse():
-    from scipy.stats import nct, t
+def column(*values):
+    return numpy.array(values, dtype=float)[:, None]
 
-    limit = t.ppf(0.975, 33)
-    assert stats.power(0.5, 1, 34) == pytest.approx(
-        nct.sf(limit, 33, 0.5 * 34**0.5) + nct.cdf(-limit, 33, 0.5 * 34**0.5)
+
+def test_no_deck_of_twelve_bounds_the_share_as_clopper_and_pearson_do():
+    found = stats.entry(stats.shares(column(*[0] * 12)), 0)
+    assert found == {"mean": 0.0, "lo": 0.0, "hi": round(1 - 0.025 ** (1 / 12), 4), "n": 12}
+    assert stats.shares(column(1))["hi"][0] != stats.shares(column(1))["hi"][0]  # one deck: none
+
+
+def test_a_share_is_the_exact_one_of_so_many_fewer_prompts_where_domains_agree():
+    from scipy.stats import binomtest
+
+    values = column(*([1] * 4 + [0] * 4) * 5)
+    exact = binomtest(20, 40).proportion_ci()
+    alone, together = stats.shares(values), stats.shares(values, [n // 4 for n in range(40)])
+    assert (alone["lo"][0], alone["hi"][0]) == pytest.approx((exact.low, exact.high))
+    assert together["lo"][0] < alone["lo"][0] - 0.1 and together["clusters"][0] == 10
+
+
+def test_the_paired_test_of_shares_is_mcnemar_s_and_by_domain_the_sign_flip():
+    from scipy.stats import binomtest
+
+    a, b = column(*[1] * 9, *[0] * 11), column(*[0] * 8, 1, 1, *[0] * 10)
+    found = stats.share_differences(a, b)
+    assert (found["wins"][0], found["losses"][0]) == (8, 1)
+    assert found["p"][0] == pytest.approx(binomtest(1, 9).pvalue)
+    labels = [n // 4 for n in range(20)]
+    assert stats.share_differences(a, b, labels)["p"] == stats.exchanged(a, b, labels)
+
+
+def test_the_interval_of_paired_shares_is_t_s_with_one_more_of_each():
+    from scipy.stats import ttest_1samp
+
+    a, b = column(*[1] * 9, *[0] * 3), column(*[0] * 12)
+    ends = ttest_1samp([1] * 10 + [0] * 3 + [-1], 0).confidence_interval()
+    found = stats.share_differences(a, b)
+    assert ends.high > 1 and (found["lo"][0], found["hi"][0]) == pytest.approx((ends.low, 1))
+    same = stats.share_differences(a, a)
+    assert same["p"][0] == 1 and same["lo"][0] == -same["hi"][0] < -0.2
+
+
+def test_where_no_deck_failed_the_second_clause_is_as_wide_as_t():
+    from scipy.stats import ttest_rel
+
+    random = numpy.random.default_rng(2)
+    a, b = random.normal(0.6, 0.1, (12, 1)), random.normal(0.5, 0.1, (12, 1))
+    ends = ttest_rel(a[:, 0], b[:, 0])
+    found = stats.t_differences(a, b, (0, 1))
+    assert (found["lo"][0], found["hi"][0], found["p"][0]) == pytest.approx(
+        (*ends.confidence_interval(), ends.pvalue)
     )
-    assert stats.power(0.5, 1, 33) < 0.8 <= stats.power(0.5, 1, 34) and stats.needed(0.5, 1) == 34
-    assert stats.power(stats.mde(2.0, 50), 2.0, 50) == pytest.approx(0.8)
+
+
+def test_power_is_that_of_t_and_mcnemar_and_falls_with_domains_and_tests():
+    from scipy.stats import binom, nct, t
+
+    limit, one = t.ppf(0.975, 33), stats.Expected(tests=1)
+    exact = nct.sf(limit, 33, 0.5 * 34**0.5)
+    assert stats.power(0.5, 1, 34, one) == pytest.approx(exact, abs=0.015)
+    assert stats.power(0.5, 1, 34) < stats.power(0.5, 1, 34, one)
+    lean = stats.Expected(domains=8, alike=0.3)
+    assert stats.power(0.5, 1, 34, lean) < stats.power(0.5, 1, 34) - 0.2
+    # Seven wins of any number and no loss are p = 0.016; fewer are no claim at 0.025.
+    assert stats.render_power(20, 0.4, 0.0) == pytest.approx(binom.sf(6, 20, 0.4), abs=0.015)
+
+
+def test_the_smallest_sample_and_the_smallest_effect_are_each_other_s_inverse():
+    wanted = stats.smallest_sample(lambda n: stats.power(0.3, 1.0, n))
+    least = stats.smallest_effect(lambda effect: stats.power(effect, 1.0, wanted), 5.0)
+    assert least == pytest.approx(0.3, abs=0.01)
+    assert stats.smallest_sample(lambda n: stats.power(0.001, 1.0, n), most=1000) is None
+    assert stats.smallest_effect(lambda effect: 0.5, 1.0) == float("inf")
 
 
 def test_six_models_and_six_hundred_prompts_with_gaps_hold_the_rate():

@@ -46,7 +46,7 @@ def test_turns_are_summed_up_by_their_number():
     ]
     found = summary.summarize(enumerate(records, 1))
     assert found["turns"] == {
-        "1": {"n": 1, "overall": 3.0},
-        "2": {"n": 2, "overall": 2.0, "kept": 0.4},
+        "1": {"n": 1, "renders": 1.0, "overall": 3.0},
+        "2": {"n": 2, "renders": 0.5, "overall": 2.0, "kept": 0.4},
     }
     assert "turns" not in summary.summarize([(1, record("d1"))])

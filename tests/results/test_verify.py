@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging import identity
 from decksmith.measure.results import runs, verify
@@ -38,7 +39,7 @@ def run(tmp_path):
     """Write an untouched run of `records` with its prompts.jsonl, then let `edit(records)` change scores.jsonl alone."""
 
     def write(edit=None, records=ROWS):
-        folder = synthetic.write(tmp_path / "smol", records, reads=True)
+        folder = synthetic.write(tmp_path / "smol", records, Protocol.load("published"))
         save(folder / "prompts.jsonl", asked(records))
         if edit:
             records = copy.deepcopy(records)

@@ -433,6 +433,37 @@ def test_decks_without_scores_are_counted_and_samples_are_averaged(tmp_path):
     study.close_file()
 
 
+def test_scores_are_weighed_as_their_file_says(tmp_path):
+    """Both makers are better in one of two dimensions; which of them the judge prefers is a matter of the weights."""
+    for design, prefers in ((0.1, "one"), (0.9, "two")):
+        rows = [
+            {
+                "model": maker,
+                "id": "p1",
+                "rendered": True,
+                "scores": {"content": content, "design": 6 - content},
+                "weights": {"content": 1 - design, "design": design},
+            }
+            for maker, content in (("one", 5), ("two", 1))
+        ]
+        folder = tmp_path / prefers
+        folder.mkdir()
+        scores = folder / "scores.jsonl"
+        scores.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        take(folder, HEADER + "p1,ada,one,two,left,\n", scores=scores)
+        study = store.Study(folder / "study")
+        judged, _ = tally.scores_of(study)
+        assert max(judged, key=lambda deck: judged[deck]["overall"])[0] == prefers
+        tallied, _ = tally.of_study(study)
+        assert tallied["judge"]["overall"]["choice"]["mean"] == (prefers == "one")
+        study.close_file()
+
+
+def test_a_vote_in_the_future_is_named(tmp_path):
+    with pytest.raises(cli.BadData, match="time: '2126-01-01': is in the future by this machine"):
+        take(tmp_path, HEADER + "p1,ada,one,two,left,2126-01-01\n")
+
+
 def test_a_taking_that_is_killed_is_made_good_by_the_next(tmp_path):
     (tmp_path / "votes.csv").write_text(
         HEADER + "".join(f"p{n},ada,one,two,left,\n" for n in range(300))

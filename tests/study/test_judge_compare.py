@@ -3,9 +3,13 @@
 import csv
 import json
 import random
+import shutil
+from dataclasses import replace
 
 import pytest
-from decksmith.core import cli
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.measure.judging import identity
 from decksmith.measure.results import runs
 from decksmith.people.study import import_votes, judge_compare, store
 
@@ -93,19 +97,59 @@ def test_planted_agreement_is_found_with_its_interval(found):
     assert found["people"]["another"]["mean"] < judge(found, "wise")["agreement"]["mean"]
 
 
-def test_what_is_kept_of_a_judge_stands_in_the_caption_of_its_comparisons(
+def judged(*rubrics):
+    """Runs whose decks were judged by these rubrics."""
+    return [{"records": [{"judge": {"rubric": rubric}}]} for rubric in rubrics]
+
+
+def test_what_is_kept_of_a_judge_stands_in_the_captions_under_its_rubric_and_no_other(
     found, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(runs, "AGREEMENTS", tmp_path)
-    named = [{**one, "of": "eye/v1" if one["judge"] == "wise" else ""} for one in found["judges"]]
+    named = [
+        {**one, "of": "eye", "rubric": "1f" * 32 if one["judge"] == "wise" else ""}
+        for one in found["judges"]
+    ]
     judge_compare.keep({**found, "judges": named})
-    assert [path.name for path in tmp_path.iterdir()] == ["eye-v1.json"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{'1f' * 8}.json"]
     share = f"{judge(found, 'wise')['agreement']['mean']:.2f}"
-    assert f"a share of {share} [" in runs.agreement_said("eye/v1")
-    assert runs.agreement_said("coin") == "never held beside people"
-    (tmp_path / "coin.json").write_text("{}")
+    assert f"a share of {share} [" in runs.agreement_said(judged("1f" * 32))
+    assert runs.agreement_said(judged("2f" * 32)) == "not yet compared with people's judgements"
+    (tmp_path / f"{'1f' * 8}.json").write_text("{}")
     with pytest.raises(cli.BadData, match="judge-compare --keep writes it anew"):
-        runs.agreement_said("coin")
+        runs.agreement_said(judged("1f" * 32))
+
+
+def test_another_check_is_another_judge_which_nobody_has_held_beside_people(
+    found, tmp_path, monkeypatch
+):
+    """The name stays; what the checks are does not."""
+    monkeypatch.setattr(runs, "AGREEMENTS", tmp_path / "judges")
+    protocol = Protocol.load("offline")
+    before = stream.fingerprint(identity.judging(protocol))
+    judge_compare.keep({**found, "judges": [{**found["judges"][0], "rubric": before}]})
+    assert "a share of" in runs.agreement_said(judged(before))
+    room = tmp_path / "lib/decksmith/measure"
+    for name in identity.CHECKING:
+        (room / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(cli.ROOT / "lib/decksmith/measure" / name, room / name)
+    with open(room / "judging/checks.py", "a") as code:
+        code.write("SLIDE_CHECKS['long'] = lambda pages: iter(())\n")
+    monkeypatch.setattr(identity.cli, "ROOT", tmp_path)
+    identity.checks_code.cache_clear()
+    after = stream.fingerprint(identity.judging(protocol))
+    monkeypatch.undo()
+    identity.checks_code.cache_clear()
+    monkeypatch.setattr(runs, "AGREEMENTS", tmp_path / "judges")
+    assert after != before
+    assert runs.agreement_said(judged(after)) == "not yet compared with people's judgements"
+
+
+def test_other_limits_of_the_checks_are_another_judge():
+    protocol = Protocol.load("offline")
+    limits = {**protocol.checks, "words": 151}
+    one, other = (identity.judging(each) for each in (protocol, replace(protocol, checks=limits)))
+    assert stream.fingerprint(one) != stream.fingerprint(other)
 
 
 def test_a_planted_bias_to_length_is_found_and_in_no_other_judge(found):
@@ -123,31 +167,53 @@ def test_the_sentences_separate_the_judges_that_differ(found):
     assert said["long", "coin"]["verdict"] == "not separated"
 
 
-def test_a_judge_is_also_read_from_the_runs_that_it_judged(study, truth, tmp_path):
-    for maker in MAKERS:
+MARKS = [
+    {"overall": 3, "judge_only": mark, "dimensions": {"content": 3}, "floored": False}
+    for mark in (2, 4)
+]
+CHECKS = [{"checks": 0.4, "floored": False}, {"checks": 0.9, "floored": False}]
+FLOORED = [{"checks": None, "floored": True}, {"checks": 0.1, "floored": False}]
+
+
+def write_runs(folder, truth, worse, better, rubrics=("1f", "1f")):
+    """The folders of two runs whose better deck has the score `better`."""
+    for maker, rubric in zip(MAKERS, rubrics, strict=True):
         rows = [
             {
                 "id": prompt,
                 "gen": {"text": "one two"},
-                "score": {
-                    "overall": 3,
-                    "judge_only": 4 if truth[prompt]["better"] == maker else 2,
-                    "dimensions": {"content": 3},
+                "score": better if truth[prompt]["better"] == maker else worse,
+                "judge": {
+                    "judge": "eye/v1",
+                    "rubric": rubric * 32,
+                    "usage": {"cost": 0.25},
+                    "by": {"took": 2.0},
                 },
-                "judge": {"judge": "eye/v1", "usage": {"cost": 0.25}, "by": {"took": 2.0}},
             }
             for prompt in PROMPTS
         ]
-        (tmp_path / maker).mkdir()
+        (folder / maker).mkdir()
         lines = [json.dumps(row) + "\n" for row in rows]
-        (tmp_path / maker / "scores.jsonl").write_text("".join(lines))
-    read = judge_compare.read(study, "eye", [tmp_path / maker for maker in MAKERS])
+        (folder / maker / "scores.jsonl").write_text("".join(lines))
+    return [folder / maker for maker in MAKERS]
+
+
+@pytest.mark.parametrize("scores", [MARKS, CHECKS, FLOORED], ids=["marks", "checks", "floored"])
+def test_a_judge_is_also_read_from_the_runs_that_it_judged(study, truth, tmp_path, scores):
+    read = judge_compare.read(study, "eye", write_runs(tmp_path, truth, *scores))
     found = judge_compare.compare(study, [read])
     (report,) = found["judges"]
     assert (report["of"], report["cost"], report["seconds"]) == ("eye/v1", 0.25, 2.0)
+    assert report["rubric"] == "1f" * 32
     assert inside(report["agreement"], 0.85) and report["equal"] == 0
     text = judge_compare.markdown(found)
     assert "| eye " in text and "another person" in text
+
+
+def test_decks_that_were_judged_by_two_rubrics_are_no_one_judges(study, truth, tmp_path):
+    folders = write_runs(tmp_path, truth, *CHECKS, rubrics=("1f", "2f"))
+    with pytest.raises(cli.BadData, match="eye is two judges: this deck was judged by 2f2f"):
+        judge_compare.read(study, "eye", folders)
 
 
 def test_a_judge_of_other_decks_is_named(study, tmp_path):

@@ -623,7 +623,7 @@ def ruled_out(gaps: Sequence[float], margin: float, n: int) -> float:
     seen = numpy.sort(
         [*gaps, 1.0, -1.0]
     )  # one won and one lost more: few questions show less than there is
-    rows = seen[numpy.arange(n) * len(seen) // n]
+    rows = seen[((numpy.arange(n) + 0.5) * len(seen) / n).astype(int)]
     rows = rows - max(0.0, float(rows.mean()))
     lo = stats.means(rows[:, None], (-1, 1), strict=True)["lo"][0]
     return float(ndtr((lo + margin) / (rows.std() / math.sqrt(n))))

@@ -240,7 +240,7 @@ def theme(pages: Pages) -> Answers:
 
 
 def checklist(pages: Pages) -> Answers:
-    """Each item of the prompt's checklist, by a match of its words or elements (Pages.answers)."""
+    """Each item of the prompt's checklist, by a match of its words or elements."""
     for answer in pages.answers:
         yield answer["id"], answer["yes"], answer["slide"]
 
@@ -261,6 +261,7 @@ SAYS = {
         for name, check in {**SLIDE_CHECKS, **ASKED_CHECKS}.items()
     },
     "reads": "Text that does not read like its language, by the embedded model.",
+    "error": "A slide that the renderer could not draw as it is written.",
 }
 _LACKING = {
     "heading": "no slide has the asked heading {}",
@@ -275,13 +276,17 @@ _LACKING = {
 def judge(record: Record, run: str | Path, limits: Limits, reading: Reading | None = None) -> Judge:
     """The value of `judge` for a rendered record. `reading`: of the deck's text. Raises cli.BadData for a picture that
     cannot be read."""
-    pages = Pages(record, run, limits)
+    return verdict(Pages(record, run, limits), reading)
+
+
+def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
+    """The value of `judge` for a deck as its pages are seen; `reading`: of its text, None where nobody read it."""
     asked = [
         Asked(check=name, what=what, yes=yes, slide=slide)
         for name, check in ASKED_CHECKS.items()
         for what, yes, slide in check(pages)
     ]
-    slides = slide_findings(pages, _text(record, run), reading)
+    slides = slide_findings(pages, _text(pages.record, pages.run), reading)
     value: Judge = {
         "judge": NAME,
         "checks": _count(pages, slides, asked),
@@ -291,8 +296,8 @@ def judge(record: Record, run: str | Path, limits: Limits, reading: Reading | No
         "checklist": pages.answers,
         "usage": cast(Usage, {}),  # nobody was asked
     }
-    if reading and reading.passed is None:
-        value["not_checked"] = {"reads": reading.why}
+    if reading is None or reading.passed is None:
+        value["not_checked"] = {"reads": reading.why if reading else "nobody read it"}
     return value
 
 

@@ -10,6 +10,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.measure.decks import features
+from decksmith.measure.judging import reading
 from decksmith.models import registry
 
 T = TypeVar("T")
@@ -17,7 +18,10 @@ CHECKING = (
     "judging/checks.py",
     "judging/rendered.py",
     "judging/legibility.py",
+    "judging/reading.py",
     "decks/lint.py",
+    "decks/parser.py",
+    "decks/sources.py",
     "decks/words.py",
 )
 
@@ -35,7 +39,12 @@ def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
 def judging(protocol: Protocol) -> Record:
     """Everything that decides what a judge says about the same deck, JSON-able; the journal's key."""
     if protocol.judge["kind"] == "offline":
-        return {**protocol.judge, "checks": protocol.checks, "code": checks_code()}
+        return {
+            **protocol.judge,
+            "checks": protocol.checks,
+            "code": checks_code(),
+            "reader": reading.identity(),
+        }
     slug = " + ".join(registry.model(name).slug for name in protocol.judges)
     if how := protocol.judge.get("combine"):
         slug += f" ({how})"
@@ -60,8 +69,10 @@ def fixed(protocol: Protocol) -> Record:
         "protocol": protocol.name,
         "images": protocol.images,
         "render": protocol.render,
-        "judge": {k: v for k, v in judge.items() if k not in ("caps", "checks", "code")},
-        "rubric": stream.fingerprint([judge.get("caps"), judge.get("checks"), judge.get("code")]),
+        "judge": {k: v for k, v in judge.items() if k not in ("caps", "checks", "code", "reader")},
+        "rubric": stream.fingerprint(
+            [judge.get(key) for key in ("caps", "checks", "code", "reader")]
+        ),
         "score": protocol.score,
         "claim": protocol.claim,
     }

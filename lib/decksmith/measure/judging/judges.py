@@ -11,8 +11,9 @@ from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
 from decksmith.measure.decks.records import Limits
-from decksmith.measure.judging import checks, identity, vision
+from decksmith.measure.judging import checks, identity, reading, vision
 from decksmith.measure.judging.records import Answer, Cap, DeckRecord, Judge, Observation
+from decksmith.measure.judging.rendered import Pages
 from decksmith.measure.judging.scoring import JUDGED
 from decksmith.measure.judging.vision import Access, Vision
 from decksmith.models.replies import added
@@ -21,9 +22,15 @@ from decksmith.models.replies import added
 class Offline:
     """Deterministic checks (decksmith.measure.judging.checks)."""
 
-    valid = close = None
+    valid = None
 
     def __init__(self, protocol: Protocol, run: Path, jobs: int) -> None:
+        self.limits = cast(Limits, protocol.checks)
+        self.reader = reading.Reader(
+            self.limits["reads_bits"],
+            self.limits["reads_characters"],
+            run / "journal" / "reads.jsonl",
+        )
         self.run, self.jobs, self.protocol = run, jobs, protocol
         self.judging = identity.judging(protocol)
         self.rubric = stream.fingerprint(self.judging)
@@ -36,9 +43,15 @@ class Offline:
         digests = vision.digests(self.run, record)
         return [self.judging, *asked, sha256, render, digests]
 
-    def work(self, record: DeckRecord, seed: int = 0) -> Judge:
-        value = checks.judge(dict(record), self.run, cast(Limits, self.protocol.checks))
+    async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
+        """Raises cli.Missing where the embedded model, which reads a deck's text, cannot run."""
+        pages = await asyncio.to_thread(Pages, dict(record), self.run, self.limits)
+        said = await self.reader.verdict(pages.readable, pages.asks.get("language"))
+        value = await asyncio.to_thread(checks.verdict, pages, said)
         return {**value, "rubric": self.rubric}
+
+    async def close(self) -> None:
+        self.reader.close()
 
 
 class Panel:

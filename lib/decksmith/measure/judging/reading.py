@@ -110,14 +110,24 @@ class Reader:
             kept = self._journal.get(key[:16], key) if self._journal else None
             if kept is not None:
                 return cast(Likelihood, kept)
-            try:
-                said = self._ask(text)
-            except (OSError, EOFError):  # somebody ended the server: once more, with another
-                self._hang_up()
-                said = self._ask(text)
+            said = self._heard(text)
             if self._journal:
                 self._journal.put(key[:16], key, said)
             return said
+
+    def _heard(self, text: str) -> Likelihood:
+        """The engine's answer; where somebody ended the server, once more from another. Raises cli.Missing."""
+        from http.client import HTTPException
+
+        for last in (False, True):
+            try:
+                return self._ask(text)
+            except (OSError, EOFError, HTTPException, ValueError) as error:
+                self._hang_up()
+                if last:
+                    said = f"the embedded engine breaks off ({error!r}); {embedded.MEND}"
+                    raise cli.Missing(said) from None
+        raise AssertionError("the last try returns or raises")
 
     def _ask(self, text: str) -> Likelihood:
         """The engine's answer. Raises cli.Missing where it does not start, OSError where it breaks off."""

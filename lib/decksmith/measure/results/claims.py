@@ -101,13 +101,14 @@ def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> li
             said.setdefault((pair["a"], pair["b"]), []).append(counted)
     sentences = []
     for (a, b), clauses in said.items():
-        sentence = ". ".join(clauses) + asked_otherwise(by_label[a], by_label[b])
+        sentence = ". ".join(clauses)
         for label in (a, b):
             if trained := by_label[label].get("trained"):
                 sentence += trained_on(label, trained, several)
             if guided := by_label[label].get("guided"):
                 sentence += chosen_by(label, guided)
-        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}.")
+        asked = asked_otherwise(by_label[a], by_label[b])
+        sentences.append(f"{sentence}{at_what_cost(a, b, cost)}{asked}.")
     return sentences
 
 
@@ -396,7 +397,7 @@ def ranked(compared: Comparison) -> str | None:
 def caveats(runs: list[Run]) -> list[str]:
     """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy, and what is odd
     about them."""
-    found = unnoticed(runs)
+    found = []
     for run in runs:
         label, summary, most = run["label"], run["summary"], pairs.limits(run)
         if pairs.lost_too_many(run):
@@ -414,7 +415,7 @@ def caveats(runs: list[Run]) -> list[str]:
                 f"{label}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
                 f"(at most {text.percent(most['truncated'])} may); {remedy}"
             )
-    return found
+    return found + unnoticed(runs)
 
 
 def kin(runs: list[Run]) -> list[str]:

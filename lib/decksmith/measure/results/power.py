@@ -109,6 +109,10 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
     models = list(groups.values())
     records = [[record for run in group for record in run["records"]] for group in models]
     measure = better(alive)[1]
+    if effect and effect >= 1 and measure == "checks":
+        raise cli.BadData(
+            f"{effect:g}: a difference of shares is below 1; 0.05 are 5 points of the checks"
+        )
     scores = [columns(each, "renderable").get(measure, {}) for each in records]
     expected = _expected(
         [columns(each, "floor").get("renders", {}) for each in records],
@@ -141,13 +145,15 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
 
 
 def between_domains(scores: list[Cells], asked: dict[str, str | None]) -> tuple[int, float]:
-    """`(domains, share of the differences' variance that lies between them)` by an analysis of variance; (0, 0.0) where most
-    prompts have a domain to themselves and nothing can be seen of it."""
+    """`(domains, share of the differences' variance that lies between them)` by an analysis of variance, 0.0 where its test shows
+    nothing; (0, 0.0) of one model, and where most prompts have a domain to themselves."""
+    from scipy.special import fdtrc
+
     prompts = sorted(set.intersection(*map(set, scores)))
     names = [asked.get(prompt) or prompt for prompt in prompts]
     known, label, sizes = numpy.unique(names, return_inverse=True, return_counts=True)
     n, groups = len(prompts), len(known)
-    if groups < 2 or (sizes**2).sum() < 2 * n:
+    if len(scores) < 2 or groups < 2 or (sizes**2).sum() < 2 * n:
         return 0, 0.0
     values = numpy.array([[cells[prompt] for prompt in prompts] for cells in scores])
     shares = []
@@ -156,8 +162,9 @@ def between_domains(scores: list[Cells], asked: dict[str, str | None]) -> tuple[
         among = (sizes * (means - gap.mean()) ** 2).sum() / (groups - 1)
         within = ((gap - means[label]) ** 2).sum() / (n - groups)
         each = (n - (sizes**2).sum() / n) / (groups - 1)
-        shares.append((among - within) / (among + (each - 1) * within or 1))
-    return groups, float(min(1.0, max(0.0, numpy.mean(shares))))
+        seen = within > 0 and fdtrc(groups - 1, n - groups, among / within) <= 1 - stats.LEVEL
+        shares.append((among - within) / (among + (each - 1) * within) if seen else 0.0)
+    return groups, float(numpy.mean(shares))
 
 
 def _gaps(values: stats.Array) -> list[stats.Array]:
@@ -189,9 +196,10 @@ def _designs(
         wanted = stats.smallest_sample(
             lambda n: stats.power(effect, varies.value, n, expected), POWER
         )
-        least = max(stats.FEWEST, wanted or stats.MOST)
-        below = sorted(n for n in sizes if n < least)[-AROUND:]
-        sizes = {*below, least, *sorted(n for n in sizes if n > least)[:AROUND]}
+        if wanted:
+            least = max(stats.FEWEST, wanted)
+            below = sorted(n for n in sizes if n < least)[-AROUND:]
+            sizes = {*below, least, *sorted(n for n in sizes if n > least)[:AROUND]}
     return [_design(varies.value, expected, rates, effect, n) for n in sorted(sizes)]
 
 
@@ -251,7 +259,7 @@ NO_PRICE = "the price is unknown: no `price` in assets/models.toml, and no cost 
 LEGEND = (
     "The smallest true difference that is found in 4 of 5 such studies of two models: in how many decks render, and {measure} where "
     "both render. With more models compared at once you need more prompts. Prompts are drawn as these were, with as many replies to each. Requests, price and time are for one "
-    "run of each of {models}, one after the other, at the rates of these runs."
+    "run of {models}, one after the other, at the rates of these runs."
 )
 
 
@@ -281,7 +289,7 @@ def markdown(found: Plan) -> str:
     if found.effect:
         lines += [_cheapest(found, found.effect), ""]
     measure = "checks passed" if found.is_share else "Overall"
-    header = ["Prompts", "Renders", measure, *(["Enough"] if found.effect else [])]
+    header = ["Prompts", "Renders", measure.capitalize(), *(["Enough"] if found.effect else [])]
     rows = []
     for design in found.designs:
         cells = [str(design.prompts), _points(design.renders), _size(found, design.mde)]
@@ -290,7 +298,8 @@ def markdown(found: Plan) -> str:
     table = text.markdown_table([*header, "Requests", "Price", "Time"], rows, 0)
     lines += ["**Designs, the cheapest first**", "", *table, ""]
     measure = f"in the share of {measure}" if found.is_share else f"in {measure}"
-    legend = LEGEND.format(measure=measure, models=", ".join(found.models))
+    models = ("each of " if found.models[1:] else "") + ", ".join(found.models)
+    legend = LEGEND.format(measure=measure, models=models)
     return "\n".join([*lines, legend, "", *(f"- {note}" for note in found.notes), ""])
 
 

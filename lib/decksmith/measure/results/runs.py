@@ -4,7 +4,6 @@ as the tables and plots name them."""
 import itertools
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ OFFLINE = (
 )
 EXTERNAL = "scores of another tool"  # stands where a run has the name of its protocol
 FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has
-AGREEMENTS = cli.ROOT / "results/judges"  # how far judges follow people, by judge
+AGREEMENTS = cli.ROOT / "results/judges"  # how far judges follow people, by rubric
 COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0567f", "#2a8c8c")
 
 
@@ -309,7 +308,7 @@ def caption(runs: list[Run]) -> str:
         return f"Scores as {' and '.join(sorted({run['path'].name for run in runs}))} gives them"
     if judge is None:
         return "No deck was judged"
-    about = [*([OFFLINE] if offline(runs) else []), agreement_said(judge)]
+    about = [*([OFFLINE] if offline(runs) else []), agreement_said(runs)]
     return f"Judge: {judge} ({'; '.join(about)})"
 
 
@@ -344,17 +343,24 @@ def measures(runs: list[Run]) -> list[str]:
 # How far a judge follows people, kept by judge-compare
 
 
-def keep_agreement(judge: str, found: Record) -> Path:
-    """Keep what was found of a judge, `{"study", "votes", "agreement": {"mean", "lo", "hi"}}`; returns the file."""
-    stream.write(path := _agreement(judge), json.dumps(found, ensure_ascii=False) + "\n")
+def rubric(runs: list[Run]) -> str | None:
+    """The hash of protocol, instructions and model by which the decks of these runs were judged; None where none was."""
+    judged = (record.get("judge") or {} for run in runs for record in run["records"])
+    return next((value["rubric"] for value in judged if value.get("rubric")), None)
+
+
+def keep_agreement(rubric: str, found: Record) -> Path:
+    """Keep what was found of a judge, `{"judge", "study", "votes", "agreement": {"mean", "lo", "hi"}}`; returns the file."""
+    stream.write(path := _agreement(rubric), json.dumps(found, ensure_ascii=False) + "\n")
     return path
 
 
-def agreement_said(judge: str) -> str:
-    """The clause of a caption. Raises cli.BadData for a file that `keep_agreement` did not write."""
-    path = _agreement(judge)
+def agreement_said(runs: list[Run]) -> str:
+    """What is known of how far the judge of these runs follows people: of the one with this very rubric, whatever others
+    are called. Raises cli.BadData for a file that `keep_agreement` did not write."""
+    path = _agreement(rubric(runs) or "")
     if not path.is_file():
-        return "never held beside people"
+        return "not yet compared with people's judgements"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         share = interval(found["agreement"])
@@ -363,5 +369,5 @@ def agreement_said(judge: str) -> str:
         raise cli.BadData(f"{path}: judge-compare --keep writes it anew ({error!r})") from None
 
 
-def _agreement(judge: str) -> Path:
-    return AGREEMENTS / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', judge)}.json"
+def _agreement(rubric: str) -> Path:
+    return AGREEMENTS / f"{rubric[:16]}.json"

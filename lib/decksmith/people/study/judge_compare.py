@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from decksmith.core import cli
+from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord, Score
 from decksmith.measure.results import runs
 from decksmith.people.study import agreement, estimates, intervals, raters, store, tally
@@ -28,6 +29,7 @@ class DrawnTo(TypedDict):
 class JudgeReport(TypedDict):
     judge: str  # as it was called
     of: str  # the name in its records; empty where they say none
+    rubric: str  # by which hash of protocol, instructions and model; empty where they say none
     agreement: Estimate  # share of the untied votes whose deck it prefers too
     equal: float | None  # share of votes on decks that it holds for equal
     dimensions: dict[str, Estimate]  # the same of what people said of a dimension
@@ -57,6 +59,7 @@ class StudyJudge:
     name: str
     decks: agreement.PairMeasures = field(default_factory=dict)
     of: str = ""  # the name in its records
+    rubric: str = ""  # what it judged by
     costs: list[float | None] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     traits: Scores = field(default_factory=dict)
@@ -81,6 +84,12 @@ def read(study: store.Study, name: str, paths: Sequence[Path]) -> StudyJudge:
             found.traits[deck] = _traits(row)
             judged = row.get("judge") or {}
             found.of = judged.get("judge", found.of)
+            if (rubric := judged.get("rubric", found.rubric)) != (found.rubric or rubric):
+                raise cli.BadData(
+                    f"{path}: {row['id']}: {name} is two judges: this deck was judged by {rubric[:12]}.., "
+                    f"others by {found.rubric[:12]}.."
+                )
+            found.rubric = rubric
             if usage := judged.get("usage"):
                 found.costs.append(usage["cost"])
             if by := judged.get("by"):
@@ -94,12 +103,13 @@ def read(study: store.Study, name: str, paths: Sequence[Path]) -> StudyJudge:
 
 
 def _measures(score: Score) -> Measures:
-    """The numbers of a score. The judge prefers a deck by `overall`, here without VisCraft where
-    that is known."""
-    found = tally.deck_measures(score)
-    if found["judge_only"] is not None:
-        found["overall"] = found["judge_only"]
-    return found
+    """The numbers of a score. The judge prefers a deck by `overall`: here the marks of a judge that
+    reads without VisCraft, where they are known, and else what a deck is worth (scoring.worth)."""
+    marks = score.get("judge_only")
+    return {
+        **tally.deck_measures(score),
+        "overall": scoring.worth(score) if marks is None else marks,
+    }
 
 
 def _traits(row: DeckRecord) -> Measures:
@@ -140,8 +150,9 @@ def keep(found: JudgeComparison) -> None:
     """Keep for the captions of comparisons how far each judge follows people."""
     about = {"study": found["study"], "votes": found["votes"]}
     for one in found["judges"]:
-        if one["of"]:
-            runs.keep_agreement(one["of"], {**about, "agreement": one["agreement"]})
+        if one["rubric"]:
+            said = {"judge": one["of"], **about, "agreement": one["agreement"]}
+            runs.keep_agreement(one["rubric"], said)
 
 
 def _report(one: StudyJudge, votes: Sequence[Vote], traits: agreement.PairMeasures) -> JudgeReport:
@@ -153,6 +164,7 @@ def _report(one: StudyJudge, votes: Sequence[Vote], traits: agreement.PairMeasur
     return {
         "judge": one.name,
         "of": one.of,
+        "rubric": one.rubric,
         "agreement": overall["choice"] if overall else intervals.UNKNOWN,
         "equal": overall["equal"] if overall else None,
         "dimensions": {name: by_measure[name]["own"] for name in DIMENSIONS if name in by_measure},

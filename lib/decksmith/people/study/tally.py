@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of, sample_of
+from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord, Score
 from decksmith.measure.results import layout, plots, runs, stats
 from decksmith.measure.results.runs import COLORS
@@ -301,8 +302,11 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def deck_measures(score: Score) -> Measures:
-    """The numbers of a `score` value that votes are held against."""
+    """The numbers of a `score` value that votes are held against: the checks passed, or the marks."""
+    if "checks" in score:
+        return {"checks": scoring.worth(score), "checklist": score.get("checklist")}
     return {
+        "checks": score.get("checks"),
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
         **score.get("dimensions", {}),
