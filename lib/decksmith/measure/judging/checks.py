@@ -240,7 +240,7 @@ def theme(pages: Pages) -> Answers:
 
 
 def checklist(pages: Pages) -> Answers:
-    """Each item of the prompt's checklist, by a match of its words or elements (Pages.answers)."""
+    """Each item of the prompt's checklist, by a match of its words or elements."""
     for answer in pages.answers:
         yield answer["id"], answer["yes"], answer["slide"]
 
@@ -261,6 +261,7 @@ SAYS = {
         for name, check in {**SLIDE_CHECKS, **ASKED_CHECKS}.items()
     },
     "reads": "Text that does not read like its language, by the embedded model.",
+    "error": "A slide that the renderer could not draw as it is written.",
 }
 _LACKING = {
     "heading": "no slide has the asked heading {}",

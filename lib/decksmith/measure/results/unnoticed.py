@@ -126,7 +126,8 @@ def _forgotten(a: Run, b: Run) -> Iterator[str]:
         {
             entry.get("inputs")
             for _, entry in layout.journal(run["path"] / "journal/looks.jsonl")
-            if sorted((entry.get("look") or {}).get("models") or []) == models
+            if isinstance(entry.get("look"), dict)
+            and sorted(entry["look"].get("models") or []) == models
         }
         for run in (a, b)
     )
