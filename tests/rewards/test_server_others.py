@@ -115,7 +115,7 @@ def test_trls_grpo_trainer_takes_a_step_on_rewards_of_decks_and_leaves_masked_on
     (rewards,) = seen
     assert all(0 <= each <= 1 for each in rewards[:3]) and rewards[3] is None
     log = next(each for each in made.state.log_history if "deck/masked" in each)
-    assert log["deck/masked"] == 0.0 and log["deck/renders"] > 0
+    assert log["deck/masked"] == 0.0 and log["deck/slides"] > 0
     changed = [
         name for name, each in model.named_parameters() if not torch.equal(before[name], each)
     ]
