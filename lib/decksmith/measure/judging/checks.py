@@ -1,6 +1,6 @@
 """The checks of a rendered deck: yes or no about each slide, and about each thing that was asked for.
 
-Nothing here reads. A slide passes when no check finds anything on it; a deck's number is what passes (slides and
+Nothing here understands. A slide passes when no check finds anything on it; a deck's number is what passes (slides and
 things asked for) of all that there is. The limits stand in the protocol's [checks] table."""
 
 import re
