@@ -81,9 +81,9 @@ def figures(run: Run) -> dict[str, float]:
         if rendered := summary["means"]["renderable"].get(name):
             found[name] = rendered["mean"]
             found[f"{name}_low"], found[f"{name}_high"] = rendered["lo"], rendered["hi"]
-        counted = summary["means"]["floor"].get(name)
-        if counted and name not in SHARES and not offline([run]):
-            found[f"{name}_failures_as_1"] = counted["mean"]
+        floor = summary["means"]["floor"].get(name)
+        if floor and name not in SHARES and not offline([run]):
+            found[f"{name}_failures_as_1"] = floor["mean"]
     found |= {"truncated": summary["truncated"], "usd": summary["cost"]}
     if summary["tokens"]["records"]:
         found |= {f"{name}_tokens": summary["tokens"][name] for name in ("prompt", "completion")}
