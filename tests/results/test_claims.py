@@ -769,7 +769,7 @@ def test_the_time_of_a_single_measure_is_unknown(tmp_path):
         ]
     )
     found = {title: header for title, header, *_ in tables.tables(loaded, claims.compare(loaded))}
-    assert list(found) == ["Scores", "Paired by prompt", "What happened", ASKED]
+    assert list(found) == ["Scores", "Paired by prompt", "What happened", tables.ASKED]
     assert "Cost" not in found["What happened"]
 
 
