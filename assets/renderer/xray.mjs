@@ -465,6 +465,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   // digit is the share of ink in a cell.
   const [EM, CELL, SAMPLE] = [32, 2, 24]
   const paper = new OffscreenCanvas(EM * SAMPLE * 2, EM * 3).getContext('2d', { willReadFrequently: true })
+  const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' })
   const inkOf = (entry) => {
     let best = null
     for (const piece of entry.pieces) {
@@ -486,6 +487,10 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     while (start < node.length && (!node.data[start].trim() || (rects.length > 1 && start < 2000 && !rectsOf(start, start + 1).some(here))))
       start++
     let end = Math.min(node.length, start + SAMPLE)
+    // A word that is cut joins and clusters its letters otherwise than on the page (Arabic, Thai).
+    const whole = [...segmenter.segment(node.data.slice(start, end + SAMPLE))].findLast(word => word.index <= end - start)?.index
+    if (start + SAMPLE < node.length && whole > 3)
+      end = start + whole
     while (end > start && (!node.data[end - 1].trim() || (rects.length > 1 && !rectsOf(end - 1, end).some(here))))
       end--
     const line = end > start && rectsOf(start, end).find(here)

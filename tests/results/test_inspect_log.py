@@ -111,7 +111,7 @@ def test_inspect_reads_what_was_written(run, log):
         reason="inspect_ai is not in the lock: pip install inspect_ai, and run this again",
     )
     found = reader.read_eval_log(str(log))
-    assert (found.status, found.eval.model) == ("success", "lab/smol")
+    assert (found.status, found.eval.model) == ("success", "smol")
     by_id = {sample.id: sample for sample in found.samples}
     assert list(by_id) == sorted(record["id"] for record in run["records"])
     for record in run["records"]:

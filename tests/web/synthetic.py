@@ -17,6 +17,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.measure.decks.clean import clean
 from decksmith.measure.judging import identity, scoring  # noqa: E402
 from decksmith.measure.results.summary import summarize  # noqa: E402
+from decksmith.models import registry  # noqa: E402
 
 TOPICS = [
     (
@@ -272,7 +273,7 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
             "reasoning_tokens": 0,
             "cost": 0.002,
         },
-        "model": {"name": model, "slug": f"lab/{model}", "params": {}},
+        "model": {"name": model, "slug": _slug(model), "params": {}},
         "sampling": {"temperature": 0.7},
         "by": by,
     }
@@ -467,6 +468,13 @@ def _marks(dice, skill, index, hostile):
         "evidence": {"design": [{"slide": 2, "seen": hostile or "A chart without a scale."}]},
         "observations": [{"seen": "text_cut_off", "slide": 3}],
     }
+
+
+@cache
+def _slug(model):
+    """What the registry calls it at its endpoint."""
+    known = registry.models().get(model)
+    return known.slug if known else f"lab/{model}"
 
 
 @cache

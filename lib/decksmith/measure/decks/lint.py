@@ -118,8 +118,7 @@ def _overflow(page: Page, boxes: list[Box], bounds: Limits) -> Found:
     for side, past in _EDGES.items():
         spans = {i: past(box["box"]) for i, box in enumerate(boxes)}
         past_it = [i for i in spans if spans[i][1] > bounds["overflow_px"] and i not in done]
-        # A background may be larger than what it stands behind.
-        out = [i for i in past_it if boxes[i]["kind"] != "background" and _place(boxes[i])]
+        out = [i for i in past_it if _place(boxes[i]) and not _bleeds(boxes[i], bounds)]
         flow, edge = _flow(out, spans, side, len(boxes))
         if flow:
             at = min(
@@ -134,6 +133,16 @@ def _overflow(page: Page, boxes: list[Box], bounds: Limits) -> Found:
             message = f"{_noun(first)} stands outside the slide, {far} px past the {side} edge"
             yield "off-canvas", beyond[0], message, first["box"]
         done.update(out)
+
+
+def _bleeds(box: Box, bounds: Limits) -> bool:
+    """Whether a picture may reach past the edge: a background, or one of which little is cut off."""
+    if box["kind"] != "image":
+        return box["kind"] == "background"
+    x, y, width, height = box["box"]
+    seen_x = max(0, min(x + width, CANVAS[0]) - max(x, 0))
+    seen_y = max(0, min(y + height, CANVAS[1]) - max(y, 0))
+    return 1 - seen_x * seen_y / (width * height) <= bounds["picture_cut"]
 
 
 def _flow(

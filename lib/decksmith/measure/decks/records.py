@@ -129,6 +129,7 @@ class Limits(TypedDict):
     """The limits of the checks: `[checks]` of a protocol (assets/protocols/offline.toml says what each is)."""
 
     overflow_px: float
+    picture_cut: float
     overlap: float
     small_px: float
     contrast: float

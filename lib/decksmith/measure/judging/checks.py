@@ -1,6 +1,6 @@
 """The checks of a rendered deck: yes or no about each slide, and about each thing that was asked for.
 
-Nothing here reads. A slide passes when no check finds anything on it; a deck's number is what passes (slides and
+Nothing here understands. A slide passes when no check finds anything on it; a deck's number is what passes (slides and
 things asked for) of all that there is. The limits stand in the protocol's [checks] table."""
 
 import re
@@ -22,6 +22,7 @@ from decksmith.models.records import Usage
 
 NAME = "offline checks"
 RUN = 3  # words in a row that make a quotation
+LANGUAGE = 15  # words that a slide has at least for its language to be told
 ECHO = 12  # words that a slide has at least to be an echo
 # Marks that a renderer should have consumed, and text that an author should have replaced.
 LEFTOVERS = (
@@ -132,7 +133,8 @@ def language(pages: Pages) -> Found:
     asked = pages.asks.get("language")
     for n, text in pages.texts.items():
         share = deck_words.language_share([text], asked)
-        if share is not None and text and share < pages.limits["language"]:
+        is_long = pages.words[n] >= LANGUAGE
+        if share is not None and is_long and share < pages.limits["language"]:
             yield n, f"the text is not in the language that was asked for, {asked}"
 
 
