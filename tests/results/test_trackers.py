@@ -26,7 +26,7 @@ def run(tmp_path_factory):
 def test_a_run_is_its_parameters_its_measures_with_intervals_and_a_row_for_each_deck(run):
     params, figures, rows = trackers.params(run), trackers.figures(run), trackers.rows(run)
     assert params["protocol_hash"] == run["protocol"]["hash"]
-    assert params["slug"] == "lab/smol" and params["condition"] == "greedy"
+    assert params["slug"] == "smol" and params["condition"] == "greedy"
     checks = run["summary"]["means"]["renderable"]["checks"]
     found = [figures.get(name) for name in ("checks", "checks_low", "checks_high")]
     assert found == [checks[name] for name in ("mean", "lo", "hi")]
