@@ -142,11 +142,12 @@ ASKED = (*checks.ASKED_CHECKS, "slides", "language", "echo", "bare")
 def alarms(
     records: list[dict],
 ) -> tuple[dict[str, list[tuple[str, int | None, str]]], int, Counter]:
-    """({check: findings}, slides, {asked check: things asked}) of good decks; slides with a render error are left out."""
+    """({check: findings}, slides, {asked check: things asked}) of good decks; slides that fail or were changed are left out."""
     found: dict[str, list[tuple[str, int | None, str]]] = defaultdict(list)
     slides, things = 0, Counter()
     for record in records:
         broken = {error.get("slide") for error in record["render"].get("errors") or []}
+        broken.update(record.get("changed") or [])
         slides += len({page["slide"] for page in record["render"]["xray"]} - broken)
         things.update(one["check"] for one in record["judge"]["asked"])
         seen = set()

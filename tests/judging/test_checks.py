@@ -223,7 +223,14 @@ DEFECTS = {
     "asked diagram left out": ("element", None, lambda r, p: p[4].update(diagrams=0)),
     "asked picture left out": ("element", None, lambda r, p: p[5].update(images=0)),
     "another theme": ("theme", None, lambda r, p: r["deck"].update(theme="default")),
-    "heading left out": ("heading", None, lambda r, p: p[2].update(title="Introduction")),
+    "heading left out": (
+        "heading",
+        None,
+        lambda r, p: (
+            set_text(p, 2, p[2]["text"].replace(p[2]["title"], "Introduction")),
+            p[2].update(title="Introduction"),
+        ),
+    ),
     "headings out of order": (
         "order",
         4,

@@ -269,6 +269,25 @@ def test_where_no_deck_failed_the_second_clause_is_as_wide_as_t():
     )
 
 
+def test_where_most_prompts_are_ties_the_interval_allows_for_one_more_that_is_none():
+    tied, one = column(*[0.9] * 12), column(*[0.9] * 11, 0.5)
+    same, found = stats.t_differences(tied, tied, (0, 1)), stats.t_differences(tied, one, (0, 1))
+    assert same["p"][0] == 1 and same["lo"][0] == -same["hi"][0] < -0.01
+    ends = ttest_of([0.0] * 11 + [0.4, 0.4, -0.4])
+    assert (found["lo"][0], found["hi"][0]) == pytest.approx(ends)
+    half = stats.t_differences(column(*[0.9] * 6, *[0.8] * 6), column(*[0.9] * 6, *range(6)))
+    assert (half["lo"][0], half["hi"][0]) == pytest.approx(
+        ttest_of([0.0] * 6 + [0.8 - n for n in range(6)])
+    )
+
+
+def ttest_of(gaps):
+    from scipy.stats import ttest_1samp
+
+    ends = ttest_1samp(gaps, 0).confidence_interval()
+    return ends.low, ends.high
+
+
 def test_power_is_that_of_t_and_mcnemar_and_falls_with_domains_and_tests():
     from scipy.stats import binom, nct, t
 

@@ -22,7 +22,8 @@ Labels = Sequence[Hashable]  # the cluster of each row
 
 LEVEL = 0.95
 EXCHANGES, SEED = 20_000, 0
-DRAWS, MOST = 10_000, 1_000_000  # of a plan; prompts that a plan looks up to
+DRAWS, MOST = 4_000, 1_000_000  # of a plan; prompts that a plan looks up to
+STEP = 0.1  # of the scale: by how much two decks could differ where all that were seen are ties
 FEWEST = 6  # pairs: with fewer, even differences that all point one way have a two-sided sign-flip p above 5 % (2 / 2**5)
 BLOCK = 1000  # exchanges held at once
 EXACT = 14  # prompts or clusters of which all exchanges are counted
@@ -129,12 +130,28 @@ def t_means(
 def t_differences(
     a: Array, b: Array, scale: Scale | None = None, clusters: Labels | None = None
 ) -> dict[str, Array]:
-    """As `differences`, of the rows with both values, by Student's t on clusters (CR2) alone; p is that of the t test."""
+    """As `differences`, by Student's t on clusters (CR2) alone; p is that of the t test. Where most rows are ties, few tell how far
+    the two are apart, and the interval is that of one row won and one lost more."""
     gap = a - b
     ends = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
-    found = t_means(gap, ends, clusters)
-    found["p"] = numpy.where(found["n"] > 1, found["p"], numpy.nan)
-    return found | _counted(gap)
+    found = t_means(gap, ends, clusters) | _counted(gap)
+    apart = found["n"] - found["ties"]
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        size = numpy.sqrt(numpy.nansum(gap**2, axis=0) / apart)
+    size = numpy.where(apart > 0, size, 0.0 if scale is None else STEP * (scale[1] - scale[0]))
+    size = numpy.where(apart < found["ties"], size, numpy.nan)
+    found |= _with_one_more(gap, size, ends, clusters)
+    return found | {"p": numpy.where(found["n"] > 1, found["p"], numpy.nan)}
+
+
+def _with_one_more(
+    gap: Array, size: Array, ends: Scale | None, clusters: Labels | None
+) -> dict[str, Array]:
+    """`lo` and `hi` by t with one row more that is won by so much and one that is lost by it, each by itself; none where `size` is NaN."""
+    labels = None if clusters is None else [*clusters, None, None]
+    wide = t_means(numpy.concatenate([gap, [size], [-size]]), ends, labels)
+    enough = (~numpy.isnan(gap)).sum(axis=0) > 1
+    return {end: numpy.where(enough, wide[end], numpy.nan) for end in ("lo", "hi")}
 
 
 def shares(values: Array, clusters: Labels | None = None) -> dict[str, Array]:
@@ -156,20 +173,17 @@ def shares(values: Array, clusters: Labels | None = None) -> dict[str, Array]:
 
 
 def share_differences(a: Array, b: Array, clusters: Labels | None = None) -> dict[str, Array]:
-    """As `t_differences`, of values that are yes or no (or means of some). p: McNemar's exact test, by clusters or with several
+    """As `differences`, of values that are yes or no (or means of some). p: McNemar's exact test, by clusters or with several
     samples the sign-flip permutation test; interval: Student's t (CR2) with one prompt won and one lost more, which keeps it honest
     where few prompts or none tell the two apart (Bonett and Price 2012, J. Educ. Behav. Stat. 37:479)."""
     gap = a - b
-    found = t_differences(a, b, (0, 1), clusters)
-    more = numpy.ones_like(gap[:1])
-    labels = None if clusters is None else [*clusters, None, None]
-    interval = t_means(numpy.concatenate([gap, more, -more]), (-1, 1), labels)
+    found = t_means(gap, (-1, 1), clusters) | _counted(gap)
+    found |= _with_one_more(gap, numpy.ones(gap.shape[1]), (-1, 1), clusters)
     if _labels(clusters) is None and (numpy.isnan(gap) | numpy.isin(gap, (-1, 0, 1))).all():
         p = _mcnemar(found["wins"], found["losses"])
     else:
         p = exchanged(gap, clusters)
-    lo, hi = (numpy.where(found["n"] > 1, interval[end], numpy.nan) for end in ("lo", "hi"))
-    return found | {"lo": lo, "hi": hi, "p": numpy.where(found["n"] > 0, p, numpy.nan)}
+    return found | {"p": numpy.where(found["n"] > 0, p, numpy.nan)}
 
 
 def _counted(gap: Array) -> dict[str, Array]:
@@ -305,13 +319,13 @@ def _mcnemar(more: Array, less: Array) -> Array:
 def smallest_sample(
     chance: Callable[[int], float], wanted: float = 0.8, most: int = MOST
 ) -> int | None:
-    """The smallest number of prompts whose `chance` of a claim is `wanted`; None where it takes more than `most`."""
+    """The smallest number of prompts whose `chance` of a claim is `wanted`, to a hundredth; None where it takes more than `most`."""
     low, high = 1, 2
     while chance(high) < wanted:
         low, high = high, 2 * high
         if low > most:
             return None
-    while high - low > 1:
+    while high - low > max(1, high // 100):
         middle = (low + high) // 2
         low, high = (low, middle) if chance(middle) >= wanted else (middle, high)
     return high
