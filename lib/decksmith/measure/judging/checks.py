@@ -22,11 +22,8 @@ from decksmith.models.records import Usage
 
 NAME = "offline checks"
 RUN = 3  # words in a row that make a quotation
-<<<<<<< HEAD
 LANGUAGE = 15  # words that a slide has at least for its language to be told
-=======
 STEM = 5  # letters of a word that tell it from others: endings go
->>>>>>> 755bdce76a47991cd3a479713948f3543fc9256a
 ECHO = 12  # words that a slide has at least to be an echo
 # Marks that a renderer should have consumed, and text that an author should have replaced.
 LEFTOVERS = (
