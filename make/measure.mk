@@ -27,7 +27,7 @@ NAME ?= $(SETTING)
 TRAINING ?=
 # 1: MODEL are the steps of a chain, each held against the one before it and against the first.
 CHAINED ?=
-# The difference in Overall that `make plan` looks for.
+# The difference that `make plan` looks for: of a share (0.05: 5 points of the checks), or in marks of 1 to 5.
 EFFECT ?=
 # The run folder that `make capsule` packs, in place of MODEL's.
 RUN ?=
@@ -91,7 +91,7 @@ define COMPARE
 bin/run-compare $(CHAINED:%=--chain) --page $(REPORT)/compare.md $(RUNS)
 echo "Every table: $(REPORT)/compare.md"
 echo "Open the report: file://$(abspath $(REPORT))/index.html"
-echo "Next: make vote (people decide), make plan EFFECT=0.3 (how many prompts find 0.3), make runs"
+echo "Next: make vote (people decide), make plan EFFECT=0.05 (how many prompts find 5 points), make runs"
 endef
 
 results/runs/reference/$(SETTING)/scores.jsonl: $(wildcard data/reference/*.md)
@@ -153,7 +153,7 @@ report: .venv/.python
 	bin/run-report $(REPORT_FLAGS) $(RUNS) > /dev/null
 	$(COMPARE)
 
-## plan: what a comparison like that of MODEL's runs can detect; EFFECT=0.3
+## plan: what a comparison like that of MODEL's runs can detect; EFFECT=0.05
 plan: .venv/.python
 	bin/run-plan $(EFFECT:%=--effect %) $(RUNS)
 

@@ -1,11 +1,12 @@
-"""What the reward `layout` pays for decks that were made to please a metric and no reader, beside what good decks get.
+"""What a reward that does not read (`layout`) pays for decks that were made to please a metric and no reader, beside what good decks get.
 
-  nice .venv/bin/python3 tests/reward_attack.py [--page]
+  nice .venv/bin/python3 tests/reward_attack.py [--rules NAME] [--page]
 
 The bad decks are those of tests/gaming.py, which all answer one request; the good ones are data/reference and data/gold, each
 for its own request. --page writes the tables into docs/rewards.md.
 """
 
+import argparse
 import json
 import os
 import re
@@ -22,6 +23,12 @@ import gaming  # noqa: E402
 PAGE = ROOT / "docs/rewards.md"
 NEAR = 0.05  # a bad deck that gets so little less than the honest one is not told from it
 STAGES = ("deck-parse", "deck-illustrate", "deck-render")
+# A request that asks for nothing that can be matched, in place of the long one.
+BARE = {
+    "messages": [{"role": "user", "content": "A talk on starting a seed library."}],
+    "asks": {},
+    "checklist": [],
+}
 DRAFT = ("domain", "audience", "theme", "slides", "language", "features", "outline")
 
 
@@ -59,16 +66,16 @@ def rendered(run, decks):
     return records
 
 
-def rewards(run, records):
-    """{id: reward} of rendered records by `layout`."""
-    found = piped("deck-reward", run, records)
+def rewards(run, records, rules="layout"):
+    """{id: reward} of rendered records."""
+    found = piped("deck-reward", run, records, "--rules", rules)
     return {record["id"]: record["reward"]["reward"] for record in found}
 
 
-def piped(stage, run, records):
+def piped(stage, run, records, *flags):
     """Records through one stage of the pipeline."""
     done = subprocess.run(
-        [ROOT / "bin" / stage, "--run", run],
+        [ROOT / "bin" / stage, "--run", run, *flags],
         input="".join(json.dumps(record) + "\n" for record in records),
         env={**os.environ, "DECKSMITH_PROTOCOL": "offline"},
         text=True,
@@ -80,14 +87,14 @@ def piped(stage, run, records):
 
 def bad_table(found, bare):
     """The rewards of the bad decks as markdown, the highest first; bold where the honest one is not told from it. bare: what
-    the same decks get where the request has no checklist."""
+    the same decks get for a request that asks for nothing."""
     bad = sorted({*found} - {"honest"}, key=lambda name: (-found[name], -bare[name], name))
     near = [[name for name in bad if one[name] > one["honest"] - NEAR] for one in (found, bare)]
     lines = [
-        f"{len(near[0])} of {len(bad)} bad decks get within {NEAR:g} of the honest deck, or more (bold); of a request without "
-        f"a checklist {len(near[1])}.",
+        f"{len(near[0])} of {len(bad)} bad decks get within {NEAR:g} of the honest deck, or more (bold); {len(near[1])} where "
+        f"the request is only: {BARE['messages'][0]['content']}",
         "",
-        "| deck | reward | without a checklist |",
+        "| deck | reward | short request |",
         "|---|---:|---:|",
         f"| the honest deck | {found['honest']:.2f} | {bare['honest']:.2f} |",
     ]
@@ -117,15 +124,19 @@ def written(page, tables):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rules", default="layout")
+    parser.add_argument("--page", action="store_true")
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as run:
         bad = rendered(run, bad_decks())
-        bare = [{**record, "checklist": []} for record in bad]
+        bare = [{**record, **BARE} for record in bad]
         tables = {
-            "bad": bad_table(rewards(run, bad), rewards(run, bare)),
-            "good": good_table(rewards(run, rendered(run, good_decks()))),
+            "bad": bad_table(rewards(run, bad, asked.rules), rewards(run, bare, asked.rules)),
+            "good": good_table(rewards(run, rendered(run, good_decks()), asked.rules)),
         }
     print(*tables.values(), sep="\n\n")
-    if "--page" in sys.argv:
+    if asked.page:
         PAGE.write_text(written(PAGE.read_text(), tables))
 
 

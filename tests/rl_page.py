@@ -22,7 +22,7 @@ def main() -> None:
     for name, seconds in took.items():
         print(f"| {name} | {seconds / 60:.1f} |")
     print(f"| all | {sum(took.values()) / 60:.1f} |\n")
-    print(compared[compared.index("**Headline") :])
+    print(compared[compared.index("**What was found") : compared.index("**Scores")])
     print("GRPO on held-out prompts, then the answers that it was trained on:\n")
     print((RUN / "grpo/curve/curve.md").read_text().strip())
 

@@ -15,6 +15,8 @@
     return svg;
   }
   const two = (value) => (value === null || value === undefined ? "–" : Number(value).toFixed(2));
+  const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
+  const offline = data.good === "checks";
   const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const kinds = { model: "model fault", renderer: "renderer fault, not the model's", judge: "judge fault, not the model's", infra: "infrastructure fault, not the model's" };
 
@@ -31,7 +33,7 @@
 
   function haystack(row) {
     row.text ??= [row.id, row.model.label, row.request.text, row.markdown, row.reply, row.fault && `${row.fault.class} ${row.fault.message}`,
-      ...row.errors.map((error) => `${error.class} ${error.message}`), domain(row), theme(row)].join("\n").toLowerCase();
+      ...row.errors.map((error) => `${error.class} ${error.message}`), ...row.findings.map((one) => `${one.check} ${one.message}`), domain(row), theme(row)].join("\n").toLowerCase();
     return row.text;
   }
 
@@ -45,7 +47,7 @@
   const ours = (row) => !pair() || row.run === pair().a || row.run === pair().b;
 
   function mean(prompt, run) {
-    const scores = siblings.get(prompt).filter((row) => row.run === run && typeof row.overall === "number").map((row) => row.overall);
+    const scores = siblings.get(prompt).filter((row) => row.run === run && typeof row.worth === "number").map((row) => row.worth);
     return scores.length ? scores.reduce((sum, score) => sum + score, 0) / scores.length : null;
   }
 
@@ -63,10 +65,11 @@
 
   const empty = { q: "", pair: "", model: "", status: "", class: "", domain: "", theme: "", sort: "request" };
   const state = { ...empty };
+  const states = { rendered: ["renders"], partial: ["renders", "a slide failed"], failed: ["does not render"], excluded: ["not counted"] };
   const filters = {
     model: ["All models", (row) => [row.model.label]],
-    status: ["Any status", (row) => (row.truncated ? [row.status, "truncated"] : [row.status])],
-    class: ["Any failure", (row) => [...new Set([row.fault, ...row.errors].filter(Boolean).map((error) => error.class))]],
+    status: ["Any status", (row) => [...states[row.status], row.truncated && "cut off"].filter(Boolean)],
+    class: ["Any failure or finding", (row) => [...new Set([...[row.fault, ...row.errors].filter(Boolean).map((error) => error.class), ...Object.keys(row.failed)])]],
     domain: ["All domains", (row) => [domain(row)].filter(Boolean)],
     theme: ["All themes", (row) => [theme(row)].filter(Boolean)],
   };
@@ -86,9 +89,9 @@
     apart: ["Largest difference first", () => far(-1, Math.abs)],
     a: [() => `${data.runs[pair().a].label} better, most first`, () => far(-1)],
     b: [() => `${data.runs[pair().b].label} better, most first`, () => far(1)],
-    high: ["Overall, high first", () => by((row) => row.overall, -1)],
-    low: ["Overall, low first", () => by((row) => row.overall, 1)],
-    checks: ["Checklist, low first", () => by((row) => row.checklist, 1)],
+    high: [`${offline ? "Checks passed" : "Overall"}, most first`, () => by((row) => row.worth, -1)],
+    low: [`${offline ? "Checks passed" : "Overall"}, least first`, () => by((row) => row.worth, 1)],
+    checks: ["Checklist, least first", () => by((row) => row.checklist, 1)],
     slides: ["Slides, many first", () => by((row) => row.slides.length, -1)],
     tokens: ["Tokens out, many first", () => by((row) => row.usage.completion_tokens, -1)],
     took: ["Generation time, long first", () => by((row) => row.took, -1)],
@@ -161,7 +164,7 @@
     const count = row.request.asks.slides;
     return h("header.asked", null, h("code", null, row.prompt), h("p.ask", { dir: "auto" }, row.request.text),
       h("div.tags", null, ...[domain(row), theme(row), count && `${count} slides asked`].filter(Boolean).map((word) => h("span", null, word)),
-        far !== null && h("b.apart", { "--c": first.color }, h("i"), Math.abs(far) < 0.005 ? "no difference" : `${first.label} +${two(Math.abs(far))}`),
+        far !== null && h("b.apart", { "--c": first.color }, h("i"), Math.abs(far) < 0.005 ? "no difference" : `${first.label} +${offline ? `${Math.round(100 * Math.abs(far))} points` : two(Math.abs(far))}`),
         h("button", { type: "button", onclick: () => { choose(row); open(row, 0, "beside"); } }, "Compare")));
   }
 
@@ -234,7 +237,7 @@
     const asked = row.request.asks.slides;
     const many = row.slides.length ? `${row.slides.length} slide${row.slides.length === 1 ? "" : "s"}${asked && asked !== row.slides.length ? `, ${asked} asked` : ""}` : asked ? `${asked} slides asked` : null;
     return h("div.tags", null, ...[domain(row), theme(row)].filter(Boolean).map((word) => h("span.of", null, word)), many && h("span", null, many),
-      row.status !== "rendered" && h(`span.${row.status}`, null, row.status), row.truncated && h("span.cut", { title: "The reply ended at the token limit (finish_reason length)" }, "truncated"));
+      row.status !== "rendered" && h(`span.${row.status}`, null, states[row.status].at(-1)), row.truncated && h("span.cut", { title: "The reply ended at the token limit (finish_reason length)" }, "cut off"));
   }
 
   function where(error) {
@@ -249,7 +252,7 @@
   }
 
   function shot(row, slide, size, onclick) {
-    const wrong = row.errors.some((error) => error.slide === slide.n);
+    const wrong = row.errors.some((error) => error.slide === slide.n) || (row === deck && row.findings.some((one) => one.slide === slide.n));
     const label = `Slide ${slide.n}${slide.title ? `: ${slide.title}` : ""}`;
     return h(`button.shot${wrong ? ".wrong" : ""}`, { type: "button", tabindex: -1, "aria-label": label, title: label, onclick: (event) => { event.stopPropagation(); onclick(); } },
       slide.img ? h("img", { src: picture(size, slide.img), loading: "lazy", decoding: "async", width: 336, height: 189, alt: "" }) : h("span.lost", null, "picture missing"));
@@ -257,18 +260,28 @@
 
   const film = (row) => h("div.film", null, ...row.slides.map((slide, index) => shot(row, slide, "thumb", () => { choose(row); open(row, index); })));
 
+  /** How many checks a deck passes, and which of them it fails how often. */
+  function passed(row, open) {
+    const failed = Object.entries(row.failed).sort((a, b) => b[1] - a[1]);
+    return h(`div.points${row.floored ? ".floored" : ""}`, { "--c": row.model.color },
+      h("div.total", null, h("b", null, row.passed ? `${row.passed.passed} of ${row.passed.of}` : "–"), h("span", null, row.passed ? "checks passed" : row.floored ? "does not render" : "not counted")),
+      !open && failed.slice(0, 5).map(([name, n]) => h("div.fails", { title: data.says[name] || data.says.error }, h("span", null, name), h("span", null, n))),
+      !open && failed.length > 5 && h("div.fails", null, h("span", null, `and ${failed.length - 5} more`)));
+  }
+
   function points(row, open) {
+    if (offline) return passed(row, open);
     const checks = row.request.checklist;
-    const yes = row.checks.filter((check) => check.yes).length;
+    const yes = row.answers.filter((check) => check.yes).length;
     const scored = row.overall !== null && row.overall !== undefined;
     return h(`div.points${row.floored ? ".floored" : ""}`, { "--c": row.model.color },
-      h("div.total", null, h("b", null, scored ? two(row.overall) : "–"), h("span", null, row.floored ? "floor" : scored ? "overall" : "not scored")),
+      h("div.total", null, h("b", null, scored ? two(row.overall) : "–"), h("span", null, row.floored ? "does not render" : scored ? "overall" : "not counted")),
       data.dimensions.map(([name, title]) => [
         h("div.dim", null, h("span", null, title), h("i", { "--w": row.dimensions[name] ? `${Math.max(2, (row.dimensions[name] - 1) * 25)}%` : "0%" }), h("span", null, two(row.dimensions[name]))),
         open && row.why[name] && h("p.why", { dir: "auto" }, linked(row.why[name])),
         open && (row.evidence[name] || []).map((one) => h("p.why", { dir: "auto" }, one.seen, " ", jump(one.slide)))]),
-      !open && checks.length > 0 && h("div.marks", { title: "Checklist" }, ...checks.slice(0, 12).map((item) => h(`i${row.checks.some((check) => check.id === item.id && check.yes) ? ".yes" : ""}`)),
-        h("span", null, row.checks.length ? `${yes} of ${checks.length}` : "not checked")));
+      !open && checks.length > 0 && h("div.marks", { title: "Checklist" }, ...checks.slice(0, 12).map((item) => h(`i${row.answers.some((check) => check.id === item.id && check.yes) ? ".yes" : ""}`)),
+        h("span", null, row.answers.length ? `${yes} of ${checks.length}` : "not checked")));
   }
 
   function choose(row, scroll) {
@@ -298,8 +311,9 @@
 
   function open(row, at, mode = "one") {
     deck = row;
+    marked = null;
     view = mode;
-    const wrong = row.slides.findIndex((one) => row.errors.some((error) => error.slide === one.n));
+    const wrong = row.slides.findIndex((one) => [...row.errors, ...row.findings].some((error) => error.slide === one.n));
     slide = Math.min(at ?? Math.max(0, wrong), Math.max(0, row.slides.length - 1));
     show();
   }
@@ -347,8 +361,8 @@
 
   function inside() {
     return h("div.inside", null, stage(), source(), h("div.panels", null,
-      h("div", null, panel("Scores", points(deck, true), ...caps()), panel("Measures", measures())),
-      h("div", null, panel("Checklist", checklist()), pictures()),
+      h("div", null, panel(offline ? "Checks" : "Scores", points(deck, true), ...caps(), findings()), panel("Beside the score", beside())),
+      h("div", null, panel(offline ? "What was asked for" : "Checklist", offline ? wanted() : checklist()), pictures()),
       h("div", null, panel("Request", h("p.request", { dir: "auto" }, deck.request.text), asks()), panel("Reply", facts(replyFacts())),
         deck.reasoning && deck.markdown !== null && panel("Reasoning", h("details", null, h("summary", null, `${deck.reasoning.length.toLocaleString("en")} characters`), h("pre.reply.whole", { dir: "auto" }, deck.reasoning))),
         deck.markdown && deck.reply && panel("What the model wrote", h("pre.reply.whole", { dir: "auto" }, deck.reply)))));
@@ -362,7 +376,7 @@
       return h("div.stage", null, h("div.picture", null, h(`p.empty.${deck.status}`, { dir: "auto" }, h("b", null, deck.fault ? deck.fault.class : "no pictures"),
         deck.fault ? `${kinds[deck.fault.kind] || deck.fault.kind}${where(deck.fault) ? ` · ${where(deck.fault)}` : ""}.${expected}` : "Nothing was rendered.")), h("div.film"), faultLine(deck));
     }
-    return h("div.stage", null, h("div.picture", null, h("button", { type: "button", title: "The slide alone (f)", "aria-label": "The slide alone", onclick: () => look("show") }, h("img", { id: "picture", alt: "" }))),
+    return h("div.stage", null, h("div.picture", null, h("button", { type: "button", title: "The slide alone (f)", "aria-label": "The slide alone", onclick: () => look("show") }, h("img", { id: "picture", alt: "" })), frame()),
       h("div.seen", { id: "seen" }), h("ul.remarks", { id: "remarks" }),
       h("div.film", { id: "film" }, ...deck.slides.map((one, index) => shot(deck, one, "thumb", () => turn(index)))), faultLine(deck), interactive());
   }
@@ -376,25 +390,82 @@
       h("pre.command", { tabindex: 0 }, `grep -F '{"id":"${deck.id}",' ${folder}/scores.jsonl | bin/deck-build --run ${folder} > /dev/null\npython3 -m http.server --bind 127.0.0.1 --directory ${folder} 8000`));
   }
 
-  /** What was said of a slide: by the judge, the checklist, the measures whose worst slide it is, the renderer. */
+  /** What was said of a slide: by the checks or the renderer, by the judge, by the checklist. */
   function remarks(number) {
     const found = [];
-    for (const error of deck.errors) if (error.slide === number) found.push(["off", error.class, error.message || ""]);
+    const listed = deck.findings.filter((one) => one.slide === number).map((one) => finding(one));
+    if (!listed.length) for (const error of deck.errors) if (error.slide === number) found.push(["off", error.class, error.message || ""]);
     for (const [name, title] of data.dimensions) {
       for (const one of deck.evidence[name] || []) if (one.slide === number) found.push(["", title, one.seen]);
     }
     for (const one of deck.observations) if (one.slide === number) found.push(["off", "seen", one.seen.replaceAll("_", " ")]);
-    for (const check of deck.checks) {
+    for (const check of deck.answers) {
       const item = check.yes && check.slide === number && deck.request.checklist.find((one) => one.id === check.id);
       if (item) found.push(["good", "checklist", item.ask]);
     }
-    for (const [name, one] of Object.entries(deck.measures)) {
-      if (!one || one.slide !== number || !(one.quality < 0.5)) continue;
-      const [unit, sentence] = data.measures[name] || ["", ""];
-      found.push(["off", name.replaceAll("_", " "), `${said(one.value)} ${unit}. ${sentence}`]);
-    }
-    return found.map(([tone, what, words]) => h(tone ? `li.${tone}` : "li", { dir: "auto" }, h("b", null, what), " ", words));
+    return listed.concat(found.map(([tone, what, words]) => h(tone ? `li.${tone}` : "li", { dir: "auto" }, h("b", null, what), " ", words)));
   }
+
+  // What the checks find: a sentence each, with a button that goes to its slide and line and draws its box
+
+  const CANVAS = [980, 552]; // CSS px, which boxes are given in
+  let marked = null;
+
+  function frame() {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    for (const [key, value] of Object.entries({ id: "frame", viewBox: `0 0 ${CANVAS.join(" ")}`, "aria-hidden": "true" })) svg.setAttribute(key, value);
+    return svg;
+  }
+
+  /** Draw the box of the chosen finding, as much of it as is on the slide. */
+  function box() {
+    const here = marked && marked.slide === deck.slides[slide].n ? marked : null;
+    $("frame").replaceChildren(...(here?.box ? [rectangle(here.box)] : []));
+    for (const node of document.querySelectorAll(".finding")) node.setAttribute("aria-pressed", String(Boolean(here) && node.finding === here));
+  }
+
+  function rectangle([x, y, width, height]) {
+    const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    const [left, top] = [Math.max(3, x), Math.max(3, y)].map((at, axis) => Math.min(at, CANVAS[axis] - 9));
+    const [right, bottom] = [Math.min(CANVAS[0] - 3, x + width), Math.min(CANVAS[1] - 3, y + height)];
+    for (const [key, value] of Object.entries({ x: left, y: top, width: Math.max(6, right - left), height: Math.max(6, bottom - top), rx: 3 })) rect.setAttribute(key, value);
+    return rect;
+  }
+
+  function finding(one, withSlide) {
+    const place = [withSlide && one.slide && `slide ${one.slide}`, one.line && `line ${one.line}`].filter(Boolean).join(", ");
+    const onSlide = deck.slides.some((shown) => shown.n === one.slide);
+    const show = () => { marked = marked === one ? null : one; goto(one.slide, true); };
+    const words = [h("b", { title: data.says[one.check] || data.says.error }, one.check), " ", one.message];
+    if (!onSlide) return h("li.off", { dir: "auto" }, words, place && h("small", null, ` ${place}`));
+    const node = h("button.finding", { type: "button", dir: "auto", onclick: show, title: one.box ? "Show it on the slide" : "Show the slide" }, words, h("small", null, ` ${place}`));
+    node.finding = one;
+    return h("li.off", null, node);
+  }
+
+  /** Everything that a check found; what was asked for and is not there stands in its own panel. */
+  function findings() {
+    const asked = new Set(deck.asked.map((one) => one.check));
+    const found = deck.findings.filter((one) => !asked.has(one.check));
+    const unread = Object.entries(deck.not_checked).map(([name, why]) => `Not checked: ${name} (${why}).`);
+    if (!deck.passed) return null;
+    return [found.length ? h("ul.remarks.all", null, ...found.map((one) => finding(one, true))) : h("p.soft", null, "No check finds anything on a slide."), ...unread.map((words) => h("p.soft", null, words))];
+  }
+
+  /** What was asked for, with yes or no. */
+  function wanted() {
+    const ask = deck.request.asks.slides;
+    const made = deck.slides.length;
+    const number = ask && deck.passed ? [{ check: "slides", what: ask === made ? `${ask} slides` : `${ask} slides; there are ${made}`, yes: ask === made }] : [];
+    const items = [...number, ...deck.asked];
+    if (!items.length) return deck.passed ? null : h("p.soft", null, "Not checked: the deck failed before.");
+    return h("ul.checks", null, ...items.map((one) => {
+      const words = (one.check === "checklist" && deck.request.checklist.find((item) => item.id === one.what)?.ask) || one.what;
+      return h(one.yes ? "li.yes" : "li", null, tick(one.yes), h("span", { dir: "auto" }, h("small", null, one.check), " ", words), one.yes ? jump(one.slide) : null);
+    }));
+  }
+
+  const tick = (yes) => sign(yes ? "M2.5 8.5l3.5 3.5 7.5-8" : "M4 4l8 8M12 4l-8 8");
 
   function turn(index) {
     if (!deck || !deck.slides.length || !["one", "show"].includes(view)) return;
@@ -409,6 +480,7 @@
     $("large-place").textContent = `${slide + 1} of ${deck.slides.length}`;
     if (view === "show" && deck.slides[slide + 1]?.img) new Image().src = picture("full", deck.slides[slide + 1].img);
     $("remarks").replaceChildren(...remarks(one.n));
+    box();
     [...$("film").children].forEach((node, at) => {
       if (at === slide) {
         node.setAttribute("aria-current", "true");
@@ -461,8 +533,8 @@
     if (!text) return h("div.source", null, h("h3", null, title), h("p.empty", null, deck.fault && deck.fault.stage === "gen" ? "No reply came." : "The reply is empty."));
     const lines = text.split("\n");
     const wrong = new Map();
-    for (const error of [...deck.errors, deck.fault].filter((one) => one && one.line && deck.markdown !== null)) {
-      const about = `${error.class}: ${error.message}`;
+    for (const error of [...(deck.findings.length ? deck.findings : deck.errors), deck.fault].filter((one) => one && one.line && deck.markdown !== null)) {
+      const about = `${error.check || error.class}: ${error.message}`;
       wrong.set(error.line, [...new Set([...(wrong.get(error.line) || []), about])]);
     }
     return h("div.source", null, h("h3", null, title, h("span", null, `${lines.length} lines`)),
@@ -481,7 +553,13 @@
     if (target) lines.scrollTop += target.getBoundingClientRect().top - lines.getBoundingClientRect().top - (target.classList.contains("error") ? 90 : 12);
   }
 
-  function goto(number) { const index = deck.slides.findIndex((one) => one.n === number); if (index >= 0) { turn(index); detail.scrollTop = 0; } }
+  function goto(number, toPicture) {
+    const index = deck.slides.findIndex((one) => one.n === number);
+    if (index < 0) return;
+    turn(index);
+    if (toPicture) $("picture").closest(".picture").scrollIntoView({ block: "nearest" });
+    else detail.scrollTop = 0;
+  }
   /** Words in which each "slide 3" leads there. */
   const linked = (words) => said(words).split(/(\bslide \d+\b)/).map((part) => {
     const number = Number(/^slide (\d+)$/.exec(part)?.[1]);
@@ -495,33 +573,22 @@
     const items = deck.request.checklist;
     if (!items.length) return null;
     return h("ul.checks", null, ...items.map((item) => {
-      const check = deck.checks.find((one) => one.id === item.id);
-      return h(check && check.yes ? "li.yes" : "li", null, sign(check ? (check.yes ? "M2.5 8.5l3.5 3.5 7.5-8" : "M4 4l8 8M12 4l-8 8") : "M4 8h8"), h("span", { dir: "auto" }, item.ask), check && check.yes ? jump(check.slide) : null);
-    }), !deck.checks.length && h("li", null, h("span"), h("span", null, "Not checked: the deck failed before it could be judged.")));
+      const check = deck.answers.find((one) => one.id === item.id);
+      return h(check && check.yes ? "li.yes" : "li", null, check ? tick(check.yes) : sign("M4 8h8"), h("span", { dir: "auto" }, item.ask), check && check.yes ? jump(check.slide) : null);
+    }), !deck.answers.length && h("li", null, h("span"), h("span", null, "Not checked: the deck failed before it could be judged.")));
   }
 
-  function measure(name, one) {
-    const [unit, sentence] = data.measures[name] || ["", ""];
-    const value = one && typeof one === "object" && "value" in one ? one.value : one;
-    return h(one && one.quality !== null && one.quality < 0.5 ? "details.low" : "details", null,
-      h("summary", null, h("span", null, name.replaceAll("_", " ")), h("b", null, said(value), unit && h("small", null, ` ${unit}`)),
-        h("i", { "--w": `${Math.round(100 * ((one && one.quality) ?? 0))}%` })),
-      h("p", null, sentence, " ", one && one.slide ? ["Worst on ", jump(one.slide), ". "] : null,
-        data.docs && h("a", { href: `${data.docs}/protocol.md#the-offline-measures` }, "docs/protocol.md")));
-  }
-
-  function measures() {
-    const entries = Object.entries(deck.measures).filter(([, one]) => (one && one.value !== null && one.value !== undefined) || typeof one !== "object");
+  /** What is counted beside the score, in a line each. */
+  function beside() {
     const counts = Object.entries(deck.features.counts || {}).filter(([, n]) => n && typeof n === "number");
     const made = [];
-    if (entries.length) made.push(h("div.measures", null, ...entries.map(([name, one]) => measure(name, one))));
     if (deck.features.craft !== undefined || deck.features.craft_v5 !== undefined) made.push(h("p.soft", null, `craft ${two(deck.features.craft)} of 5, craft-v5 ${two(deck.features.craft_v5)} of 5${counts.length ? `: ${counts.map(([name, n]) => `${name.replaceAll("_", " ")} ${said(n)}`).join(", ")}` : ""}`));
     const ground = deck.features.grounding;
     if (ground) {
       const lost = ground.unsupported.map((one) => `${one.text} (slide ${one.slide}, line ${one.line})`).join("; ");
       made.push(h("p.soft", null, `${ground.figures} figures and ${ground.names} names; in no document: ${lost || "none"}. Headings that no slide takes up: ${ground.missed.join("; ") || "none"}.`));
     }
-    if (typeof deck.features.kept === "number") made.push(h("p.soft", null, `kept ${two(deck.features.kept)} of the slides that this turn should not change`));
+    if (typeof deck.features.kept === "number") made.push(h("p.soft", null, `kept ${percent(deck.features.kept)} of the slides that this turn should not change`));
     return made.length ? h("div", null, ...made) : null;
   }
 
@@ -555,7 +622,7 @@
     const decks = siblings.get(deck.prompt).filter((row) => ours(row) || row === deck);
     const most = Math.max(...decks.map((row) => row.slides.length));
     const wrote = (row) => !row.slides.length && h("pre.reply.whole", { dir: "auto" }, (row.markdown || row.reply || "").slice(0, 3000));
-    const cells = decks.map((row) => h("header", null, who(row), points(row), faultLine(row), row.truncated && h("div.tags", null, h("span.cut", null, "truncated")), wrote(row)));
+    const cells = decks.map((row) => h("header", null, who(row), points(row), faultLine(row), row.truncated && h("div.tags", null, h("span.cut", null, "cut off")), wrote(row)));
     for (let index = 0; index < most; index += 1) {
       for (const row of decks) cells.push(row.slides[index] ? shot(row, row.slides[index], "full", () => { choose(row); open(row, index); }) : h("span"));
     }
@@ -668,6 +735,7 @@
     const columns = {
       model: (row) => row.model.label, id: (row) => row.id, prompt: (row) => row.prompt, domain, theme, status: (row) => row.status,
       fault: (row) => row.fault?.class, fault_kind: (row) => row.fault?.kind, truncated: (row) => row.truncated, slides: (row) => row.slides.length,
+      checks_passed: (row) => row.passed?.passed, checks_of: (row) => row.passed?.of, findings: (row) => Object.entries(row.failed).map(([name, n]) => `${name} ${n}`).join(", "),
       overall: (row) => row.overall, judge_only: (row) => row.judge_only, ...Object.fromEntries(data.dimensions.map(([name]) => [name, (row) => row.dimensions[name]])),
       checklist: (row) => row.checklist, craft: (row) => row.features.craft, craft_v5: (row) => row.features.craft_v5,
       grounding: (row) => row.features.grounding?.grounding, coverage: (row) => row.features.grounding?.coverage, kept: (row) => row.features.kept,

@@ -11,7 +11,7 @@ setup_file() {
   assert_success
   assert_output $'logs/smol_offline.eval\nlogs/smol-sft_offline.eval'
   run jq -r '.eval.model, .status' <(unzip -p logs/smol_offline.eval header.json)
-  assert_output $'lab/smol\nsuccess'
+  assert_output $'smol\nsuccess'
 }
 
 @test "two runs that would be one file are refused" {

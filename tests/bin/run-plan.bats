@@ -3,21 +3,24 @@ load ../helper
 
 setup_file() {
   export RUNS=$BATS_FILE_TMPDIR
-  "$BATS_TEST_DIRNAME/../../.venv/bin/python3" "$BATS_TEST_DIRNAME/../web/synthetic.py" "$RUNS" 12 2
+  "$BATS_TEST_DIRNAME/../../.venv/bin/python3" "$BATS_TEST_DIRNAME/../web/synthetic.py" "$RUNS" 40 2
 }
 
 @test "prints how a difference varies, and designs with what they find and cost" {
-  run --separate-stderr run-plan --effect 0.5 "$RUNS/smol" "$RUNS/smol-sft"
+  run --separate-stderr run-plan --effect 0.1 "$RUNS/smol" "$RUNS/smol-sft"
   assert_success
-  assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M, fine-tuned: [0-9]+ shared prompts\. A prompt'"'"'s difference of two models has a standard deviation of [0-9.]+\.$'
-  assert_line --regexp '^\*\*To find a difference of 0\.5\*\*, the cheapest design is [0-9]+ prompts: price \$0\.[0-9]+, time [0-9]+ s\.$'
-  assert_line '| Prompts | MDE | Finds it | Requests | Price | Time |'
+  assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M, fine-tuned: [0-9]+ shared prompts whose decks render\. Both .* render for [0-9]+ % of prompts; .* a standard deviation of [0-9.]+ points'
+  assert_line --regexp '^\*\*To find a difference of 10\.0 points\*\*, the cheapest design is [0-9]+ prompts: price \$0\.[0-9]+, time [0-9]+ s\.$'
+  assert_line '| Prompts | Renders | Checks passed | Enough | Requests | Price | Time |'
+  run run-plan --effect 1.5 "$RUNS/smol-sft"
+  assert_failure 65
+  assert_output --partial 'a difference of shares is below 1; 0.05 are 5 points of the checks'
 }
 
 @test "one run gives an upper bound and says so" {
   run run-plan "$RUNS/smol-sft"
   assert_success
-  assert_line --partial 'every MDE is an upper bound'
+  assert_line --partial 'every difference shown is an upper bound'
   refute_output --partial 'To find a difference'
 }
 
@@ -25,7 +28,7 @@ setup_file() {
   "$ROOT/.venv/bin/python3" "$ROOT/tests/web/synthetic.py" few 3 2
   run run-plan few/smol-sft
   assert_failure 65
-  assert_line --regexp '^run-plan: SmolLM2 135M, fine-tuned: [0-3] prompts? with a score; a plan needs at least 6$'
+  assert_line --regexp '^run-plan: SmolLM2 135M, fine-tuned: [0-3] prompts? that render; a plan needs at least 6$'
 }
 
 @test "a run that is not there is named" {
@@ -47,8 +50,8 @@ setup_file() {
   done
   run run-plan --register runs/smol runs/base
   assert_success
-  run jq -c '[.n, .measure, .accounting, (.models | map(.name)), .protocol.protocol]' runs/base/registered.json
-  assert_output '[3,"overall","floor",["smol","base"],"offline"]'
+  run jq -c '[.n, .measure, (.models | map(.name)), .protocol.protocol]' runs/base/registered.json
+  assert_output '[3,"checks",["smol","base"],"offline"]'
   echo '{"id":"p001"}' > runs/smol/journal/gen.jsonl
   run run-plan --register runs/smol runs/base
   assert_failure 65

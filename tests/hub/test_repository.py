@@ -157,7 +157,7 @@ dataset_info:
 # decks
 
 4 chats that ask for a slide deck and answer with one: the instructions, the request, then the deck as
-[Slidev](https://sli.dev) markdown. Where a row has its author's reasoning, it stands apart in `reasoning_content`.
+[Slidev](https://sli.dev) markdown. Where a row has its author's reasoning, it is kept apart, in `reasoning_content`.
 
 | Split | Rows | Clusters of near-duplicates |
 | --- | ---: | ---: |
@@ -365,9 +365,10 @@ def test_the_card_of_an_adapter_claims_what_the_claim_compiler_says(adapter):
     found = compared(adapter, 1)
     body = card(adapter, "adapter")
     assert found["headlines"] == [
-        "tuned beats base by 1.00 [0.67, 1.19] on 20 prompts, Overall (design), floor"
+        "The decks of base and those of tuned render for 20 of 20 requests each. Where both render, tuned gets 3.25 of 5, base 2.25 "
+        "(difference 1.00 on 20 requests). Overall, counting failures as 1: tuned beats base by 1.00 [0.67, 1.19] on 20 prompts."
     ]
-    assert f"**Headline: Overall (design), floor**\n\n- {found['headlines'][0]}\n" in body
+    assert f"**What was found**\n\n- {found['headlines'][0]}\n" in body
     for line in (
         "base_model: lab/base",
         "- lab/chats",

@@ -14,7 +14,7 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import identity, scoring
-from decksmith.measure.results import capsule, replay, signature
+from decksmith.measure.results import capsule, replay, signature, verify
 from shadow import ROOT, core, endpoint, environment, make
 
 pytestmark = pytest.mark.slow
@@ -87,6 +87,7 @@ def test_a_capsule_of_the_same_run_has_the_same_bytes_and_no_address(packed, roo
         [
             "assets/protocols/offline.toml",
             "capsule.json",
+            "compare.json",
             *(
                 f"runs/fake/{name}"
                 for name in (
@@ -112,7 +113,8 @@ def test_a_replay_without_the_endpoint_finds_everything_the_same(packed, root):
         "Nobody vouches for the replies: that the models wrote them is not shown (--verify SIGNERS).",
     ]
     assert (
-        said[1].startswith(f"Compared: 1 prompts, 1 replies, {slides} slides, 1 records, ")
+        said[1] == "Runs: Fake"
+        and said[2].startswith(f"Compared: 1 prompts, 1 replies, {slides} slides, 1 records, ")
         and slides > 1
     )
 
@@ -203,12 +205,12 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     packed = root / done.stdout.strip()
     parts = members(packed)
     score, about = json.loads(parts["runs/fake/scores.jsonl"]), json.loads(parts["capsule.json"])
-    ident, score["score"]["overall"] = score["id"], 4.9
+    ident, score["score"]["checks"] = score["id"], 4.9
     slide = sorted(about["slides"]["fake"])[0]
     about["slides"]["fake"][slide] = "0" * 64
     about["toolchain"]["uv.lock"] = "1" * 64
     summary = json.loads(parts["runs/fake/summary.json"])
-    summary["means"]["floor"]["design"]["mean"] = 1.25
+    summary["means"]["floor"]["renders"]["mean"] = 1.25
     parts |= {
         "runs/fake/scores.jsonl": stream.dumps(score) + b"\n",
         "capsule.json": json.dumps(about).encode(),
@@ -219,7 +221,7 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     assert claims["status"] == 0, claims["said"]
     place, number = next(
         (path, old)
-        for path, old, _ in replay._leaves(claims, claims, "")
+        for path, old, _ in verify.leaves(claims, claims, "")
         if type(old) is float and ".mean" in path
     )
     parts["compare.json"] = parts["compare.json"].replace(json.dumps(number).encode(), b"77.5")
@@ -231,9 +233,9 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     said = done.stdout.splitlines()
     assert said[0] == "Toolchain: another than the capsule's"
     assert said[1].startswith("  uv.lock: the capsule's is 111111111111, here it is ")
-    assert said[3].startswith("differs: the file's name says ")
+    assert said[4].startswith("differs: the file's name says ")
     assert any(
-        line.startswith(f"differs: fake {ident} score.overall: stored 4.9, now ") for line in said
+        line.startswith(f"differs: fake {ident} score.checks: stored 4.9, now ") for line in said
     )
     assert any(
         line.startswith(f"differs: fake {ident} {slide} sha256: stored 000000000000, now ")
@@ -247,9 +249,65 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     )
     assert any(line.startswith(f"differs: comparison {place}: stored 77.5, now ") for line in said)
     assert any(
-        line.startswith("differs: fake summary.means.floor.design.mean: stored 1.25, now ")
+        line.startswith("differs: fake summary.means.floor.renders.mean: stored 1.25, now ")
         for line in said
     )
+
+
+def test_another_label_and_a_date_in_the_future_are_named(packed, root, tmp_path):
+    parts = members(packed)
+    about, record = json.loads(parts["capsule.json"]), json.loads(parts["runs/fake/scores.jsonl"])
+    about["models"]["fake"]["label"] = "Famous"
+    record["judge"]["by"]["at"] = "2126-01-01T00:00:00+00:00"
+    edited = tmp_path / "edited.tar"
+    with open(edited, "wb") as file:
+        record = stream.dumps(record) + b"\n"
+        new = {"capsule.json": json.dumps(about).encode(), "runs/fake/scores.jsonl": record}
+        capsule._write(file, {**parts, **new})
+    done = script(root, f"bin/run-replay {edited}")
+    assert done.returncode == 65, done.stderr
+    assert "  fake: the capsule calls it Famous, this checkout Fake\n" in done.stdout
+    assert '.label: stored "Fake", now "Famous"\n' in done.stdout
+    assert (
+        "differs: fake" in done.stdout and "is in the future: this machine's clock" in done.stdout
+    )
+    run = tmp_path / "results/runs/fake/offline"
+    shutil.copytree(root / "results/runs/fake/offline", run)
+    (run / "scores.jsonl").write_bytes(record)
+    with pytest.raises(cli.BadData, match="cannot be packed: .* is in the future"):
+        capsule.pack([run], tmp_path)
+
+
+DECKS = '[reference]\nlabel = "People"\nbase_url = "files:data/reference/"\nslug = "reference"\n'
+
+
+def test_decks_of_a_folder_pack_and_replay_and_another_deck_is_named(tmp_path):
+    shipped = [row for _, row in stream.records(ROOT / "data/prompts.jsonl") if row["id"] == "p002"]
+    root = make(tmp_path / "root", shipped, DECKS)
+    (root / "data/reference").symlink_to(ROOT / "data/reference")
+    run = root / "results/runs/reference/offline"
+    run.mkdir(parents=True)
+    (run / "prompts.jsonl").write_bytes((root / "data/prompts.jsonl").read_bytes())
+    done = script(
+        root,
+        PIPELINE.replace("fake", "reference")
+        + " > $R/scores.jsonl && bin/run-summarize --run $R < $R/scores.jsonl > $R/summary.json",
+    )
+    assert done.returncode == 0, done.stderr
+    done = script(root, "bin/run-pack --out caps results/runs/reference/offline")
+    assert done.returncode == 0, done.stderr
+    path = root / done.stdout.strip()
+    done = script(root, f"bin/run-replay {path}")
+    assert done.returncode == 0 and "Runs: People\n" in done.stdout, done.stdout + done.stderr
+    files = members(path)
+    entry = json.loads(files["runs/reference/gen.jsonl"])
+    entry["gen"]["text"] = entry["gen"]["text"].replace("# ", "# A ", 1)
+    files["runs/reference/gen.jsonl"] = stream.dumps(entry) + b"\n"
+    with open(root / "edited.tar", "wb") as edited:
+        capsule._write(edited, files)
+    done = script(root, "bin/run-replay edited.tar")
+    assert done.returncode == 65, done.stderr
+    assert "p002 gen: the stored reply was given to another request" in done.stdout
 
 
 @pytest.fixture
@@ -301,7 +359,7 @@ def test_a_capsule_with_another_reply_is_consistent_again_and_only_its_signature
     done = run(f"bin/run-replay --verify {public} {honest}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.match(
-        r"Signed by ada@example\.org \(ED25519 key SHA256:\S+\), who vouches for the replies\.$",
+        r"Signed by ada@example\.org \(ED25519 key SHA256:\S+\), who vouches that these replies are of Fake\.$",
         done.stdout.splitlines()[-1],
     )
     # One reply replaced, the stages run again, packed again.

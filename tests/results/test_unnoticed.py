@@ -310,6 +310,7 @@ def test_how_two_models_were_asked_and_what_was_cut_off_stands_in_the_headline(t
     def edit(name, rows):
         for row in rows:
             own = {"temperature": 0.7 if name == "a" else 0.2, "max_tokens": 1024}
+            own |= {"chat_template_kwargs": {"enable_thinking": True}} if name == "a" else {}
             row["gen"]["finish_reason"] = "length" if name == "a" else "stop"
             row["gen"]["sampling"] = own
             row["gen"]["model"]["params"] = own
@@ -317,12 +318,13 @@ def test_how_two_models_were_asked_and_what_was_cut_off_stands_in_the_headline(t
     a, b = two(edit)
     said = unnoticed.asked_otherwise(a, b)
     assert said == (
-        ". a was asked at temperature 0.7, b at temperature 0.2"
+        ". a was asked at chat_template_kwargs.enable_thinking True and temperature 0.7, "
+        "b at chat_template_kwargs.enable_thinking unset and temperature 0.2"
         ". 8 of 8 replies of a were cut off at 1,024 tokens"
     )
     for first, second in itertools.permutations((a, b)):
         compared = claims.compare([copy.deepcopy(first), copy.deepcopy(second)])
-        assert any(" at temperature 0.7" in line for line in compared["headlines"])
+        assert any("temperature 0.7" in line for line in compared["headlines"])
 
 
 def test_runs_that_were_asked_alike_have_nothing_more_to_say(two):

@@ -25,7 +25,7 @@ def test_a_bad_deck_near_the_honest_one_is_counted_and_bold():
     found = {"honest": 0.9, "word_salad": 0.88, "keywords": 0.5}
     table = reward_attack.bad_table(found, {**found, "keywords": 0.9}).splitlines()
     assert table[0].startswith("1 of 2 bad decks get within 0.05 of the honest deck, or more")
-    assert table[0].endswith("of a request without a checklist 2.")
+    assert "(bold); 2 where the request is only: A talk" in table[0]
     assert table[5:] == ["| word salad | **0.88** | **0.88** |", "| keywords | 0.50 | **0.90** |"]
     page = "a\n<!-- bad -->\nold\n<!-- /bad -->\nb\n"
     assert reward_attack.written(page, {"bad": "new"}) == page.replace("old", "new")

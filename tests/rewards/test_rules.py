@@ -194,7 +194,11 @@ def test_a_reward_with_a_judge_needs_one_that_reads(record, scored, judge):
 
 def test_what_a_reward_shares_with_a_score_is_said_in_words():
     offline, published = Protocol.load("offline"), Protocol.load("published")
-    assert LAYOUT.shared_with(offline) == READ.shared_with(offline) == "the checks of this score"
+    assert (
+        LAYOUT.shared_with(offline)
+        == READ.shared_with(offline)
+        == "all checks of this score but `reads`"
+    )
     slides = "whether a deck renders and how many slides it has"
     assert LAYOUT.shared_with(published) == slides
     assert READ.shared_with(published) == f"{slides}, and a judge's marks for content"
@@ -219,7 +223,10 @@ def test_a_run_of_a_model_that_was_trained_on_a_reward_is_marked_with_what_both_
     runs = [{"summary": {"model": {"name": name}}, **held} for name in ("grpo", "base", "other")]
     strange = {**runs[0], "unshipped": ["there is no mine in assets/protocols"]}
     rules.note_training([*runs, strange])
-    assert runs[0]["trained"] == {"reward": "layout", "shared": "the checks of this score"}
+    assert runs[0]["trained"] == {
+        "reward": "layout",
+        "shared": "all checks of this score but `reads`",
+    }
     assert "trained" not in runs[1] and "trained" not in runs[2]
     assert strange["trained"]["shared"] is None
 
@@ -236,7 +243,10 @@ def test_what_a_served_adapter_was_trained_on_counts_without_an_entry_that_says_
     model = {"name": "finetuned", "served": served}
     run = {"summary": {"model": model}, "unshipped": [], "protocol": {"protocol": "offline"}}
     rules.note_training([run])
-    assert run["trained"] == {"reward": "layout and read", "shared": "the checks of this score"}
+    assert run["trained"] == {
+        "reward": "layout and read",
+        "shared": "all checks of this score but `reads`",
+    }
     served["rewards"] = ["theirs"]
     rules.note_training([run])
     assert run["trained"] == {"reward": "theirs", "shared": None}

@@ -222,8 +222,8 @@ def test_the_pipeline_in_images_draws_the_bytes_of_a_second_run_and_of_the_hosts
         ]
         assert not differ, (other, differ)
     assert runs["one"][0]["render"]["engine"] == runs["host"][0]["render"]["engine"]
-    assert [record["score"]["overall"] for record in runs["one"]] == [
-        record["score"]["overall"] for record in runs["host"]
+    assert [record["score"]["checks"] for record in runs["one"]] == [
+        record["score"]["checks"] for record in runs["host"]
     ]
 
 

@@ -63,8 +63,8 @@ def sft(model, tmp_path_factory):
 
 
 def deck(name, prompt, k, seed):
-    """A deck record: the rewards of a prompt's answers differ, those of a validation rise, and the held-out score goes
-    against them."""
+    """A deck record: the rewards of a prompt's answers differ, those of a validation rise, and the share of checks
+    goes against them."""
     value = {"val_0": 0.2, "val_2": 0.6, "val_4": 0.7}.get(name, (seed + 7 * k) % 10 / 10)
     return {
         "id": f"{prompt['id']}~{k}",
@@ -75,7 +75,7 @@ def deck(name, prompt, k, seed):
             "sample": {"of": prompt["id"], "k": k},
         },
         "reward": {"reward": None if value == 0 else value, "masked": value == 0, "components": {}},
-        "score": {"overall": 3 - value},
+        "score": {"checks": round(1 - value, 2)},
     }
 
 
@@ -145,7 +145,7 @@ def test_rewards_train_the_adapter_and_the_curve_has_every_measure(recipe, sft):
     assert (sft / "adapter_model.safetensors").read_bytes() != weights(run, 4)
     curve = [json.loads(line) for line in (run / "curve/curve.jsonl").read_text().splitlines()]
     assert [line["step"] for line in curve] == [0, 2, 4]
-    wanted = {"reward", "offline", "length", "diversity", "adversarial"}
+    wanted = {"reward", "checks", "length", "diversity", "adversarial"}
     assert all(wanted <= line["metrics"].keys() for line in curve)
     assert "kl" in curve[-1]["metrics"] and (run / "curve/curve.png").is_file()
     assert "| 4 | " in (run / "curve/curve.md").read_text()

@@ -17,6 +17,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.measure.decks.clean import clean
 from decksmith.measure.judging import identity, scoring  # noqa: E402
 from decksmith.measure.results.summary import summarize  # noqa: E402
+from decksmith.models import registry  # noqa: E402
 
 TOPICS = [
     (
@@ -272,7 +273,7 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
             "reasoning_tokens": 0,
             "cost": 0.002,
         },
-        "model": {"name": model, "slug": f"lab/{model}", "params": {}},
+        "model": {"name": model, "slug": _slug(model), "params": {}},
         "sampling": {"temperature": 0.7},
         "by": by,
     }
@@ -389,7 +390,9 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
                 for n in range(1, 7)
             ]
             said = (
-                _marks(dice, skill, index, hostile) if reads else _checks(dice, skill, row, answers)
+                _marks(dice, skill, index, hostile)
+                if reads
+                else _checks(dice, skill, row, answers, hostile)
             )
             row["judge"] = {**said, "checklist": answers, "usage": {}, "by": by}
     craft = round(1 + 3 * skill * dice.random(), 2)
@@ -403,7 +406,7 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
     return row
 
 
-def _checks(dice, skill, row, answers):
+def _checks(dice, skill, row, answers, hostile):
     """What the checks say: a finding on some slides, and what was asked for."""
     said = {
         "overflow": "text overflows by 34 px",
@@ -411,7 +414,13 @@ def _checks(dice, skill, row, answers):
         "twice": "the slide repeats slide 2",
     }
     findings = [
-        {"line": 9, "slide": n, "check": name, "message": said[name], "box": [60, 400, 500, 180]}
+        {
+            "line": 9,
+            "slide": n,
+            "check": name,
+            "message": hostile or said[name],
+            "box": [60, 400, 500, 180],
+        }
         for n in range(1, 8)
         if dice.random() > 0.5 + skill / 2
         for name in [dice.choice(list(said))]
@@ -459,6 +468,13 @@ def _marks(dice, skill, index, hostile):
         "evidence": {"design": [{"slide": 2, "seen": hostile or "A chart without a scale."}]},
         "observations": [{"seen": "text_cut_off", "slide": 3}],
     }
+
+
+@cache
+def _slug(model):
+    """What the registry calls it at its endpoint."""
+    known = registry.models().get(model)
+    return known.slug if known else f"lab/{model}"
 
 
 @cache

@@ -1,6 +1,6 @@
 """The checks of a rendered deck: yes or no about each slide, and about each thing that was asked for.
 
-Nothing here reads. A slide passes when no check finds anything on it; a deck's number is what passes (slides and
+Nothing here understands. A slide passes when no check finds anything on it; a deck's number is what passes (slides and
 things asked for) of all that there is. The limits stand in the protocol's [checks] table."""
 
 import re
@@ -22,6 +22,7 @@ from decksmith.models.records import Usage
 
 NAME = "offline checks"
 RUN = 3  # words in a row that make a quotation
+LANGUAGE = 15  # words that a slide has at least for its language to be told
 STEM = 5  # letters of a word that tell it from others: endings go
 ECHO = 12  # words that a slide has at least to be an echo
 # Marks that a renderer should have consumed, and text that an author should have replaced.
@@ -133,7 +134,8 @@ def language(pages: Pages) -> Found:
     asked = pages.asks.get("language")
     for n, text in pages.texts.items():
         share = deck_words.language_share([text], asked)
-        if share is not None and text and share < pages.limits["language"]:
+        is_long = pages.words[n] >= LANGUAGE
+        if share is not None and is_long and share < pages.limits["language"]:
             yield n, f"the text is not in the language that was asked for, {asked}"
 
 
@@ -262,7 +264,7 @@ def theme(pages: Pages) -> Answers:
 
 
 def checklist(pages: Pages) -> Answers:
-    """Each item of the prompt's checklist, by a match of its words or elements (Pages.answers)."""
+    """Each item of the prompt's checklist, by a match of its words or elements."""
     for answer in pages.answers:
         yield answer["id"], answer["yes"], answer["slide"]
 
@@ -283,6 +285,7 @@ SAYS = {
         for name, check in {**SLIDE_CHECKS, **ASKED_CHECKS}.items()
     },
     "reads": "Text that does not read like its language, by the embedded model.",
+    "error": "A slide that the renderer could not draw as it is written.",
 }
 _LACKING = {
     "heading": "no slide has the asked heading {}",

@@ -19,7 +19,6 @@ CHECKING = (
     "judging/rendered.py",
     "judging/legibility.py",
     "judging/reading.py",
-    "judging/reading.py",
     "decks/lint.py",
     "decks/parser.py",
     "decks/sources.py",

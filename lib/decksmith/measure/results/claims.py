@@ -397,7 +397,7 @@ def ranked(compared: Comparison) -> str | None:
 def caveats(runs: list[Run]) -> list[str]:
     """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy, and what is odd
     about them."""
-    found = unnoticed(runs)
+    found = []
     for run in runs:
         label, summary, most = run["label"], run["summary"], pairs.limits(run)
         if pairs.lost_too_many(run):
@@ -415,7 +415,7 @@ def caveats(runs: list[Run]) -> list[str]:
                 f"{label}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
                 f"(at most {text.percent(most['truncated'])} may); {remedy}"
             )
-    return found
+    return found + unnoticed(runs)
 
 
 def kin(runs: list[Run]) -> list[str]:

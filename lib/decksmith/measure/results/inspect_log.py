@@ -15,6 +15,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results.comparison import Fault, Run
+from decksmith.measure.results.records import Mean
 from decksmith.measure.results.report_pictures import data_uri, inside_run, shrunk, slides
 from decksmith.measure.results.runs import measures, titles, with_decks
 from decksmith.measure.results.summary import fault_of, found_of, spans, status_of
@@ -128,17 +129,20 @@ def _header(run: Run, samples: list[Record]) -> Record:
 
 
 def _result(run: Run, name: str) -> Record:
-    """The mean of a measure under the floor with its interval, and over the rendered decks."""
+    """The mean of a measure over the rendered decks with its interval (`renders`: over all), and with failures counted."""
     means = run["summary"]["means"]
-    value = means["floor"][name]
-    other = means["renderable"].get(name)
+    counted = means["floor"].get(name)
+    value = counted if name == "renders" else means["renderable"].get(name)
+    empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
+    value = value or empty
     shown = {"mean": value["mean"], "ci95_low": value["lo"], "ci95_high": value["hi"]}
-    shown |= {"rendered_mean": other["mean"] if other else None}
+    if counted and name != "renders":
+        shown["failures_counted_mean"] = counted["mean"]
     known = {key: number for key, number in shown.items() if number is not None}
     return {
         "name": name,
         "scorer": f"decksmith/{name}",
-        "params": {"title": titles([run]).get(name, name), "accounting": "floor"},
+        "params": {"title": titles([run]).get(name, name)},
         "metrics": {key: {"name": key, "value": number} for key, number in known.items()},
         "metadata": {"prompts": value["n"]},
     }
@@ -168,7 +172,7 @@ def _sample(run: Run, record: DeckRecord) -> Record:
             "fault": fault,
             "errors": (record.get("render") or {}).get("errors") or [],
             "slides": len(slides(record)),
-            "measures": (record.get("judge") or {}).get("measures") or {},
+            "findings": (record.get("judge") or {}).get("findings") or [],
         },
         "model_usage": {},
         "started_at": started,
@@ -244,9 +248,9 @@ def _scores(record: DeckRecord, fault: Fault | None) -> dict[str, Record]:
         return {}
     judge: Judge = record.get("judge") or {}
     why = judge.get("why") or {}
-    floor = f"floor: {fault['class']}: {fault.get('message', '')}" if fault else None
+    failed = f"a failure, {fault['class']}: {fault.get('message', '')}" if fault else None
     found: dict[str, Record] = {
-        name: {"value": value, "explanation": floor or why.get(name)}
+        name: {"value": value, "explanation": failed or why.get(name)}
         for name, value in found_of(record).items()
         if value is not None
     }

@@ -15,11 +15,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
-from decksmith.measure.results import claims, text
+from decksmith.measure.judging import checks
+from decksmith.measure.results import claims, tables
 from decksmith.measure.results.comparison import Comparison, Run
+from decksmith.measure.results.pairs import COUNTED, better
 from decksmith.measure.results.records import Mean
-from decksmith.measure.results.runs import caption, measures, titles
-from decksmith.measure.results.summary import ACCOUNTINGS, SHARES
+from decksmith.measure.results.runs import caption, measures, offline, titles
+from decksmith.measure.results.summary import SHARES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +89,7 @@ def drawn(figure: Figure, form: str, **more: Any) -> bytes:
 
 def plots(out: Path, runs: list[Run], compared: Comparison, forms: Forms = PRINT) -> list[str]:
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
-    kinds = {"scores": _plot_scores, "deltas": _plot_deltas}
+    kinds = {"scores": _plot_scores, "checks": _plot_checks, "deltas": _plot_deltas}
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
@@ -337,29 +339,83 @@ def _dot(axes: Axes, x: float, y: float, color: str, hollow: bool) -> None:
 def _plot_scores(
     pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
 ) -> Figure:
-    """Both means of Overall and the floor's of each dimension, models by name: the order of the means would read as a ranking."""
-    groups: list[Group] = []
-    for name in ["overall", *dimensions(runs)]:
-        bars = []
-        for run in runs:
-            floor, rendered = (run["summary"]["means"][of].get(name) for of in ACCOUNTINGS)
-            if floor and floor["mean"] is not None:
-                bars.append(Bar(floor, run["color"], [text.interval(floor)]))
-            if name == "overall" and rendered:
-                words = [text.interval(rendered), f"rendered, n = {rendered['n']}"]
-                bars.append(Bar(rendered, run["color"], words, hollow=True))
-        groups.append((titles(runs).get(name, name), bars))
+    """How many decks render and how good these are, models by name: the order of the means would read as a ranking. Under a
+    judge that reads also with failures counted as 1, and each dimension."""
+    named = titles(runs)
+    if offline(runs):
+        groups = [
+            ("Requests with a deck that renders", _means(runs, "floor", "renders")),
+            ("Checks passed by these decks", _means(runs, "renderable", "checks")),
+        ]
+        note, ends = "Lines are 95 % intervals.", (0, 1)
+    else:
+        groups = [
+            (f"{named['overall']}, of decks that render", _means(runs, "renderable", "overall")),
+            (f"{named['overall']}, failures as 1", _means(runs, "floor", "overall")),
+        ]
+        for name in dimensions(runs):
+            groups.append((named.get(name, name), _means(runs, "renderable", name)))
+        note, ends = "1 is the least, 5 the most. Lines are 95 % intervals.", (1, 5)
     said = [
-        Said(titles(runs)["overall"], TITLE, bold=True),
-        Said(f"{caption(runs)}. 1 is the least, 5 the most.", NOTE, "soft"),
-        Said("Filled: floor. Hollow: rendered decks. Lines are 95 % intervals.", NOTE, "soft"),
+        Said("What the models' decks are worth", TITLE, bold=True),
+        Said(f"{caption(runs)}. {note}", NOTE, "soft"),
         *(Said(line) for line in _said(compared)),
         *_legend(runs),
     ]
-    figure, axes = _bars(pyplot, tone, said, groups, begin=1)
-    axes.set_xlim(1, 5)
-    axes.set_xticks([1, 2, 3, 4, 5])
+    figure, axes = _bars(pyplot, tone, said, groups, begin=ends[0])
+    _scaled(axes, tone, ends)
+    return figure
+
+
+def _means(runs: list[Run], accounting: str, measure: str) -> list[Bar]:
+    """A bar for each run that has the mean, beside it the count or the value."""
+    bars, hollow = [], (accounting, measure) == COUNTED
+    for run in runs:
+        mean = run["summary"]["means"][accounting].get(measure)
+        if mean and mean["mean"] is not None:
+            said = tables.renders(run) if measure == "renders" else tables.valued(measure, mean)
+            bars.append(Bar(mean, run["color"], [said], hollow=hollow))
+    return bars
+
+
+def _scaled(axes: Axes, tone: Tone, ends: tuple[int, int]) -> None:
+    """The axis of a plot, of marks from 1 to 5 or of shares."""
+    axes.set_xlim(*ends)
+    if ends == (0, 1):
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+    else:
+        axes.set_xticks([1, 2, 3, 4, 5])
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+
+
+def _plot_checks(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure | None:
+    """The share that passes each check, a line for each check that some deck does not pass, a dot for each model."""
+    found = [(run, tables.passed_by_check(run["records"])) for run in runs]
+    rows: list[tuple[str, list[tuple[str, float]]]] = []
+    for name in checks.SAYS:
+        shares = [(run["color"], own[name][0] / own[name][1]) for run, own in found if name in own]
+        if any(share < 1 for _, share in shares):
+            rows.append((name, shares))
+    if not rows:
+        return None
+    said = [
+        Said("Which checks the decks pass", TITLE, bold=True),
+        Said("Of slides, or of things that were asked for; decks that render.", NOTE, "soft"),
+        *_legend([run for run, own in found if own]),
+    ]
+    heights = [LINE + 0.12 * (len(shares) + 1) + GAP for _, shares in rows]
+    figure, axes = _sheet(pyplot, tone, said, sum(heights))
+    _scaled(axes, tone, (0, 1))
+    top = 0.0
+    for (name, shares), height in zip(rows, heights, strict=True):
+        y = _heading(axes, tone, top, name) + 0.12
+        for color, share in shares:
+            axes.plot([0, share], [y, y], color=color, linewidth=2.2, alpha=0.3)
+            _dot(axes, share, y, color, hollow=False)
+            y += 0.12
+        top += height
     return figure
 
 
@@ -367,8 +423,8 @@ def _said(compared: Comparison) -> list[str]:
     """What may be said: each pair where there are few, otherwise the ranks."""
     if len(compared["runs"]) < 2:
         return []
-    lines = compared["headlines"]
-    return lines if len(lines) < 4 else [claims.ranked(compared)]
+    ranked = claims.ranked(compared)
+    return [ranked] if len(compared["headlines"]) > 3 and ranked else compared["headlines"][:3]
 
 
 def dimensions(runs: list[Run]) -> list[str]:
@@ -385,35 +441,52 @@ def _plot_deltas(
         return None
     base = min(runs, key=lambda run: run["order"])
     others = [run for run in runs if run is not base]
+    named = titles(runs)
+    if offline(runs):
+        shown = {
+            ("floor", "renders"): "Decks that render",
+            better(runs): "Checks passed, where both render",
+        }
+        unit = "In points of a hundred, paired by request."
+    else:
+        shown = {better(runs): f"{named['overall']}, where both render"}
+        shown |= {COUNTED: f"{named['overall']}, failures as 1"}
+        shown |= {("scored", name): named.get(name, name) for name in dimensions(runs)}
+        unit = "In points of the scale from 1 to 5, paired by request."
     groups: list[Group] = []
-    for name in ["overall", "judge_only", *dimensions(runs)]:
-        bars = [_difference(compared, run, base, name) for run in others]
-        groups.append((titles(runs).get(name, name), [bar for bar in bars if bar]))
+    for (accounting, measure), title in shown.items():
+        bars = [_difference(compared, run, base, accounting, measure) for run in others]
+        if known := [bar for bar in bars if bar]:
+            groups.append((title, known))
     said = [
-        Said(f"Difference to {base['label']}, floor", TITLE, bold=True),
-        Said("In points of the scale from 1 to 5, paired by prompt.", NOTE, "soft"),
+        Said(f"Difference to {base['label']}", TITLE, bold=True),
+        Said(unit, NOTE, "soft"),
         Said("Right of 0 is better. Lines are 95 % intervals.", NOTE, "soft"),
-        Said("Filled: separated by the corrected test.", NOTE, "soft"),
+        Said("Filled: the corrected test tells the two apart.", NOTE, "soft"),
         *_legend(others),
     ]
     figure, axes = _bars(pyplot, tone, said, groups)
     axes.axvline(0, color=tone["soft"], linewidth=1)
     values = [bar.value for _, bars in groups for bar in bars]
     ends = [abs(end) for one in values for end in (one["lo"], one["hi"], one["mean"]) if end]
-    reach = 1.1 * max([0.5, *ends])
+    reach = 1.1 * max([0.1 if offline(runs) else 0.5, *ends])
     axes.set_xlim(-reach, reach)
     axes.locator_params(axis="x", nbins=6)
+    if offline(runs):
+        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
     return figure
 
 
-def _difference(compared: Comparison, run: Run, base: Run, measure: str) -> Bar | None:
+def _difference(
+    compared: Comparison, run: Run, base: Run, accounting: str, measure: str
+) -> Bar | None:
     """One difference, its verdict beside it where the test does not separate."""
-    value, pair = claims.difference(compared, run["label"], base["label"], "floor", measure)
+    value, pair = claims.difference(compared, run["label"], base["label"], accounting, measure)
     if value is None or pair is None or value["mean"] is None:
         return None
     separated = pair["verdict"] == "beats"
-    words = [text.interval(value), *([] if separated else [pair["verdict"]])]
+    words = [tables.gap(measure, value), *([] if separated else [pair["verdict"]])]
     return Bar(value, run["color"], words, hollow=not separated)
 
 

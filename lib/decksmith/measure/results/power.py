@@ -109,6 +109,10 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
     models = list(groups.values())
     records = [[record for run in group for record in run["records"]] for group in models]
     measure = better(alive)[1]
+    if effect and effect >= 1 and measure == "checks":
+        raise cli.BadData(
+            f"{effect:g}: a difference of shares is below 1; 0.05 are 5 points of the checks"
+        )
     scores = [columns(each, "renderable").get(measure, {}) for each in records]
     expected = _expected(
         [columns(each, "floor").get("renders", {}) for each in records],

@@ -8,7 +8,6 @@ instructions, the models' names and parameters) beside this checkout's code. A c
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -304,7 +303,7 @@ class Replay:
 
     def _same(self, name: str, ident: str, key: str, then: Any, now: Any, what: str) -> None:
         """Note each place where two values differ; `by` (when, how long, by whom) is left out."""
-        for path, old, new in _leaves(then, now, key):
+        for path, old, new in verify.leaves(then, now, key):
             self.counts[what] += isinstance(old, int | float) or isinstance(new, int | float)
             if old != new or isinstance(old, bool) != isinstance(new, bool):
                 where = " ".join(filter(None, [name, ident, _shown(path)]))
@@ -327,34 +326,13 @@ def _asked(gen: Record, messages: list[Record]) -> str | None:
     return stream.fingerprint(["gen", request])
 
 
-_ABSENT = object()
-
-
-def _leaves(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """(path, stored, now) of every leaf of two JSON values, but for what may differ: who made a value and when (`by`), the
-    renderer's engine (looked at once for all), and the words of a judge's fault."""
-    if isinstance(then, dict) and isinstance(now, dict):
-        skipped = {"by"}
-        skipped |= {"engine"} if path == "render" else set()
-        skipped |= {"message"} if then.get("kind") == "judge" else set()
-        for key in dict.fromkeys([*then, *now]):
-            if key not in skipped:
-                inner = f"{path}.{key}" if path else key
-                yield from _leaves(then.get(key, _ABSENT), now.get(key, _ABSENT), inner)
-    elif isinstance(then, list) and isinstance(now, list):
-        for at, (old, new) in enumerate(itertools.zip_longest(then, now, fillvalue=_ABSENT)):
-            yield from _leaves(old, new, f"{path}[{at}]")
-    else:
-        yield path, then, now
-
-
 def _values(old: Any, new: Any) -> list[str]:
     """Two values as they are shown; of long texts, from where they part."""
     if isinstance(old, str) and isinstance(new, str) and max(len(old), len(new)) > 80:
         at = max(0, len(os.path.commonprefix([old, new])) - 20)
         old, new = (f"{'..' if at else ''}{text[at : at + 60]}" for text in (old, new))
     return [
-        "nothing" if value is _ABSENT else _shown(json.dumps(value, ensure_ascii=False))
+        "nothing" if value is verify.ABSENT else _shown(json.dumps(value, ensure_ascii=False))
         for value in (old, new)
     ]
 

@@ -14,10 +14,9 @@ from decksmith.measure.results import (
     report_data,
     report_pictures,
     tables,
-    text,
 )
 from decksmith.measure.results.comparison import Comparison, Run
-from decksmith.measure.results.pairs import is_headline
+from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.plots import loss, plots
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.report_data import Shown
@@ -29,7 +28,7 @@ from decksmith.measure.results.runs import (
     titles,
     with_decks,
 )
-from decksmith.measure.results.summary import status_of
+from decksmith.measure.results.summary import SHARES, scale, status_of
 from decksmith.measure.results.tables import spent
 
 MANY = 3  # pairs of models whose sentences the page begins with; of more it says the ranks
@@ -58,13 +57,13 @@ def page(
     at_once, later = report_data.apart(
         {**data, "markdown": tables.markdown(runs, compared), "docs": docs}
     )
-    html = pages.template("report.html.j2", number=_number, place=_place).render(
+    html = pages.template("report.html.j2").render(
         **_headline(runs, compared),
-        tables=tables.tables(runs, compared),
+        tables=[(*one, tables.words_in(one[0])) for one in tables.tables(runs, compared)],
         prompts=len({prompt_of(record) for run in runs for record in run["records"]}),
         counted=_counted(runs),
         honest=_honest(runs),
-        overall=titles(runs)["overall"],
+        offline=offline(runs),
         title=" and ".join(run["label"] for run in runs)
         if len(runs) < 3
         else f"{len(runs)} models",
@@ -94,12 +93,16 @@ def _headline(runs: list[Run], compared: Comparison) -> Shown:
     """What the page begins with: a few sentences that may be said, and what stands against them."""
     pairs = [pair for pair in compared["pairs"] if is_headline(pair)]
     people = {run["label"] for run in runs if run["summary"]["model"].get("files")}
-    pairs.sort(key=lambda pair: bool({pair["a"], pair["b"]} & people))  # models first
+    settled = {(pair["a"], pair["b"]) for pair in pairs if pair["verdict"] == "beats"}
+    found = [*zip(claims.decided(pairs), compared["headlines"], strict=True)]
+    found.sort(key=lambda one: bool({*one[0]} & people))  # models first
     ranked = claims.ranked(compared) if len(runs) > 1 else None
-    said = [(pair["verdict"] == "beats", pair["sentence"]) for pair in pairs]
-    begins, more = (said, []) if len(said) <= MANY else ([(True, ranked)], said)
+    said = [(models in settled, sentence) for models, sentence in found]
+    begins, more = said, []
+    if len(said) > MANY and ranked:
+        begins, more = [(True, ranked)], said
     if not said:
-        begins = [(True, _alone(run)) for run in runs]
+        begins = [(True, alone(run)) for run in runs]
     return {
         "headlines": begins,
         "others": more,
@@ -108,13 +111,17 @@ def _headline(runs: list[Run], compared: Comparison) -> Shown:
     }
 
 
-def _alone(run: Run) -> str:
+def alone(run: Run) -> str:
     """What there is to say of one run by itself."""
-    value = run["summary"]["means"]["floor"].get("overall")
-    if value is None or value["mean"] is None:
-        return f"{run['label']}: no deck has a score"
-    of = f"{value['n']} prompt{'s' * (value['n'] != 1)}"
-    return f"{run['label']}: {text.interval(value)} of 5 on {of}, {titles([run])['overall']}, floor"
+    good = better([run])[1]
+    said = f"The decks of {run['label']} render for {tables.renders(run)} requests"
+    mean = run["summary"]["means"]["renderable"].get(good)
+    if mean is None or mean["mean"] is None:
+        return f"{said}."
+    value = tables.goodness(mean, good)
+    if good == "checks":
+        return f"{said}. They pass {value} of the checks."
+    return f"{said}. Those get {value} of 5 ({titles([run])[good]})."
 
 
 def _plots(
@@ -159,15 +166,6 @@ def _script() -> str:
     return pages.script("diff.js", "report.js")
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else text.figure(value)
-
-
-def _place(score: float) -> float:
-    """Where a score from 1 to 5 stands on a card's track, in units of its picture."""
-    return round(4 + 98 * (score - 1), 1)
-
-
 def _honest(runs: list[Run]) -> str:
     """What the numbers on the page are, for somebody who reads nothing else."""
     judge = judged_by(runs)
@@ -175,15 +173,22 @@ def _honest(runs: list[Run]) -> str:
         return "No deck could be judged; what failed, and where, is below."
     if offline(runs):
         return (
-            f"Scores by {judge}: measures computed from the rendered slides, their pixels and their text. No vision model and no "
-            "person looked at these pictures, so they compare with other offline scores only."
+            "No model or person has read these decks. A check is a yes or no about a slide, or about something that was asked "
+            "for. Compare the checks passed only with other offline scores."
         )
     return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {agreement_said(runs)}."
 
 
-STATES = ("rendered", "partial", "failed", "excluded")
+# How many decks of each status a card says.
+STATES = {
+    "rendered": "without an error",
+    "partial": "with a slide that failed",
+    "failed": "that do not render",
+    "excluded": "not counted: no fault of the model's",
+}
 _ALT = {
-    "scores": "Overall score of each model, and its score in each dimension, with intervals",
+    "scores": "How many decks of each model render, and how good these are, with intervals",
+    "checks": "The share of slides, or of things that were asked for, that passes each check, by model",
     "deltas": "Paired differences to the first run",
     "loss": "Loss over the steps of the training",
 }
@@ -191,10 +196,10 @@ _ALT = {
 
 def _card(run: Run) -> Shown:
     """What the summary card of a run shows."""
-    summary = run["summary"]
+    summary, good = run["summary"], better([run])[1]
     states = Counter(map(status_of, run["records"]))
-    empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
-    means = {name: summary["means"][name].get("overall", empty) for name in ("floor", "renderable")}
+    drawn = summary["means"]["renderable"].get(good)
+    counted = summary["means"]["floor"].get(good)
     counts = [(state, states[state]) for state in STATES if states[state]]
     bar, x = [], 0.0
     for state, n in counts:
@@ -206,12 +211,31 @@ def _card(run: Run) -> Shown:
         "label": run["label"],
         "slug": summary["model"]["slug"] or "",
         "color": run["color"],
-        "n": summary["n"],
-        "states": counts,
+        "states": [(state, n, STATES[state]) for state, n in counts],
         "truncated": summary["truncated"],
         "classes": summary["faults"]["classes"],
         "spent": spent(summary),
-        "floor": means["floor"],
-        "renderable": means["renderable"],
-        "text": {name: text.interval(value) for name, value in means.items()},
+        "renders": tables.renders(run),
+        "good": drawn and tables.goodness(drawn, good).partition(" [")[0],
+        "good_title": "of checks passed" if good == "checks" else titles([run])[good],
+        "counted": counted and tables.goodness(counted, good).partition(" [")[0],
+        "text": tables.valued(good, drawn),
+        "ticks": _ticks(good),
+        "marks": [_mark(mean, good) for mean in (counted, drawn) if mean],
     }
+
+
+def _ticks(measure: str) -> list[tuple[float, str]]:
+    """Where a card's track has its five numbers, and these."""
+    words = [f"{25 * n} %" if measure in SHARES else str(n + 1) for n in range(5)]
+    return [(4 + 98.0 * n, word) for n, word in enumerate(words)]
+
+
+def _mark(mean: Mean, measure: str) -> dict[str, float | None]:
+    """Where a mean and its interval stand on a card's track, in units of its picture."""
+    least, most = scale(measure)
+
+    def place(value: float | None) -> float | None:
+        return None if value is None else round(4 + 392 * (value - least) / (most - least), 1)
+
+    return {"mean": place(mean["mean"]), "lo": place(mean["lo"]), "hi": place(mean["hi"])}

@@ -2,19 +2,23 @@
 page, and who made its numbers, when, and by which command."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Deck, Render
+from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
+from decksmith.measure.judging.scoring import worth
 from decksmith.measure.results import layout
+from decksmith.measure.results.claims import decided
 from decksmith.measure.results.comparison import Comparison, Run
-from decksmith.measure.results.pairs import is_headline
+from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.plots import dimensions
 from decksmith.measure.results.report_pictures import Pictures, inside_run
-from decksmith.measure.results.runs import measures, titles
+from decksmith.measure.results.runs import measures, offline, titles
 from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
 from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
@@ -27,8 +31,8 @@ Shown = dict[str, object]  # JSON for the page's script
 
 # What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
 LATER = (
-    *("markdown", "reply", "reasoning", "measures", "features", "why", "evidence"),
-    *("observations", "caps", "pictures"),
+    *("markdown", "reply", "reasoning", "findings", "asked", "not_checked", "features", "why"),
+    *("evidence", "observations", "caps", "pictures"),
 )
 XRAY = ("line", "seen")  # the same of a slide
 
@@ -56,10 +60,12 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
             prompts.setdefault(prompt_of(record), _request(record))
             rows.append(_deck(index, run, record, pictures))
     said: dict[str, dict[str, str]] = {run["label"]: {} for run in runs}
-    for pair in filter(is_headline, compared["pairs"]):
-        said[pair["a"]][pair["b"]] = pair["sentence"]
+    pairs = decided([pair for pair in compared["pairs"] if is_headline(pair)])
+    for (a, b), sentence in zip(pairs, compared["headlines"], strict=True):
+        said[a][b] = sentence
     return {
-        "overall": titles(runs)["overall"],
+        "good": better(runs)[1],
+        "says": checks.SAYS if offline(runs) else {},
         "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions(runs)],
         "runs": [_run(run, runs) for run in runs],
         "said": said,
@@ -137,12 +143,15 @@ def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown
         "cut_by": gen.get("cut_by"),
         "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
         "took": by.get("took") if by else None,
-        **{key: score.get(key) for key in ("overall", "judge_only", "checklist")},
+        **{key: score.get(key) for key in ("checks", "overall", "judge_only", "checklist")},
+        "worth": worth(score),
         "dimensions": score.get("dimensions") or {},
         "floored": bool(score.get("floored")),
-        "checks": judge.get("checklist") or [],
-        **{key: judge.get(key) or {} for key in ("why", "evidence", "measures")},
-        **{key: judge.get(key) or [] for key in ("observations", "caps")},
+        "passed": judge.get("checks"),
+        "failed": Counter(one["check"] for one in judge.get("findings") or []),
+        "answers": judge.get("checklist") or [],
+        **{key: judge.get(key) or {} for key in ("why", "evidence", "not_checked")},
+        **{key: judge.get(key) or [] for key in ("findings", "asked", "observations", "caps")},
         "features": _only(
             record.get("features") or {}, ("craft", "craft_v5", "counts", "grounding", "kept")
         ),
@@ -252,7 +261,7 @@ class Word(NamedTuple):
 
 
 SCORES = {
-    "judge_only": "The overall score without VisCraft: what the judge alone gives.",
+    "judge_only": "Overall without VisCraft: what the judge alone gives.",
     "viscraft": "What the deck's markdown uses of Slidev, counted by the scan that the protocol names.",
     "design": "How soundly the slides are laid out.",
     "content": "Whether what was asked for is there.",
@@ -261,8 +270,10 @@ SCORES = {
 
 
 def glossary(runs: list[Run]) -> list[Word]:
-    """The measures of these runs' scores, Overall first."""
+    """The measures of these runs' scores, Overall first; none where the checks are all."""
     named = titles(runs)
+    if offline(runs):
+        return []
     weights = (runs[0]["protocol"].get("score") or {}).get("weights") or {}
     parts = [f"{weight:g} {named.get(name, name)}" for name, weight in weights.items()]
     overall = f"The protocol's score of a deck: {' + '.join(parts)}."

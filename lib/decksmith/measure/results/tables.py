@@ -2,34 +2,49 @@
 
 import json
 import textwrap
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from statistics import fmean
+from typing import Any
 
 from decksmith.core import stream
-from decksmith.core.records import ChecklistItem, Record, prompt_of
-from decksmith.measure.judging.records import DeckRecord
+from decksmith.core.records import ChecklistItem, Record
+from decksmith.measure.judging import checks
+from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.judging.scoring import JUDGED
 from decksmith.measure.results import claims, cost_table, stats, text
 from decksmith.measure.results.claims import ranked, settings
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
-from decksmith.measure.results.pairs import ACCOUNTINGS, better, is_headline
+from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.records import Mean, Summary
-from decksmith.measure.results.runs import caption, measures, titles
-from decksmith.measure.results.summary import BESIDE, columns, domains, fault_of, means
+from decksmith.measure.results.runs import caption, measures, offline, titles
+from decksmith.measure.results.summary import (
+    BESIDE,
+    SHARES,
+    columns,
+    domains,
+    fault_of,
+    means,
+    rendering,
+)
 from decksmith.measure.results.text import few
 
 Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
 
-HAPPENED = (
-    "Truncated: cut off at the token limit. Faults: whose doing it was that a deck has no score. Capped: decks in which something the "
-    "judge saw limits a score."
-)
+HAPPENED = "Cut off: the reply ended at the token limit. Faults: why a deck has no score, and who is at fault."
+CAPPED = " Capped: something that the judge saw limits a score of the deck."
 APART = " Judges apart: the mean distance of two judges of the panel, in points of a dimension."
 NOTES = (
-    "Means over prompts with 95 % intervals. Prompts of one domain resemble each other, so a domain counts as one observation. "
-    "floor: a failure counts as 1 where a judge reads, of a share as 0. renderable: only decks that rendered. all scored: prompts for "
-    "which every model's deck rendered. Faults of the renderer, the judge and the network are in none. Where failures are counted, "
-    "intervals of fewer than about 30 prompts are wide on purpose: they allow for failures that did not occur."
+    "Brackets hold 95 % intervals over requests. Prompts of one domain resemble each other, so a domain counts as one observation. "
+    "Of such requests: how many would have a deck that renders. Faults of the renderer, the judge and the network are left out."
+)
+COUNTED = (
+    " Failures as 1: a deck that its model failed counts 1 in every dimension, and 0 in the checklist. With fewer than about 30 "
+    "prompts these intervals are wide on purpose: they allow for failures that did not occur."
+)
+CHECKS = (
+    "How many slides pass, or how many of the things that were asked for are there, in decks that render. "
+    "docs/judge-card.md says how often each check is right."
 )
 FAMILY = (
     "The headline has two tests: how many render, and how good the decks are where both render. p is corrected for the number of "
@@ -37,12 +52,12 @@ FAMILY = (
     "difference. docs/statistics.md has the methods."
 )
 DOMINATED = (
-    "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's mean score is "
-    "as high or higher, and a deck of it costs no more ({unit}); whether the scores are separated is said in the headline."
+    "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's decks are as "
+    "good or better and cost no more ({unit}), with a failed deck as the worst; the headline says whether the two are separated."
 )
 # What an item's @.. can name.
 ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
-CHECKED = "Items answered yes with the slide that shows each, and the mean share over prompts."
+CHECKED = "Items answered yes with the slide that shows each."
 CHAIN = "The chain, step by step"
 CHAIN_NOTE = (
     "The runs in the order in which they were given, each against the one before it and against the first. p corrected: by Holm's "
@@ -54,31 +69,54 @@ BENCHMARKS = (
 )
 NO_BENCHMARKS = " No two of these models have results of a general benchmark (make regressions)."
 ASKED = "How the models were asked"
+# Which decks a difference is of.
+DECKS = {"floor": "failures as 1", "renderable": "that render", "scored": "where both render"}
 SHOWN = [("floor", "overall"), ("floor", "judge_only")]
+# What a column is left out for where every cell is one of these.
+EMPTY = {text.DASH, "", "0", "$0.00", "unknown"}
+# The columns of words at the left of a table, where that is not one.
+WORDS = {
+    "Scores": 2,
+    "Conditions and what they cost": 2,
+    "Paired by prompt": 2,
+    "Checks": 2,
+    ASKED: 99,
+}
 
 
 def markdown(runs: list[Run], compared: Comparison) -> str:
-    """The comparison as markdown, models by their names; the headline comes last."""
+    """The comparison as markdown: what was found, then every table, models by their names."""
     protocol = (runs[0]["protocol"].get("hash") or "unknown")[:12]
-    lines = [f"{caption(runs)}. Protocol {protocol}.", ""]
+    lines = [f"{caption(runs)}. Protocol {protocol}.", "", *headline(compared), ""]
     for title, header, rows, note in tables(runs, compared):
-        words = {"What happened": 1, ASKED: len(header)}.get(title, 2)
-        lines += [f"**{title}**", "", *text.markdown_table(header, rows, words), ""]
+        table = text.markdown_table(header, rows, words_in(title))
+        lines += [f"**{title}**", "", *table, ""]
         if note:
             lines += [note, ""]
-    return "\n".join([*lines, *headline(compared)]) + "\n"
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def words_in(title: str) -> int:
+    """How many columns at the left of a table are words; the others stand to the right."""
+    return WORDS.get(title, 1)
 
 
 def brief(runs: list[Run], compared: Comparison, width: int) -> str:
     """What a terminal of so many columns shows: who wrote how many decks, what they scored, and what may be said of it."""
-    good = better(runs)[1]
-    shown = [name for name in ("design", "content", "coherence") if name in measures(runs)]
-    rows = [["model", "renders", titles(runs)[good].lower(), *shown, "cost"]]
+    good, is_read = better(runs)[1], not offline(runs)
+    shown = [name for name in JUDGED if is_read and name in measures(runs)]
+    header = ["model", "renders", titles(runs)[good].lower(), "failures as 1", *shown, "cost"]
+    rows = []
     for run in runs:
-        summary, drawn = run["summary"], run["summary"]["means"]["renderable"]
-        means_of = [text.interval(drawn.get(name)).partition(" ")[0] for name in shown]
-        price = text.price(summary["cost"])
-        rows.append([run["label"], renders(run), goodness(drawn.get(good), good), *means_of, price])
+        summary = run["summary"]
+        drawn, all_of = (summary["means"][name] for name in ("renderable", "floor"))
+        cells = [goodness(drawn.get(good), good)]
+        cells += [
+            text.interval(one).partition(" ")[0] for one in _marks(all_of, drawn, shown, is_read)
+        ]
+        rows.append([run["label"], renders(run), *cells, text.price(summary["cost"])])
+    header, rows = trimmed(header, rows)
+    rows = [header, *rows]
     lines = [*textwrap.wrap(f"{caption(runs)}.", width), "", *_fitting(rows, width), ""]
     if cost := compared.get("costs"):
         lines += [*_costs(runs, cost, width), ""]
@@ -87,17 +125,30 @@ def brief(runs: list[Run], compared: Comparison, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _marks(
+    counted: dict[str, Mean], drawn: dict[str, Mean], shown: list[str], is_read: bool
+) -> list[Mean | None]:
+    """Overall with failures counted, and the dimensions of the rendered decks, of a judge that reads."""
+    return [counted.get("overall") if is_read else None, *(drawn.get(name) for name in shown)]
+
+
+def trimmed(header: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """A table without the columns that say nothing in any row; the first stays."""
+    kept = [at for at in range(len(header)) if not at or {row[at] for row in rows} - EMPTY]
+    return [header[at] for at in kept], [[row[at] for at in kept] for row in rows]
+
+
 def renders(run: Run) -> str:
     """`12 of 12`: how many decks of a run render."""
-    summary = run["summary"]
-    return f"{summary['rendered']} of {summary['n']}"
+    made, counted = rendering(run["summary"])
+    return f"{made} of {counted}"
 
 
 def goodness(mean: Mean | None, measure: str) -> str:
     """How good the decks that render are: `61 %` of the checks, or `3.31 [3.02, 3.60]` of 5."""
     if mean is None or mean["mean"] is None:
         return text.DASH
-    return f"{mean['mean']:.0%}".replace("%", " %") if measure == "checks" else text.interval(mean)
+    return text.whole_percent(mean["mean"]) if measure == "checks" else text.interval(mean)
 
 
 def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
@@ -157,53 +208,48 @@ def limited(compared: Comparison) -> list[str]:
 def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     """Every table of a comparison, cells as text."""
     several = len(runs) > 1
-    found = [happened_table(runs)]
-    if several:
-        found.append(asked_table(runs, compared))
-    found.append(scores_table(runs))
-    if cost := compared.get("costs"):
-        found.append(conditions_table(runs, cost))
+    found = [scores_table(runs)]
+    found.append(checks_table(runs) if offline(runs) else checklist_table(runs))
     if several:
         found.append(paired_table(compared))
     if several and "chain" in runs[0]:
         found.append(chain_table(runs, compared))
-    of_items = checklist_table(runs)
-    return [*found, of_items] if len(of_items[2]) > 1 else found
+    if cost := compared.get("costs"):
+        found.append(conditions_table(runs, cost))
+    found.append(happened_table(runs))
+    if several:
+        found.append(asked_table(runs, compared))
+    return [(title, *trimmed(header, rows), note) for title, header, rows, note in found if rows]
 
 
 def happened_table(runs: list[Run]) -> Table:
     """What became of the decks of each run, and what they took."""
-    header = ["Model", "n", "Rendered", "Truncated"]
+    header = ["Model", "Render", "Cut off"]
     header += [f"{kind.capitalize()} faults" for kind in stream.KINDS]
-    panel = any(run["summary"].get("disagreement") for run in runs)
-    header += ["Capped", *(["Judges apart"] if panel else [])]
-    header += ["Tokens in", "Tokens out", "Cost", "Wall"]
+    header += ["Capped", "Judges apart", "Tokens in", "Tokens out", "Cost", "Wall"]
     rows = []
     for run in runs:
         summary = run["summary"]
-        n, cut = summary["n"], summary["truncated"]
-        partial = f" ({summary['partial']} in part)" if summary["partial"] else ""
-        share = f" ({100 * cut / n:.0f} %)" if cut else ""
-        rows.append(
-            [
-                run["label"],
-                str(n),
-                f"{summary['rendered']}{partial}",
-                f"{cut}{share}",
-                *(str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS),
-                str(summary["capped"]),
-                *([_apart(summary)] if panel else []),
-                *spent(summary),
-            ]
-        )
-    return "What happened", header, rows, HAPPENED + (APART if panel else "")
+        faults = [str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS]
+        limited = [str(summary["capped"]), _apart(summary)]
+        rows.append([run["label"], _rendered(run), str(summary["truncated"]), *faults, *limited])
+        rows[-1] += spent(summary)
+    panel = any(run["summary"].get("disagreement") for run in runs)
+    capped = any(run["summary"]["capped"] for run in runs)
+    return "What happened", header, rows, HAPPENED + CAPPED * capped + APART * panel
+
+
+def _rendered(run: Run) -> str:
+    """`12 of 12, 6 with a slide that failed`."""
+    partial = run["summary"]["partial"]
+    return renders(run) + (f", {partial} with a slide that failed" if partial else "")
 
 
 def _apart(summary: Summary) -> str:
     """How far the judges of a panel are apart, over the three dimensions, as text."""
     apart = summary.get("disagreement") or {}
     points = [apart[name] for name in JUDGED if name in apart]
-    return f"{fmean(points):.2f}" if points else "unknown"
+    return f"{fmean(points):.2f}" if points else text.DASH
 
 
 def spent(summary: Summary) -> list[str]:
@@ -216,21 +262,46 @@ def spent(summary: Summary) -> list[str]:
 
 
 def scores_table(runs: list[Run]) -> Table:
-    """The means of each run under each accounting, and where there are several over the prompts that all have scored."""
-    shown, named = measures(runs), titles(runs)
-    header = ["Model", "Accounting", "Prompts", *(named.get(measure, measure) for measure in shown)]
-    rows = []
-    for run, common in zip(runs, _scored_by_all(runs), strict=True):
-        accountings = dict(run["summary"]["means"])
-        if len(runs) > 1:
-            accountings["all scored"] = common
-        for accounting, found in accountings.items():
-            n = max((mean["n"] for mean in found.values()), default=0)
-            cells = [text.interval(found.get(measure)) for measure in shown]
-            rows.append([run["label"], accounting, str(n), *cells])
-    beside = [named[measure] for measure in shown if measure in BESIDE]
-    note = f" {text.listed(beside)}: shares, 0 to 1, no part of the score." if beside else ""
-    return "Scores", header, rows, NOTES + note
+    """How many decks of each run render and how good these are; where there are several runs also for the prompts for which
+    all have one, and under a judge that reads also with failures counted as 1."""
+    good, named = better(runs)[1], titles(runs)
+    beside = ("renders", "checklist") if offline(runs) else ("renders",)
+    shown = [measure for measure in measures(runs) if measure not in beside]
+    header = ["Model", "Decks", "Renders", "Of such requests", "Requests"]
+    header += [named.get(measure, measure) for measure in shown]
+    common, rows = _scored_by_all(runs), []
+    is_less = any(
+        one.get(good) != run["summary"]["means"]["renderable"].get(good)
+        for run, one in zip(runs, common, strict=True)
+    )
+    for run, shared in zip(runs, common, strict=True):
+        found = run["summary"]["means"]
+        decks = {"that render": found["renderable"]}
+        if is_less and good in shared and shared[good]["n"]:
+            decks["where all render"] = shared
+        if not offline(runs):
+            decks["all, failures as 1"] = found["floor"]
+        first = [renders(run), _reach(found["floor"].get("renders"))]
+        for name, means_of in decks.items():
+            n = means_of[good]["n"] if good in means_of else 0
+            cells = [valued(measure, means_of.get(measure)) for measure in shown]
+            rows.append([run["label"], name, *first, str(n), *cells])
+            first = ["", ""]
+    apart = [named[measure] for measure in shown if measure in BESIDE]
+    note = f" {text.listed(apart)}: no part of the score." if apart else ""
+    return "Scores", header, rows, NOTES + COUNTED * (not offline(runs)) + note
+
+
+def valued(measure: str, mean: Mean | None) -> str:
+    """A mean as text: a share in per cent, a mark with two digits."""
+    return text.share(mean) if measure in SHARES else text.interval(mean)
+
+
+def _reach(mean: Mean | None) -> str:
+    """The interval of a share alone: `74 to 100 %`."""
+    if mean is None or mean["lo"] is None or mean["hi"] is None:
+        return text.DASH
+    return f"{100 * mean['lo']:.0f} to {100 * mean['hi']:.0f} %"
 
 
 def _scored_by_all(runs: list[Run]) -> list[dict[str, Mean]]:
@@ -245,6 +316,70 @@ def _scored_by_all(runs: list[Run]) -> list[dict[str, Mean]]:
         means(table, domains(run["records"]), "renderable")
         for run, table in zip(runs, found, strict=True)
     ]
+
+
+def passed_by_check(records: Iterable[DeckRecord]) -> dict[str, tuple[int, int]]:
+    """`{check: (how many pass, of how many)}` over the decks that the checks saw: slides, or things that were asked for. A
+    deck that has too few slides fails `slides` for each that is missing."""
+    found: dict[str, list[int]] = {name: [0, 0] for name in checks.SAYS}
+    for record in records:
+        judge: Judge = record.get("judge") or {}
+        if "checks" not in judge:
+            continue
+        made, wanted = len(record["render"]["slides"]), (record.get("asks") or {}).get("slides")
+        wrong: dict[str, set[int | None]] = {}
+        for one in judge["findings"]:
+            name = one["check"] if one["check"] in checks.SAYS else "error"
+            wrong.setdefault(name, set()).add(one["slide"])
+        for name, count in found.items():
+            if name in checks.ASKED_CHECKS or name in judge["not_checked"]:
+                continue
+            failed, of = len(wrong.get(name, ())), made
+            if name == "slides":
+                failed, of = abs(made - (wanted or made)), max(made, wanted or 0)
+            count[0] += max(0, of - failed)
+            count[1] += of
+        for answer in judge["asked"]:
+            found[answer["check"]][0] += answer["yes"]
+            found[answer["check"]][1] += 1
+    return {name: (passed, of) for name, (passed, of) in found.items() if of}
+
+
+def checks_table(runs: list[Run]) -> Table:
+    """A row for each check that some deck does not pass, a column for each run."""
+    found = [passed_by_check(run["records"]) for run in runs]
+    rows, all_pass = [], []
+    for name, says in checks.SAYS.items():
+        counts = [each[name] for each in found if name in each]
+        if any(passed < of for passed, of in counts):
+            rows.append([name, says, *(_passed(each.get(name)) for each in found)])
+        elif counts:
+            all_pass.append(name)
+    note = CHECKS
+    if empty := [run["label"] for run in runs if not rendering(run["summary"])[0]]:
+        note += f" No deck of {text.listed(empty)} renders."
+    if all_pass:
+        note += f" Nothing fails {text.listed(all_pass)}."
+    if unread := _not_checked(runs):
+        note += f" Not checked: {unread}."
+    return "Checks", ["Check", "What it looks for", *(run["label"] for run in runs)], rows, note
+
+
+def _passed(count: tuple[int, int] | None) -> str:
+    """`29 of 30`."""
+    return f"{count[0]} of {count[1]}" if count else text.DASH
+
+
+def _not_checked(runs: list[Run]) -> str:
+    """Which checks did not apply to how many decks, and the first reason."""
+    reasons: dict[str, list[str]] = {}
+    for record in (record for run in runs for record in run["records"]):
+        for name, why in ((record.get("judge") or {}).get("not_checked") or {}).items():
+            reasons.setdefault(name, []).append(why)
+    return "; ".join(
+        f"{name} in {len(some)} deck{'s' * (len(some) > 1)} ({', '.join(sorted(set(some)))})"
+        for name, some in reasons.items()
+    )
 
 
 def conditions_table(runs: list[Run], cost: CostTable) -> Table:
@@ -316,7 +451,7 @@ def chain_table(runs: list[Run], compared: Comparison) -> Table:
         measured = {entry["benchmark"]: entry for entry in step["benchmarks"]}
         title = compared["titles"][step["measure"]]
         row = [step["model"], step["against"], title, str(difference["n"])]
-        rows.append([*row, text.interval(difference), p, claims.direction(step)])
+        rows.append([*row, gap(step["measure"], difference), p, claims.direction(step)])
         rows[-1] += [_benchmark(measured.get(name)) for name in names]
     return CHAIN, header, rows, CHAIN_NOTE + (BENCHMARKS if names else NO_BENCHMARKS)
 
@@ -332,7 +467,7 @@ def _benchmark(entry: Record | None) -> str:
 
 def paired_table(compared: Comparison) -> Table:
     """The differences by prompt of every pair, with their tests."""
-    header = ["Difference", "Of", "Prompts", "Mean", "Bounds", "p", "p corrected"]
+    header = ["Difference", "Of", "Requests", "Mean", "Bounds", "p", "p corrected"]
     header += ["Win/tie/loss", "d"]
     rows = [
         _paired(pair, compared["titles"][pair["measure"]])
@@ -344,22 +479,32 @@ def paired_table(compared: Comparison) -> Table:
 
 def _paired(pair: Pair, title: str) -> list[str]:
     found, bounds, tests = pair["difference"], pair.get("bounds"), [text.DASH, text.DASH]
-    mean, effect = text.interval(found), text.DASH
+    measure, mean, effect = pair["measure"], gap(pair["measure"], found), text.DASH
     if found["n"] >= stats.FEWEST:
         tests = [text.p_value(found["p"]), text.p_value(pair["p_holm"])]
         effect = text.DASH if found["effect"] is None else text.figure(found["effect"])
     elif found["n"]:
-        mean = text.figure(found["mean"] or 0)
+        mean = gap(measure, {**found, "lo": None, "hi": None})
+    reach = bounds and {"mean": 0, "lo": bounds["least"], "hi": bounds["most"]}
     return [
         f"{pair['a']} minus {pair['b']}",
-        f"{title}, {ACCOUNTINGS[pair['accounting']]}",
+        title + ("" if measure == "renders" else f", {DECKS[pair['accounting']]}"),
         str(found["n"]),
         mean,
-        text.bounds(bounds["least"], bounds["most"]) if bounds else text.DASH,
+        gap(measure, reach).partition(" [")[2].strip("]") if reach else text.DASH,
         *tests,
         f"{found['wins']}/{found['ties']}/{found['losses']}",
         effect,
     ]
+
+
+def gap(measure: str, found: Mapping[str, Any]) -> str:
+    """A difference as text: of decks that render a count, of other shares in points, of marks with two digits."""
+    if found["mean"] is None:
+        return text.DASH
+    if measure == "renders" and "n" in found:
+        return f"{round(found['mean'] * found['n'], 1):+g} of {found['n']}"
+    return text.points(found) if measure in SHARES else text.interval(found)
 
 
 def rule(compared: Comparison) -> str:
@@ -374,38 +519,21 @@ def rule(compared: Comparison) -> str:
 # nothing is known, and the deck is left out.
 
 
-def checklist_families(records: Iterable[DeckRecord]) -> dict[str, Record]:
-    """`{family: {"yes", "n", "prompts", "share"}}` of scored records: items satisfied, items in all, prompts that have
-    any, and the mean over these prompts of their share, with its interval (`stats.mean`).
-
-    An item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. Samples of one prompt are averaged first,
-    because intervals take values as independent.
-    """
-    answers: dict[str, list[bool]] = {}
-    shares: dict[str, dict[str, list[float]]] = {}
+def checklist_families(records: Iterable[DeckRecord]) -> dict[str, tuple[int, int]]:
+    """`{family: (items satisfied, items)}` of scored records. An item belongs to the element it asks for (`table`,
+    `mermaid` ..), else to `facts`."""
+    found: Counter[str] = Counter()
+    satisfied_of: Counter[str] = Counter()
     for record in records:
         fault = fault_of(record)
-        if not record.get("checklist") or (fault and fault["kind"] != "model"):
+        if fault and fault["kind"] != "model":
             continue
         yes = set() if fault else satisfied(record)
-        here: dict[str, list[bool]] = {}
-        for item in record["checklist"]:
-            for family in _elements(item):
-                here.setdefault(family, []).append(item["id"] in yes)
-        for family, said in here.items():
-            answers.setdefault(family, []).extend(said)
-            of_prompt = shares.setdefault(family, {}).setdefault(prompt_of(record), [])
-            of_prompt.append(sum(said) / len(said))
-    order = sorted(answers, key=lambda family: (-len(answers[family]), family))
-    return {
-        family: {
-            "yes": sum(answers[family]),
-            "n": len(answers[family]),
-            "prompts": len(shares[family]),
-            "share": stats.mean((sum(v) / len(v) for v in shares[family].values()), (0, 1)),
-        }
-        for family in order
-    }
+        for item in record.get("checklist") or []:
+            families = _elements(item)
+            found.update(families)
+            satisfied_of.update(families if item["id"] in yes else [])
+    return {family: (satisfied_of[family], n) for family, n in found.most_common()}
 
 
 def _elements(item: ChecklistItem) -> list[str]:
@@ -432,15 +560,7 @@ def satisfied(record: DeckRecord) -> set[str]:
 def checklist_table(runs: list[Run]) -> Table:
     """A row for each family of items, a column for each run."""
     found = [checklist_families(run["records"]) for run in runs]
-    prompts = {family: value["prompts"] for each in found for family, value in each.items()}
-    rows = []
-    for family, n in prompts.items():
-        rows.append([family, str(n), *(_answered(each.get(family)) for each in found)])
-    header = ["Kind of item", "Prompts", *(run["label"] for run in runs)]
+    families = dict.fromkeys(family for each in found for family in each)
+    rows = [[family, *(_passed(each.get(family)) for each in found)] for family in families]
+    header = ["Kind of item", *(run["label"] for run in runs)]
     return "Checklist by kind of item", header, rows, CHECKED
-
-
-def _answered(family: Record | None) -> str:
-    if family is None:
-        return text.DASH
-    return f"{family['yes']} of {family['n']}: {text.interval(family['share'])}"

@@ -50,6 +50,15 @@ def bounds(low: float, high: float) -> str:
     return f"[{figure(low)}, {figure(high)}]"
 
 
+def share(value: Mapping[str, Any] | None) -> str:
+    """`61 % [52, 70]`, without brackets where all are the same, a dash for none."""
+    if value is None or value["mean"] is None:
+        return DASH
+    lo, hi = value["lo"], value["hi"]
+    reach = "" if lo is None or lo == hi else f" [{100 * lo:.0f}, {100 * hi:.0f}]"
+    return whole_percent(value["mean"]) + reach
+
+
 def p_value(p: float | None) -> str:
     if p is None:
         return DASH
@@ -98,7 +107,7 @@ def listed(words: Sequence[str]) -> str:
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> list[str]:
     """The lines of a markdown table; the first `words` columns are text, the others stand to the right."""
-    rule = ["---"] * words + ["---:"] * (len(header) - words)
+    rule = ["---" if at < words else "---:" for at in range(len(header))]
     return [_row(cells) for cells in (header, rule, *rows)]
 
 

@@ -5,7 +5,6 @@ its measures with their intervals, a table of the decks, and a picture of each. 
 import importlib
 import math
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,8 +17,8 @@ from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import usage
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.report_pictures import inside_run, slides
-from decksmith.measure.results.runs import measures, with_decks
-from decksmith.measure.results.summary import fault_of, found_of, status_of
+from decksmith.measure.results.runs import measures, offline, with_decks
+from decksmith.measure.results.summary import SHARES, fault_of, found_of, rendering, status_of
 from decksmith.models.records import Gen
 
 if TYPE_CHECKING:
@@ -71,17 +70,20 @@ def params(run: Run) -> dict[str, object]:
 
 
 def figures(run: Run) -> dict[str, float]:
-    """The means under the floor as `NAME`, with the ends of their 95 % intervals as `NAME_low` and `NAME_high`; the means
-    of the rendered decks as `NAME_rendered`; decks by status, tokens, USD."""
+    """How many decks render, of how many; the means of these decks as `NAME`, with the ends of their 95 % intervals as
+    `NAME_low` and `NAME_high`; the means that count failures as 1 as `NAME_failures_as_1`; tokens, USD."""
     summary = run["summary"]
-    found: dict[str, float | None] = {}
+    made, counted = rendering(summary)
+    found: dict[str, float | None] = {"renders": made, "decks": counted}
     for name in measures([run]):
-        floor = summary["means"]["floor"][name]
-        rendered = summary["means"]["renderable"].get(name)
-        found[name], found[f"{name}_rendered"] = floor["mean"], rendered and rendered["mean"]
-        found[f"{name}_low"], found[f"{name}_high"] = floor["lo"], floor["hi"]
-    for state, n in Counter(map(status_of, run["records"])).items():
-        found[f"decks_{state}"] = n
+        if name == "renders":
+            continue
+        if rendered := summary["means"]["renderable"].get(name):
+            found[name] = rendered["mean"]
+            found[f"{name}_low"], found[f"{name}_high"] = rendered["lo"], rendered["hi"]
+        floor = summary["means"]["floor"].get(name)
+        if floor and name not in SHARES and not offline([run]):
+            found[f"{name}_failures_as_1"] = floor["mean"]
     found |= {"truncated": summary["truncated"], "usd": summary["cost"]}
     if summary["tokens"]["records"]:
         found |= {f"{name}_tokens": summary["tokens"][name] for name in ("prompt", "completion")}

@@ -126,7 +126,8 @@ def _forgotten(a: Run, b: Run) -> Iterator[str]:
         {
             entry.get("inputs")
             for _, entry in layout.journal(run["path"] / "journal/looks.jsonl")
-            if sorted((entry.get("look") or {}).get("models") or []) == models
+            if isinstance(entry.get("look"), dict)
+            and sorted(entry["look"].get("models") or []) == models
         }
         for run in (a, b)
     )
@@ -146,7 +147,7 @@ def _repeated(records: list[DeckRecord]) -> Iterator[str]:
     for record in records:
         if not record.get("turn"):
             said.setdefault(prompt_of(record), checks.units(sources.request(cast(Record, record))))
-    bags = {ident: Counter(words) for ident, words in said.items()}
+    bags = {ident: {*words} for ident, words in said.items()}
     ordered = sorted(said, key=lambda ident: len(said[ident]))
     copies: dict[str, str] = {}
     for short, long in itertools.combinations(ordered, 2):
@@ -177,27 +178,25 @@ def _shipped() -> dict[str, Record]:
 def _cut_prompts(records: list[DeckRecord]) -> Iterator[str]:
     """Prompts with the id and request of a shipped one that ask for something else, or have another checklist."""
     odd: dict[str, list[str]] = {"asks": [], "checklist": []}
-    seen = set()
-    for record in records:
-        ident = prompt_of(record)
-        row = _shipped().get(ident)
-        if ident in seen or not row:
-            continue
-        seen.add(ident)
-        theirs, ours = (
-            {*checks.units(sources.request(one))} for one in (cast(Record, record), row)
-        )
-        if 2 * len(theirs & ours) < len(ours):
-            continue  # somebody's own prompt, whose id is its own affair
-        for key, idents in odd.items():
-            if record.get(key) != row.get(key):
-                idents.append(ident)
+    prompts = {prompt_of(record): cast(Record, record) for record in records}
+    for ident, record in prompts.items():
+        row = _shipped().get(ident, record)
+        differing = [key for key in odd if record.get(key) != row.get(key)]
+        if differing and _alike(record, row):
+            for key in differing:
+                odd[key].append(ident)
     for key, idents in odd.items():
         if idents:
             yield (
-                f"{len(idents)} of {len({*map(prompt_of, records)})} prompts have another {key} than data/prompts.jsonl has "
+                f"{len(idents)} of {len(prompts)} prompts have another {key} than data/prompts.jsonl has "
                 f"under their ids ({few(idents)}): compare these numbers with no others of these prompts"
             )
+
+
+def _alike(record: Record, row: Record) -> bool:
+    """Whether two prompts of one id are the same request, by half of its words; else the id is its owner's affair."""
+    ours, theirs = ({*checks.units(sources.request(one))} for one in (row, record))
+    return 2 * len(theirs & ours) >= len(ours)
 
 
 # In the sentence of a pair
@@ -210,13 +209,12 @@ def asked_otherwise(a: Run, b: Run) -> str:
 
 def _sampling(a: Run, b: Run) -> str:
     ours, theirs = (run["summary"]["asked"]["parameters"] for run in (a, b))
-    if not ours or not theirs:
-        return ""  # a folder of decks was asked nothing
-    names = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
+    names = {*ours, *theirs} - {"seed"} if ours and theirs else set()  # a folder is asked nothing
+    names = {name for name in names if ours.get(name) != theirs.get(name)}
     said = [
-        listed([f"{name} {_value(one.get(name))}" for name in names if name != "seed"])
+        listed([f"{name} {_value(one.get(name))}" for name in sorted(names)])
         for one in (ours, theirs)
-        if names not in ([], ["seed"])
+        if names
     ]
     return f"{a['label']} was asked at {said[0]}, {b['label']} at {said[1]}" if said else ""
 
@@ -224,26 +222,20 @@ def _sampling(a: Run, b: Run) -> str:
 def _value(value: object) -> str:
     if isinstance(value, list):
         return "of several values"
-    if value is None:
-        return "unset"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return "unset" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
 def _cut(a: Run, b: Run) -> str:
     """Which replies were cut off, where the protocol sets no limit that would say it."""
-    found = []
+    found: dict[str, list[str]] = {}
     for run in (a, b):
         n, cut = run["summary"]["n"], run["summary"]["truncated"]
         if cut > pairs.LIMITS["truncated"] * n and not pairs.cut_too_many(run):
-            found.append((f"{cut} of {n} replies of {run['label']}", _limit(run)))
-    if len({limit for _, limit in found}) == 1:
-        return f"{listed([who for who, _ in found])} were cut off at {found[0][1]}"
-    return listed([f"{who} were cut off at {limit}" for who, limit in found]) if found else ""
-
-
-def _limit(run: Run) -> str:
-    """How many tokens a reply could have, in words."""
-    sent = run["summary"]["asked"]["parameters"]
-    tokens = next((sent[name] for name in LIMITS if name in sent), None)
-    early = run["summary"].get("cut_by_server")
-    return f"{tokens:,} tokens" if isinstance(tokens, int) and not early else "the token limit"
+            sent = run["summary"]["asked"]["parameters"]
+            tokens = next((sent[name] for name in LIMITS if type(sent.get(name)) is int), None)
+            early = run["summary"].get("cut_by_server")
+            limit = f"{tokens:,} tokens" if tokens and not early else "the token limit"
+            found.setdefault(limit, []).append(f"{cut} of {n} replies of {run['label']}")
+    return listed(
+        [f"{listed(who)} were cut off at {limit}" for limit, who in found.items()] or [""]
+    )

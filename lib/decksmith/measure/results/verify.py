@@ -5,6 +5,7 @@ a model, a judge that reads, or a renderer is taken as it stands: only a replay 
 """
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -177,8 +178,7 @@ def _scores(run: Run) -> Iterator[str]:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             yield f"{ident}: {OTHER_FORM} ({error!r})"
         else:
-            stored = {key: value for key, value in record["score"].items() if key != "by"}
-            for field, old, new in _unlike(stored, score, "score"):
+            for field, old, new in _unlike(record["score"], score, "score"):
                 yield f"{ident}: {field} is {old}, the stages and weights give {new}"
 
 
@@ -224,27 +224,26 @@ def _journal(run: Run) -> Iterator[str]:
 
 
 def late(record: Record) -> str | None:
-    """The first stage of a record that was done in the future by this machine's clock (UTC), as a sentence, or None."""
-    now = datetime.now(UTC)
-    for stage, value in record.items():
-        at = (value.get("by") or {}).get("at") if isinstance(value, dict) else None
-        if isinstance(at, str) and in_the_future(at, now):
-            clock = now.isoformat(timespec="seconds")
+    """The first stage of a record that was done in the future by this machine's clock, as a sentence, or None."""
+    made = {stage: value.get("by") for stage, value in record.items() if isinstance(value, dict)}
+    for stage, by in made.items():
+        if by and in_the_future(by.get("at")):
+            clock = datetime.now(UTC).isoformat(timespec="seconds")
             return (
-                f"{record['id']}: {stage}.by.at is {at}, which is in the future: this machine's clock says {clock}, "
+                f"{record['id']}: {stage}.by.at is {by['at']}, which is in the future: this machine's clock says {clock}, "
                 f"and {CLOCKS.seconds // 60} minutes are allowed"
             )
     return None
 
 
-def in_the_future(at: str, now: datetime | None = None) -> bool:
-    """Whether a time (ISO 8601; without a zone UTC) is later than now by more than clocks differ; False for no time."""
+def in_the_future(at: object) -> bool:
+    """Whether a time (ISO 8601; without a zone UTC) is later than now by more than clocks differ; False for what is none."""
     try:
-        said = datetime.fromisoformat(at)
+        said = datetime.fromisoformat(str(at))
     except ValueError:
         return False
     said = said.replace(tzinfo=UTC) if said.tzinfo is None else said
-    return said > (now or datetime.now(UTC)) + CLOCKS
+    return said > datetime.now(UTC) + CLOCKS
 
 
 # Verdicts of the offline checks, from the pictures
@@ -327,13 +326,33 @@ def _summary(stored: Summary, now: Summary) -> Iterator[str]:
             yield f"summary.json: {field} is {old}, the records give {new}"
 
 
+ABSENT = object()
+
+
+def leaves(then: object, now: object, path: str = "") -> Iterator[tuple[str, object, object]]:
+    """(path, stored, now) of every leaf of two JSON values, ABSENT where one lacks it; but for what may differ: who made a
+    value and when (`by`), the renderer's engine (looked at once for all), and the words of a judge's fault."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        skipped = {"by"}
+        skipped |= {"engine"} if path == "render" else set()
+        skipped |= {"message"} if then.get("kind") == "judge" else set()
+        for key in dict.fromkeys([*then, *now]):
+            if key not in skipped:
+                inner = f"{path}.{key}" if path else str(key)
+                yield from leaves(then.get(key, ABSENT), now.get(key, ABSENT), inner)
+    elif isinstance(then, list) and isinstance(now, list):
+        for at, (old, new) in enumerate(itertools.zip_longest(then, now, fillvalue=ABSENT)):
+            yield from leaves(old, new, f"{path}[{at}]")
+    else:
+        yield path, then, now
+
+
 def _unlike(stored: object, now: object, path: str = "") -> Iterator[tuple[str, str, str]]:
     """`(field, stored, computed)`, values as text, of every leaf in which two JSON values differ."""
-    if isinstance(stored, dict) and isinstance(now, dict):
-        for key in sorted({*stored, *now}):
-            yield from _unlike(stored.get(key), now.get(key), f"{path}.{key}" if path else key)
-    elif not _equal(stored, now):
-        yield path, _short(stored), _short(now)
+    for field, *values in leaves(stored, now, path):
+        old, new = (None if value is ABSENT else value for value in values)
+        if not _equal(old, new):
+            yield field, _short(old), _short(new)
 
 
 def _equal(a: object, b: object) -> bool:

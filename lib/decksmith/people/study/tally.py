@@ -306,6 +306,7 @@ def deck_measures(score: Score) -> Measures:
     if "checks" in score:
         return {"checks": scoring.worth(score), "checklist": score.get("checklist")}
     return {
+        "checks": score.get("checks"),
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
         **score.get("dimensions", {}),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 from decksmith.measure.decks import templates
 from decksmith.train.corpus import drafts, overlap
 from decksmith.train.corpus.drafts import FILES
@@ -214,3 +215,14 @@ def _asked(row: ChatRow, key: Key) -> str:
 def _content(row: ChatRow) -> str:
     # A pair (chat-prefer) has its prompt in place of messages.
     return stream.fingerprint(row.get("messages") or row.get("context"))
+
+
+def gym_row(prompt: Record) -> Record:
+    """A prompt as a row of NeMo Gym: what the model is asked, which agent asks, and the prompt as reward-serve wants it."""
+    asked = [message for message in prompt["messages"] if message.get("role") != "assistant"]
+    label = {key: prompt[key] for key in ("id", "asks", "checklist") if key in prompt}
+    return {
+        "responses_create_params": {"input": asked},
+        "agent_ref": {"type": "responses_api_agents", "name": "decksmith_agent"},
+        "label": {**label, "messages": asked},
+    }

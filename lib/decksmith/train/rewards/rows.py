@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Asks, ChecklistItem, Message
+from decksmith.core.records import Asks, ChecklistItem, Message, Record
 from decksmith.measure.judging import prompt_rows
 from decksmith.measure.judging.records import Reward
+from decksmith.train.corpus import chat_rows
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -173,7 +174,6 @@ PLACES = {
     "verifiers": ("decksmith_decks", "decksmith_decks/prompts.jsonl"),
     "nemo-gym": ("resources_servers/decksmith", "resources_servers/decksmith/data/train.jsonl"),
 }
-AGENT = {"type": "responses_api_agents", "name": "decksmith_agent"}
 EVALUATION = cli.ROOT / "data/prompts.jsonl"
 
 
@@ -192,7 +192,8 @@ def export(kind: str, folder: Path) -> tuple[int, int]:
     place, data = PLACES[kind]
     client = Path(__file__).with_name("reward_client.py")
     shutil.copy(client, fresh / place / "decksmith_reward.py")
-    rows = prompts if kind == "verifiers" else gym_rows(prompts)
+    records = cast(list[Record], list(prompts))
+    rows = records if kind == "verifiers" else map(chat_rows.gym_row, records)
     stream.write(fresh / data, b"".join(stream.dumps(row) + b"\n" for row in rows))
     fresh.rename(folder)
     evaluated = {_asked(row["messages"]) for _, row in stream.records(EVALUATION)}
@@ -202,11 +203,3 @@ def export(kind: str, folder: Path) -> tuple[int, int]:
 def _asked(messages: list[Message]) -> tuple[str, ...]:
     """What a prompt's user says."""
     return tuple(message["content"] for message in messages if message["role"] == "user")
-
-
-def gym_rows(prompts: Iterable[Prompt]) -> Iterator[dict[str, object]]:
-    """Rows of NeMo Gym's collector: what the model is asked, which agent asks, and the prompt as
-    our server wants it."""
-    for prompt in prompts:
-        asked = {"input": prompt["messages"]}
-        yield {"responses_create_params": asked, "agent_ref": AGENT, "label": prompt}

@@ -62,7 +62,7 @@ class Rules:
         """What this reward and a protocol's scores have in common, in words: a model that was trained on the one was
         trained to please the other by it."""
         if protocol.judge["kind"] == "offline":
-            return "the checks of this score"
+            return "all checks of this score but `reads`"
         shared = "whether a deck renders and how many slides it has"
         return f"{shared}, and a judge's marks for content" if self.judge else shared
 

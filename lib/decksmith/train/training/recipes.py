@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from decksmith.core import cli, stream
 from decksmith.models import families
+from decksmith.train.corpus import chat_rows
 
 RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
@@ -159,7 +160,11 @@ def _frozen(path: Path, section: str, rewards: set[str]) -> Iterator[Message]:
                 raise cli.BadData(f"{path}:{number}: {row['id']}: {lack}")
         if reward := get(row, "prefer.reward"):
             rewards.add(str(reward))
-        kept = gym_row(row) if section == "grpo" else {key: row[key] for key in READ[section]}
+        kept = (
+            chat_rows.gym_row(row)
+            if section == "grpo"
+            else {key: row[key] for key in READ[section]}
+        )
         yield {"id": row["id"], **kept}
 
 
@@ -176,18 +181,6 @@ def rewards_of(run: Path, config: Recipe) -> list[str]:
     if before.is_file():
         found |= set(json.loads(before.read_text()).get("rewards", []))
     return sorted(found)
-
-
-def gym_row(prompt: dict[str, Any]) -> dict[str, Any]:
-    """A row of NeMo Gym, as env-export writes it: what the model is asked, which agent asks, and the prompt as our server
-    wants it."""
-    asked = [message for message in prompt["messages"] if message.get("role") != "assistant"]
-    label = {key: prompt[key] for key in ("id", "asks", "checklist") if key in prompt}
-    return {
-        "responses_create_params": {"input": asked},
-        "agent_ref": {"type": "responses_api_agents", "name": "decksmith_agent"},
-        "label": {**label, "messages": asked},
-    }
 
 
 def data_file(folder: Path | str, side: str) -> Path:
