@@ -458,7 +458,7 @@
     const made = deck.slides.length;
     const number = ask && deck.passed ? [{ check: "slides", what: ask === made ? `${ask} slides` : `${ask} slides; there are ${made}`, yes: ask === made }] : [];
     const items = [...number, ...deck.asked];
-    if (!items.length) return deck.passed ? null : h("p.soft", null, "Not checked: the deck failed before.");
+    if (!items.length) return deck.passed ? null : h("p.soft", null, "Not checked: the deck has no score.");
     return h("ul.checks", null, ...items.map((one) => {
       const words = (one.check === "checklist" && deck.request.checklist.find((item) => item.id === one.what)?.ask) || one.what;
       return h(one.yes ? "li.yes" : "li", null, tick(one.yes), h("span", { dir: "auto" }, h("small", null, one.check), " ", words), one.yes ? jump(one.slide) : null);
