@@ -281,6 +281,16 @@ def test_where_most_prompts_are_ties_the_interval_allows_for_one_more_that_is_no
     )
 
 
+@pytest.mark.parametrize("test", [stats.t_differences, stats.share_differences])
+def test_prompts_of_one_domain_alone_are_as_if_each_stood_by_itself(test):
+    a, b = column(1, 0, 1, 1, 0, 1, 1, 1), column(0, 1, 0, 1, 0, 1, 0, 0)
+    alone, one = (test(a, b, clusters=labels) for labels in (None, ["history"] * 8))
+    assert numpy.isfinite(one["lo"]).all()
+    assert {name: each.tolist() for name, each in one.items()} == {
+        name: each.tolist() for name, each in alone.items()
+    }
+
+
 def ttest_of(gaps):
     from scipy.stats import ttest_1samp
 

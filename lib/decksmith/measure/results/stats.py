@@ -148,7 +148,7 @@ def _with_one_more(
     gap: Array, size: Array, ends: Scale | None, clusters: Labels | None
 ) -> dict[str, Array]:
     """`lo` and `hi` by t with one row more that is won by so much and one that is lost by it, each by itself; none where `size` is NaN."""
-    labels = None if clusters is None else [*clusters, None, None]
+    labels = [*clusters, None, None] if clusters and _labels(clusters) is not None else None
     wide = t_means(numpy.concatenate([gap, [size], [-size]]), ends, labels)
     enough = (~numpy.isnan(gap)).sum(axis=0) > 1
     return {end: numpy.where(enough, wide[end], numpy.nan) for end in ("lo", "hi")}
