@@ -25,12 +25,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "lib"))
 
-from PIL import Image  # noqa: E402
-
 from decksmith.core import stream  # noqa: E402
 from decksmith.core.records import Record  # noqa: E402
 from decksmith.measure.decks import clean  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
+from PIL import Image  # noqa: E402
 
 LIST = HERE / "real-decks.toml"
 PICTURE = re.compile(

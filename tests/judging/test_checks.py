@@ -527,7 +527,7 @@ def test_how_many_slides_there_shall_be_is_no_figure_to_show(request_):
         "messages": [{"role": "user", "content": f"{request_}, and say that we counted 312."}],
         "asks": {},
     }
-    assert checks._asked_figures(record) == {"312"}
+    assert checks.asked_figures(record) == {"312"}
 
 
 # --- what the pixels say ----------------------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ def record(
         row["judge"] = error
     elif not fault and checks is not None:
         passed = {"passed": checks, "of": 100}
-        row["judge"] = {"judge": "offline checks", "usage": {}, "checks": passed}
+        empty = {"usage": {}, "findings": [], "asked": [], "not_checked": {}}
+        row["judge"] = {"judge": "offline checks", "checks": passed, **empty}
     elif not fault:
         judged = overall if judge_only is None else judge_only
         share = READ.score["weights"]["viscraft"]

@@ -224,7 +224,7 @@ def figure(pages: Pages) -> Answers:
     """Each figure of the request (two digits or more; not the number of slides, nor the numbering of a list, nor what its
     first two sentences say: for whom the deck is)."""
     shown = {n: figures_in(text) for n, text in pages.texts.items()}
-    for asked in sorted(_asked_figures(pages.record)):
+    for asked in sorted(asked_figures(pages.record)):
         place = next((n for n, figures in shown.items() if asked in figures), None)
         yield asked, place is not None, place
 
@@ -238,7 +238,7 @@ def figures_in(text: str) -> set[str]:
     return {number for number in digits if len(number) > 1}
 
 
-def _asked_figures(record: Record) -> set[str]:
+def asked_figures(record: Record) -> set[str]:
     """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
     request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", sources.request(record))
     pairs = _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold())
