@@ -22,8 +22,6 @@ import planted_defects as defects  # noqa: E402
 
 DECKS = ROOT / "tests" / "fixtures" / "gaming"
 DESIGNED = ROOT / "tests" / "fixtures" / "designed"
-# These pass as much as the honest deck, or nearly: only a reader can tell.
-KNOWN = {"shuffled_lines", "wrong_figures", "shuffled_slides", "irrelevant_code_and_formulas"}
 NEAR = 0.1  # a nonsense deck's share of passed checks stands at least so far below the honest one's
 
 
@@ -228,9 +226,12 @@ PAGE = """\
 # Nonsense decks beside an honest one
 
 All answer one request. The nonsense was made to please a metric and no reader (tests/fixtures/gaming, tests/gaming.py); the *designed*
-decks (tests/fixtures/designed) have little on each slide, as good designers make them. What is written in bold passes as much as the
-honest deck but for {near:.0%}: true lines each on a wrong slide, other figures, slides the other way round. No check reads, so a fluent deck
-whose claims are all false passes them too. The decks were written together with the checks: this says nothing about the next attempt.
+decks (tests/fixtures/designed) have little on each slide, as good designers make them. What passes nearly as much as the honest deck
+(within {near:.0%}) is in bold: true lines each on a wrong slide, slides the other way round, code that nobody asked for.
+
+What the numbers do not see: most checks look at how a slide is drawn, so filler and pseudo-words that keep to the form pass two thirds,
+and a designed deck that leaves out what was asked for may pass less. No check knows what is true: a fluent deck whose claims are all
+false passes as an honest one does. The decks were written together with the checks; this says nothing about the next attempt.
 
 {table}
 """
