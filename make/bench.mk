@@ -1,4 +1,4 @@
-# Bench: what else broke, or got better: general benchmarks, one after another or for a training
+# Bench: whether anything else got worse, or better: general benchmarks, one after another or for a training
 # loop that asks.
 
 # Benchmarks (assets/benchmarks) or a group with its own gate (assets/groups): "aime25:8 gsm8k:1"

@@ -16,7 +16,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card rl-page gaming reward-attack gold-check screenshots numbers
+  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card real-decks rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -183,23 +183,28 @@ bench-scale: setup .venv/.dev
 bench-grading: setup .venv/.dev
 	PYTHONPATH=lib $(SPEED) tests/bench_grading.py
 
-### judge-card: known defects in gold decks: what the offline judge notices
-judge-card: run-tools
-	run=results/judge-card
+# FROM=folder: the repositories are there already (OWNER+NAME or OWNER/NAME), and nothing is fetched.
+### real-decks: public talks, fetched and rendered: results/real-decks
+real-decks: run-tools
+	run=results/real-decks
 	mkdir -p $$run
-	.venv/bin/python3 tests/exam/judge_exam.py --gold 16 | bin/deck-parse --run $$run |
-	  bin/deck-illustrate --run $$run | bin/deck-render --run $$run > $$run/rendered.jsonl
-	.venv/bin/python3 tests/exam/judge_exam.py --run $$run < $$run/rendered.jsonl > docs/judge-card.md.tmp
-	mv docs/judge-card.md.tmp docs/judge-card.md
+	.venv/bin/python3 tests/exam/real_decks.py --run $$run \
+	  $(if $(filter command environment,$(origin FROM)),--from '$(FROM)') > $$run/decks.jsonl
+	bin/deck-render --protocol offline --run $$run < $$run/decks.jsonl > $$run/rendered.jsonl
+
+# `make real-decks` first, or the column of public talks is empty. Twenty minutes on two cores.
+### judge-card: planted defects that the checks find, and false alarms: docs/judge-card.md
+judge-card: run-tools
+	$(PART) docs/judge-card.md $@ tests/exam/checks_card.py --run results/judge-card --real results/real-decks
 
 # FROM=/folder/of/decks: others' decks are good ones too; nothing of theirs is kept.
 ### bench-reads: what the check "reads like language" takes for language: docs/judge-card.md
 bench-reads: .venv/.dev .venv/.local assets/engine/node_modules/.done
 	$(PART) docs/judge-card.md $@ tests/bench_reads.py $(if $(filter command environment,$(origin FROM)),$(FROM))
 
-### gaming: score the adversarial decks and write docs/gameability.md
+### gaming: decks that were made to please a metric, beside honest ones: docs/judge-card.md
 gaming: run-tools
-	.venv/bin/python3 tests/gaming.py
+	$(PART) docs/judge-card.md $@ tests/gaming.py
 
 # Goes on where it was killed; half an hour on two cores.
 ### reward-attack: what the reward `layout` pays for nonsense, and for good decks: docs/rewards.md

@@ -541,12 +541,12 @@ def page(pool):
         print(f"## How much better, where both render: {kind}\n")
         print(
             "Intervals that hold the true difference of a model that is better / p at most 5 % where both are equal. A dash: "
-            f"fewer than {stats.FEWEST} prompts where both render.\n"
+            f"fewer than {stats.FEWEST} prompts where both render. Six prompts of one domain say nothing of other domains.\n"
         )
         if kind == "mostly ties":
             print(
-                "On 85 % of the prompts both decks pass the same checks. Where hardly a prompt tells the two apart the interval is "
-                "too narrow; it claims nothing then, and where all prompts are ties the sentence has no interval.\n"
+                "On 85 % of the prompts both decks pass the same checks. Where most prompts are ties the interval is that of one prompt "
+                "won and one lost more: wide on purpose while hardly a prompt tells the two apart.\n"
             )
         table(["domains", "prompts", *heads], rows(pool, better_row, LAYOUTS, SIZES, [kind]))
     print("## Any claim among six equally good models\n")

@@ -1,5 +1,5 @@
-"""Score decks that were made to please a metric and no reader, and decks with little on each slide as good designers make them, and
-write docs/gameability.md; with --check, only say whether it is right.
+"""Check decks that were made to please a metric and no reader, and decks with little on each slide as good designers make them:
+a part of docs/judge-card.md (make gaming).
 
 All answer tests/fixtures/gaming/prompt.json. The adversarial decks are the files beside it, but for honest.md, and VERSIONS of
 that one; the designed decks are tests/fixtures/designed. They go through the real stages.
@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,35 +22,7 @@ import planted_defects as defects  # noqa: E402
 
 DECKS = ROOT / "tests" / "fixtures" / "gaming"
 DESIGNED = ROOT / "tests" / "fixtures" / "designed"
-METRICS = (
-    "overall",
-    "judge_only",
-    "design",
-    "content",
-    "coherence",
-    "checklist",
-    "craft",
-    "craft_v5",
-)
-MARGIN = (
-    0.3  # an adversarial deck stands at least so far below the honest one, by the overall score
-)
-KNOWN = {"shuffled_lines"}  # but for these: only a reader can tell
-FILLER = {
-    "filler_with_every_feature",
-    "varied_filler",
-    "varied_filler_on_topic",
-    "pseudo_words",
-    "half_of_it",
-    "toy_elements",
-    "stuffed_and_empty",
-    "word_salad",
-    "keywords",
-    "pictures_only",
-    "praise_for_the_judge",
-    "prompt_echoed",
-    "request_in_pieces",
-}
+NEAR = 0.1  # a nonsense deck's share of passed checks stands at least so far below the honest one's
 
 
 def changed(text, body):
@@ -195,136 +168,78 @@ def decks():
     }
 
 
-def scores(run, names=None):
-    """{deck: {metric: score}} of `names` (or all) by the offline protocol, through the stages of the pipeline."""
+def judged(run, names=None):
+    """{deck: judge} of `names` (or all) by the offline protocol, through the stages of the pipeline."""
     prompt = json.loads((DECKS / "prompt.json").read_text())
     chosen = {name: text for name, text in decks().items() if names is None or name in names}
     rows = "".join(
         json.dumps({**prompt, "id": name.replace("/", "-"), "gen": {"text": text}}) + "\n"
         for name, text in chosen.items()
     )
-    for stage in (
-        "deck-parse",
-        "deck-illustrate",
-        "deck-render",
-        "deck-judge",
-        "deck-scan",
-        "deck-score",
-    ):
-        options = [] if stage == "deck-score" else ["--run", run]
-        env = dict(os.environ, DECKSMITH_PROTOCOL="offline")
+    for stage in ("deck-parse", "deck-illustrate", "deck-render", "deck-judge"):
         rows = subprocess.run(
-            [ROOT / "bin" / stage, *options],
+            [ROOT / "bin" / stage, "--run", run],
             input=rows,
-            env=env,
+            env=dict(os.environ, DECKSMITH_PROTOCOL="offline"),
             text=True,
             check=True,
             stdout=subprocess.PIPE,
         ).stdout
-    found = {}
-    for name, record in zip(chosen, map(json.loads, rows.splitlines()), strict=True):
-        score, features = record["score"], record["features"]
-        found[name] = {
-            **{key: score[key] for key in ("overall", "judge_only", "checklist")},
-            **{d: score["dimensions"][d] for d in ("design", "content", "coherence")},
-            "craft": features["craft"],
-            "craft_v5": features["craft_v5"],
-        }
-    return found
+    return {
+        name: json.loads(line)["judge"]
+        for name, line in zip(chosen, rows.splitlines(), strict=True)
+    }
+
+
+def share(judge):
+    return judge["checks"]["passed"] / judge["checks"]["of"]
 
 
 def designed(name):
     return name.startswith("designed/")
 
 
-def adversarial(found):
-    return {name: row for name, row in found.items() if name != "honest" and not designed(name)}
-
-
-def fooled(found):
-    """{deck: [metrics that do not put it below the honest deck]} of the adversarial decks that fool any."""
-    honest = found["honest"]
-    lost = {
-        name: [m for m in METRICS if row[m] >= honest[m]]
-        for name, row in adversarial(found).items()
-    }
-    return {name: metrics for name, metrics in lost.items() if metrics}
-
-
 def near(found):
-    """The adversarial decks whose overall score is not MARGIN below the honest deck's."""
-    return {
-        name
-        for name, row in adversarial(found).items()
-        if row["overall"] > found["honest"]["overall"] - MARGIN
-    }
+    """The adversarial decks that pass nearly as much as the honest one."""
+    least = share(found["honest"]) - NEAR
+    others = {name for name in found if name != "honest" and not designed(name)}
+    return {name for name in others if share(found[name]) > least}
 
 
 def table(found):
-    """The scores as a markdown table; of an adversarial deck, what does not stand below the honest deck is bold."""
-    lines = [
-        "| deck | " + " | ".join(f"`{m}`" for m in METRICS) + " |",
-        "|---" * (len(METRICS) + 1) + "|",
-    ]
-    lost = fooled(found)
-    for name in sorted(
-        found,
-        key=lambda name: (name != "honest", not designed(name), -found[name]["overall"], name),
-    ):
-        cells = [f"{found[name][m]:.2f}" for m in METRICS]
-        cells = [
-            f"**{c}**" if m in lost.get(name, ()) else c
-            for m, c in zip(METRICS, cells, strict=True)
-        ]
-        lines.append(f"| {name.replace('_', ' ').replace('/', ': ')} | " + " | ".join(cells) + " |")
-    count = [
-        f"{sum(m in metrics for metrics in lost.values())} of {len(adversarial(found))}"
-        for m in METRICS
-    ]
-    return "\n".join([*lines, "| fooled by | " + " | ".join(count) + " |"])
-
-
-def printed(page):
-    """{deck: {metric: score}} as the table of a page has them."""
-    lines = re.search(r"\| deck \| `\w+` .*\n\|---.*\n((?:\|.*\n)+)\| fooled by", page)[
-        1
-    ].splitlines()
-    rows = ([cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines)
-    return {
-        name.replace(": ", "/").replace(" ", "_"): dict(
-            zip(METRICS, map(float, cells), strict=True)
-        )
-        for name, *cells in rows
-    }
+    """What each deck passes, and what is found wrong with it most often, as a markdown table."""
+    lines = ["| deck | passes | what is found |", "|---|---:|---|"]
+    order = sorted(
+        found, key=lambda name: (name != "honest", not designed(name), -share(found[name]), name)
+    )
+    for name in order:
+        checks = found[name]["checks"]
+        wrong = Counter(one["check"] for one in found[name]["findings"]).most_common(4)
+        said = ", ".join(f"{check} {n}" for check, n in wrong)
+        title = name.replace("_", " ").replace("/", ": ")
+        passed = f"{checks['passed']} of {checks['of']}"
+        lines.append(f"| {title} | {f'**{passed}**' if name in near(found) else passed} | {said} |")
+    return "\n".join(lines)
 
 
 PAGE = """\
-# Decks made to please a metric
+# Nonsense decks beside an honest one
 
-`make gaming` writes this page. The adversarial decks (tests/fixtures/gaming, tests/gaming.py) were made to please a metric and no
-reader: they hide their words, list the checklist's words, say the request again, fill slides with sentences about nothing, add code
-that nobody asked for, blur or mirror an honest deck, and so on. The *designed* ones (tests/fixtures/designed) have little on each
-slide, as good designers make them: one idea, a large number, a full picture, a quotation. All answer one request, as does the honest
-deck. The scores are those of the protocol `offline`; bold is what does not stand below the honest deck.
+All answer one request. The nonsense was made to please a metric and no reader (tests/fixtures/gaming, tests/gaming.py); the *designed*
+decks (tests/fixtures/designed) have little on each slide, as good designers make them. What passes nearly as much as the honest deck
+(within {near:.0%}) is in bold: true lines each on a wrong slide, slides the other way round, code that nobody asked for.
+
+What the numbers do not see: most checks look at how a slide is drawn, so filler and pseudo-words that keep to the form pass two thirds,
+and a designed deck that leaves out what was asked for may pass less. No check knows what is true: a fluent deck whose claims are all
+false passes as an honest one does. The decks were written together with the checks; this says nothing about the next attempt.
 
 {table}
-
-A test holds three things, for these decks and no others: by `overall`, no adversarial deck but *shuffled lines* comes within {margin:g} of the
-honest deck; every designed deck stands more than {margin:g} above every deck of filler; text that cannot be made out is worth nothing. The
-decks were written together with the measures, so this is no estimate of how often the next attempt succeeds. Single dimensions and
-the two scans are fooled as the last row says: `craft_v5`, kept as published, by nearly all, `craft` by whatever keeps the markdown.
-*Shuffled lines*, true sentences each on a wrong slide, equals the honest deck: only a reader can tell.
 """
 
 
 def main():
-    page = ROOT / "docs" / "gameability.md"
     with tempfile.TemporaryDirectory() as run:
-        text = PAGE.format(table=table(scores(run)), margin=MARGIN)
-    if "--check" in sys.argv:
-        behind = text != page.read_text()
-        sys.exit(behind and "docs/gameability.md is behind tests/fixtures/gaming: run make gaming")
-    page.write_text(text)
+        print(PAGE.format(table=table(judged(run)), near=NEAR))
 
 
 if __name__ == "__main__":

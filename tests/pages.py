@@ -213,16 +213,14 @@ def checks_page() -> str:
     """docs/checks.md: what the checks of the offline protocol look for, from their code, and their limits."""
     from decksmith.measure.judging import checks
 
-    said = {**checks.LAYOUT_SAYS, **{n: c.__doc__ for n, c in checks.SLIDE_CHECKS.items()}}
-    asked = {name: check.__doc__ for name, check in checks.ASKED_CHECKS.items()}
+    asked = {name: checks.SAYS[name] for name in checks.ASKED_CHECKS}
+    said = {name: says for name, says in checks.SAYS.items() if name not in asked}
     lines = ["# The checks of the offline protocol", ""]
     lines += ["How they make a number: [protocol.md](protocol.md); how often each is right:"]
     lines += ["[judge-card.md](judge-card.md). `make numbers` writes this page."]
     for title, found in (("slide", said), ("thing that was asked for", asked)):
         lines += ["", f"| of each {title} | what it looks for |", "|---|---|"]
-        lines += [
-            f"| `{name}` | {' '.join((text or '').split())} |" for name, text in found.items()
-        ]
+        lines += [f"| `{name}` | {says} |" for name, says in found.items()]
     text = (ROOT / "assets/protocols/offline.toml").read_text(encoding="utf-8")
     rows = re.findall(r"(?m)^(\w+) = (\S+) +# (.+)$", text[text.index("[checks]") :])
     lines += ["", "| limit | value | of what |", "|---|---|---|"]

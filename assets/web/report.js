@@ -361,7 +361,7 @@
 
   function inside() {
     return h("div.inside", null, stage(), source(), h("div.panels", null,
-      h("div", null, panel(offline ? "Checks" : "Scores", points(deck, true), ...caps(), findings()), panel("Beside the score", beside())),
+      h("div", null, panel(offline ? "Checks" : "Scores", points(deck, true), ...caps(), findings()), panel("Beside the score", extras())),
       h("div", null, panel(offline ? "What was asked for" : "Checklist", offline ? wanted() : checklist()), pictures()),
       h("div", null, panel("Request", h("p.request", { dir: "auto" }, deck.request.text), asks()), panel("Reply", facts(replyFacts())),
         deck.reasoning && deck.markdown !== null && panel("Reasoning", h("details", null, h("summary", null, `${deck.reasoning.length.toLocaleString("en")} characters`), h("pre.reply.whole", { dir: "auto" }, deck.reasoning))),
@@ -458,7 +458,7 @@
     const made = deck.slides.length;
     const number = ask && deck.passed ? [{ check: "slides", what: ask === made ? `${ask} slides` : `${ask} slides; there are ${made}`, yes: ask === made }] : [];
     const items = [...number, ...deck.asked];
-    if (!items.length) return deck.passed ? null : h("p.soft", null, "Not checked: the deck failed before.");
+    if (!items.length) return deck.passed ? null : h("p.soft", null, "Not checked: the deck has no score.");
     return h("ul.checks", null, ...items.map((one) => {
       const words = (one.check === "checklist" && deck.request.checklist.find((item) => item.id === one.what)?.ask) || one.what;
       return h(one.yes ? "li.yes" : "li", null, tick(one.yes), h("span", { dir: "auto" }, h("small", null, one.check), " ", words), one.yes ? jump(one.slide) : null);
@@ -579,7 +579,7 @@
   }
 
   /** What is counted beside the score, in a line each. */
-  function beside() {
+  function extras() {
     const counts = Object.entries(deck.features.counts || {}).filter(([, n]) => n && typeof n === "number");
     const made = [];
     if (deck.features.craft !== undefined || deck.features.craft_v5 !== undefined) made.push(h("p.soft", null, `craft ${two(deck.features.craft)} of 5, craft-v5 ${two(deck.features.craft_v5)} of 5${counts.length ? `: ${counts.map(([name, n]) => `${name.replaceAll("_", " ")} ${said(n)}`).join(", ")}` : ""}`));

@@ -252,7 +252,7 @@ def sides(ours, base, n=30):
             5,
             5,
             "cannot tell",
-            "cannot tell whether tuned lost more than 0.02 against base (difference 0.00 [-0.14, 0.14] on 30 questions); if it is as seen, about 1,349 questions rule that out",
+            "cannot tell whether tuned lost more than 0.02 against base (difference 0.00 [-0.14, 0.14] on 30 questions); if it is as seen, about 1,3",
         ),
     ],
 )

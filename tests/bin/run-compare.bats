@@ -39,7 +39,7 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   run-compare --json "$RUNS/smol" "$RUNS/smol-sft" > out.json || true
   run pick '[(.runs | length), (.pairs | map(has("sentence") and (.difference | has("lo") and has("p"))) | all), (.pairs | map(.accounting) | unique), .unsettled, (.caveats | length),
     (.ranks | map(.) | unique), (.pairs | map(select(.clause == "") | .sentence | test(" on [0-9]+.* prompts, ")) | all), (.pairs | map(.clause) | unique)]' < out.json
-  assert_output '[2,true,["floor","renderable","scored"],true,1,[[1,2]],true,["","better","renders"]]'
+  assert_output '[2,true,["floor","scored"],true,1,[[1,2]],true,["","better","renders"]]'
 }
 
 @test "scores of another tool get the same tests and a headline" {

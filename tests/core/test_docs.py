@@ -16,11 +16,11 @@ import readme  # noqa: E402
 
 SAID = {
     "README.md": ["the {core} core prompts", "Python 3.11"],
-    "docs/protocol.md": ["computes {measures} values"],
+    "docs/protocol.md": ["computes {items} values"],
 }
 TEXTS = {
     "README.md": "Python 3.11 judges the {core}\ncore prompts, `9 decks` and [this](9%20px).\n",
-    "docs/protocol.md": 'It computes {measures} values.\n\n```json\n{"x": 0.55}\n```\n',
+    "docs/protocol.md": 'It computes {items} values.\n\n```json\n{"x": 0.55}\n```\n',
 }
 
 
@@ -28,7 +28,7 @@ def state(**changes):
     """Numbers and pages that agree with the code, with these changes to the texts."""
     values = readme.figures()
     texts = {
-        name: text.replace("{core}", values["core"]).replace("{measures}", values["measures"])
+        name: text.replace("{core}", values["core"]).replace("{items}", values["items"])
         for name, text in TEXTS.items()
     }
     for name, text in changes.items():
@@ -101,7 +101,7 @@ def test_a_changed_figure_a_lost_phrase_and_an_unknown_name_are_told_apart():
     ]
     gone = {**texts, "docs/protocol.md": "Nothing.\n"}
     assert readme.behind(numbers, gone) == [
-        "docs/protocol.md no longer says 'computes {measures} values': mend or delete the phrase in docs/numbers.json"
+        "docs/protocol.md no longer says 'computes {items} values': mend or delete the phrase in docs/numbers.json"
     ]
     old = {**numbers, "figures": {**numbers["figures"], "core": "29"}}
     assert readme.behind(old, texts) == [

@@ -1,12 +1,10 @@
-"""The card of the checks, docs/judge-card.md: how many planted defects each check finds, and on how many slides of good decks it
-is wrong.
+"""How often the checks are right: a part of docs/judge-card.md, and a picture of each in docs/pictures.
 
-  .venv/bin/python3 tests/exam/checks_card.py --run RUN [--real RUN2] > docs/judge-card.md      (make judge-card)
+  .venv/bin/python3 tests/exam/checks_card.py --run RUN [--real RUN2]      (make judge-card)
 
-Recall: one defect at a time is put into decks that people wrote (data/gold); found is one that brings a finding of its check that
-the deck had not. False alarms: findings on decks that people wrote for the request (data/gold, data/reference), on decks in six
-scripts (tests/fixtures/scripts), and on the public talks of `make real-decks`. Half of all decks, by the hash of the id, were looked at
-while limits were set; the other half was not.
+Recall: one defect at a time is put into decks that people wrote for a request; found is one that brings a finding of its check
+that the deck had not. False alarms: findings on decks that people wrote for a request (data/gold, data/reference), on decks in
+six scripts (tests/fixtures/scripts), and on the public talks of `make real-decks`.
 """
 
 import argparse
@@ -22,19 +20,22 @@ sys.path[:0] = [str(ROOT / "lib"), str(Path(__file__).parent)]
 
 from decksmith.core import stream  # noqa: E402
 from decksmith.core.protocol import Protocol  # noqa: E402
-from decksmith.measure.decks import clean, pictures  # noqa: E402
-from decksmith.measure.judging import checks, judges  # noqa: E402
+from decksmith.measure.decks import clean, lint, pictures  # noqa: E402
+from decksmith.measure.decks.records import Finding  # noqa: E402
+from decksmith.measure.judging import checks  # noqa: E402
 from decksmith.measure.render import pool  # noqa: E402
+from PIL import Image, ImageDraw  # noqa: E402
 from planted_defects import CHECKS, Case  # noqa: E402
 
 OFFLINE = Protocol.load("offline")
-PLANTED = 24  # gold decks that defects are put into, beside those with a checklist
-MARK = "unseen", "seen"
+EACH = 20  # versions with a defect, of as many decks
+MARK = "seen", "unseen"
+PICTURES = ROOT / "docs/pictures"
 
 
 def half(ident: str) -> str:
     """Whether a deck was looked at while limits were set."""
-    return MARK[hashlib.sha256(ident.encode()).digest()[0] % 2]
+    return MARK[1 - hashlib.sha256(ident.encode()).digest()[0] % 2]
 
 
 def ours() -> list[dict]:
@@ -67,154 +68,201 @@ def prepared(run: Path, record: dict) -> dict:
 
 
 async def judged(run: Path, records: list[dict]) -> list[dict]:
-    """The records, rendered and judged by the offline protocol; each is kept."""
+    """The records, rendered and checked; those that do not render are left out and named."""
     drawer = pool.Pool(OFFLINE, jobs=2, kept=pool.kept_folder())
-    judge = judges.open_judge(OFFLINE, run)
     limit = asyncio.Semaphore(2)
 
-    async def one(record: dict) -> dict:
+    async def draw(record: dict) -> None:
         async with limit:
-            if "render" not in record:
-                record["render"] = await drawer.render(run, record)
-            if not stream.fault(record):
-                said = judge.work(record)
-                record["judge"] = await said if asyncio.iscoroutine(said) else said
-            return record
+            record["render"] = await drawer.render(run, record)
 
     try:
-        return list(await asyncio.gather(*map(one, records)))
+        await asyncio.gather(*(draw(record) for record in records if "render" not in record))
     finally:
         await drawer.close()
-        if judge.close:
-            await judge.close()
+    for record in records:
+        if fault := stream.fault(record):
+            print(f"{record['id']} does not render: {fault['message']}", file=sys.stderr)
+        else:
+            record["judge"] = checks.judge(record, run, lint.limits())
+    return [record for record in records if "judge" in record]
 
 
 def versions(run: Path, good: list[dict]) -> list[dict]:
-    """Each defect in each of the decks that have a place for it, as records with `planted`."""
+    """Each defect in EACH decks that have a place for it, other decks for each defect, as records with `planted`."""
     found = []
-    gold = sorted((r for r in good if r["id"][0] == "g"), key=lambda r: stream.shuffled(r["id"]))
-    for record in [*gold[:PLANTED], *(r for r in good if r["checklist"])]:
-        text = clean.illustrated(run, record)[1]
-        images = sorted((run / record["id"] / "images").glob("*"))
-        for name, make in CHECKS.items():
-            made = make(Case(record, text, name))
-            if not made:
-                continue
-            changed, asks = made if isinstance(made, tuple) else (made, {})
-            ident = f"planted/{record['id']}/{name}"
-            stream.write(run / ident / "deck.md", changed)
-            for picture in images:
-                stream.write(run / ident / "images" / picture.name, picture.read_bytes())
-            deck = {**record["deck"], "path": f"{ident}/deck.md"}
-            deck["sha256"] = hashlib.sha256(changed.encode()).hexdigest()
-            version = {key: record[key] for key in ("messages", "asks", "checklist")}
-            version["asks"] = {**version["asks"], **asks}
-            found.append(
-                {**version, "id": ident, "of": record["id"], "planted": name, "deck": deck}
-            )
+    asked = [record for record in good if "outline" in record["asks"] or record["checklist"]]
+    for name, make in CHECKS.items():
+        made = 0
+        for record in sorted(asked, key=lambda r: stream.shuffled(f"{name} {r['id']}")) * 2:
+            ident = f"planted/{record['id']}/{name}{made if name == 'checklist' else ''}"
+            case = Case(record, clean.illustrated(run, record)[1], ident)
+            if made < EACH and (version := make(case)) and ident not in {r["id"] for r in found}:
+                found.append(planted(run, record, ident, version))
+                found[-1]["planted"] = name
+                made += 1
     return found
 
 
-def count(record: dict) -> Counter:
-    """How many findings of each check a judged deck has."""
-    return Counter(one["check"] for one in record["judge"]["findings"])
-
-
-def recall(good: list[dict], planted: list[dict]) -> dict[str, dict[str, list[str]]]:
-    """{check: {"found": ids, "missed": ids}} of the planted defects; one that does not render is left out."""
-    originals = {record["id"]: record for record in good}
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"found": [], "missed": []})
-    for record in planted:
-        if "judge" in record:
-            name = record["planted"]
-            more = (
-                count(record)[CLASS.get(name, name)]
-                > count(originals[record["of"]])[CLASS.get(name, name)]
-            )
-            found[name]["found" if more else "missed"].append(record["of"])
-    return found
+def planted(run: Path, record: dict, ident: str, version: str | tuple[str, dict]) -> dict:
+    """The record of a deck's version, its files in the run folder."""
+    text, asks = version if isinstance(version, tuple) else (version, {})
+    stream.write(run / ident / "deck.md", text)
+    for picture in (run / record["id"] / "images").glob("*"):
+        stream.write(run / ident / "images" / picture.name, picture.read_bytes())
+    deck = {**record["deck"], "path": f"{ident}/deck.md"}
+    deck["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    kept = {key: record[key] for key in ("messages", "checklist")}
+    return {
+        **kept,
+        "asks": {**record["asks"], **asks},
+        "id": ident,
+        "of": record["id"],
+        "deck": deck,
+    }
 
 
 CLASS = {"error": "katex"}  # what a planted defect is called where it is an error of the renderer
+# What people who wrote public talks were not asked for.
 ASKED = (*checks.ASKED_CHECKS, "slides", "language", "echo", "bare")
+
+
+def new(record: dict, originals: dict[str, dict]) -> list[Finding]:
+    """The findings of a planted defect's check, where the deck has more of them than the original."""
+    name = CLASS.get(record["planted"], record["planted"])
+    found, before = (
+        [one for one in deck["judge"]["findings"] if one["check"] == name]
+        for deck in (record, originals[record["of"]])
+    )
+    return found if len(found) > len(before) else []
+
+
+def recall(good: list[dict], versions: list[dict]) -> dict[str, dict[str, list[str]]]:
+    """{defect: {"found": ids of decks, "missed": ids}}."""
+    originals = {record["id"]: record for record in good}
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"found": [], "missed": []})
+    for record in versions:
+        found[record["planted"]]["found" if new(record, originals) else "missed"].append(
+            record["of"]
+        )
+    return found
 
 
 def alarms(
     records: list[dict],
 ) -> tuple[dict[str, list[tuple[str, int | None, str]]], int, Counter]:
-    """({check: findings}, slides, {asked check: things asked}) of good decks; slides with a render error are left out."""
+    """({check: findings}, slides, {asked check: things asked}) of good decks. Slides that fail or were changed are left
+    out, and one that its author shows in several talks counts once."""
     found: dict[str, list[tuple[str, int | None, str]]] = defaultdict(list)
-    slides, things = 0, Counter()
+    things: Counter = Counter()
+    shown = set()
+    slides = 0
     for record in records:
-        broken = {error.get("slide") for error in record["render"].get("errors") or []}
-        slides += len({page["slide"] for page in record["render"]["xray"]} - broken)
+        left_out = {error.get("slide") for error in record["render"].get("errors") or []}
+        left_out.update(record.get("changed") or [])
+        for page in record["render"]["xray"]:
+            key = (
+                record["id"].rpartition("-")[0] if "from" in record else record["id"],
+                page["text"],
+            )
+            if page["slide"] not in left_out and len(page["text"]) > 20 and key in shown:
+                left_out.add(page["slide"])
+            shown.add(key)
+        slides += len({page["slide"] for page in record["render"]["xray"]} - left_out)
         things.update(one["check"] for one in record["judge"]["asked"])
         seen = set()
         for one in record["judge"]["findings"]:
             key = one["check"], one["slide"]
-            if one["slide"] not in broken and (one["slide"] is None or key not in seen):
+            if one["slide"] not in left_out and (one["slide"] is None or key not in seen):
                 seen.add(key)
                 found[one["check"]].append((record["id"], one["slide"], one["message"]))
     return found, slides, things
 
 
 def rate(wrong: int, of: int) -> str:
-    return f"{100 * wrong / of:.1f} %" if of else "-"
+    return f"{wrong} of {of} ({100 * wrong / of:.1f} %)" if of else "-"
 
 
-def page(good: list[dict], planted: list[dict], real: list[dict]) -> str:
-    """The card as markdown."""
-    lines = ["# Card of the checks", ""]
-    lines += [(__doc__ or "").split("\n\n", 2)[2].replace("\n", " ").strip(), ""]
-    lines += [f"Planted: {len(planted)} versions of {len({r['of'] for r in planted})} decks. Good decks: {len(good)} of ours, "
-              f"{len(real)} public talks that render. `make judge-card` writes this page.", ""]  # fmt: skip
-    lines += [
-        "| check | planted | found, seen half | found, unseen half | wrong on ours | wrong on public talks, seen | unseen |"
-    ]
-    lines += ["|---|---:|---:|---:|---:|---:|---:|"]
-    hits = recall(good, planted)
+def page(good: list[dict], versions: list[dict], real: list[dict]) -> str:
+    """The part of the page as markdown."""
     mine, slides, things = alarms(good)
     theirs = {mark: alarms([r for r in real if half(r["id"]) == mark]) for mark in MARK}
-    for name in CHECKS:
-        of = hits[name]
-        cells = [str(len(of["found"]) + len(of["missed"]))]
-        for mark in ("seen", "unseen"):
+    lines = ["# Defects found, and false alarms", ""]
+    lines += [
+        f"{len(versions)} versions of {len({r['of'] for r in versions})} decks with one defect each; {len(good)} good decks of ours "
+        f"({slides} slides), {len(real)} public talks ({sum(theirs[mark][1] for mark in MARK)} slides that could be shown as their "
+        "authors made them, each counted once). Half of all decks, by the hash of the id, was looked at while limits were set.",
+        "",
+        "| check | found, seen half | found, unseen half | wrong on ours | wrong on talks, seen half | unseen half | |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for name, of in recall(good, versions).items():
+        cells = []
+        for mark in MARK:
             yes, no = (sum(half(ident) == mark for ident in of[key]) for key in ("found", "missed"))
             cells.append(f"{yes} of {yes + no}")
-        real_name = CLASS.get(name, name)
-        cells.append(rate(len(mine[real_name]), things[name] or slides))
-        for mark in ("seen", "unseen"):
+        check = CLASS.get(name, name)
+        cells.append(rate(len(mine[check]), things[name] or slides))
+        for mark in MARK:
             found, n, _ = theirs[mark]
-            cells.append("-" if name in ASKED else rate(len(found[real_name]), n))
-        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
-    shown = sum(theirs[mark][1] for mark in MARK)
-    lines += ["", f"Wrong: per slide ({slides} of ours, {shown} of public talks), or per thing that was asked for. Checks of what was "
-              "asked for are asked of our decks alone; on public talks nobody asked for anything. What looks like a false alarm is "
-              "counted as one, also where the talk does have the fault.", ""]  # fmt: skip
-    passed = sorted(r["judge"]["checks"]["passed"] / r["judge"]["checks"]["of"] for r in good)
-    lines += [f"Our good decks pass {100 * passed[len(passed) // 2]:.0f} % of their checks in the median, {100 * passed[0]:.0f} % at "
-              "the least."]  # fmt: skip
+            cells.append("-" if name in ASKED else rate(len(found[check]), n))
+        picture = f"![](pictures/{name}.webp)" if (PICTURES / f"{name}.webp").is_file() else ""
+        lines.append(f"| `{name}` | {' | '.join(cells)} | {picture} |")
+    shares = sorted(r["judge"]["checks"]["passed"] / r["judge"]["checks"]["of"] for r in good)
+    lines += [
+        "",
+        f"Our good decks pass {100 * shares[len(shares) // 2]:.0f} % of their checks in the median, "
+        f"{100 * shares[0]:.0f} % at the least.",
+    ]
     return "\n".join(lines) + "\n"
 
 
+def draw(run: Path, good: list[dict], versions: list[dict]) -> None:
+    """A small picture of a defect of each check that is about a slide, the finding's box in red."""
+    originals = {record["id"]: record for record in good}
+    PICTURES.mkdir(exist_ok=True)
+    for name in CHECKS:
+        for record in versions:
+            shown = new(record, originals) if record["planted"] == name else []
+            places = {int(Path(path).stem): path for path in record["render"]["slides"]}
+            place = next((one for one in reversed(shown) if one["slide"] in places), None)
+            if place:
+                thumbnail(run / places[place["slide"]], place["box"]).save(
+                    PICTURES / f"{name}.webp", quality=50
+                )
+                break
+
+
+def thumbnail(path: Path, box: list[int] | None) -> Image.Image:
+    with Image.open(path) as opened:
+        picture = opened.convert("RGB").resize((294, 166))
+    if box:
+        x, y, width, height = (value * 0.3 for value in box)
+        ends = [max(0, x), max(0, y), min(293, x + width), min(165, y + height)]
+        if ends[2] > ends[0] and ends[3] > ends[1]:
+            ImageDraw.Draw(picture).rectangle(ends, outline="red", width=2)
+    return picture
+
+
 async def main(run: Path, real: Path | None, listing: bool) -> None:
-    good = [r for r in await judged(run, [prepared(run, r) for r in ours()]) if "judge" in r]
-    planted = await judged(run, versions(run, good))
+    good = await judged(run, [prepared(run, r) for r in ours()])
+    planted_ones = await judged(run, versions(run, good))
     public = []
     if real and (real / "rendered.jsonl").is_file():
         for line in (real / "rendered.jsonl").read_text().splitlines():
             record = {"asks": {}, "checklist": [], "messages": [], **json.loads(line)}
             if len((record.get("render") or {}).get("slides") or []) >= 3:
                 public.append(record)
-        public = [r for r in await judged(real, public) if "judge" in r]
+        public = await judged(real, public)
     if listing:
-        for name, of in recall(good, planted).items():
-            print(name, "missed", of["missed"])
+        for name, of in recall(good, planted_ones).items():
+            print(name, len(of["found"]), "missed", of["missed"])
         for title, records in (("ours", good), ("public", public)):
             for name, found in alarms(records)[0].items():
                 print(title, name, len(found), found[:8])
         return
-    print(page(good, planted, public), end="")
+    draw(run, good, planted_ones)
+    print(page(good, planted_ones, public), end="")
 
 
 if __name__ == "__main__":

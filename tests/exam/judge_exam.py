@@ -4,8 +4,8 @@
   .venv/bin/python3 tests/exam/judge_exam.py --gold 16                         print good decks, as records with `gen`
   .venv/bin/python3 tests/exam/judge_exam.py --run RUN --protocol NAME < r.jsonl   examine the judge with these decks
 
-The second prints the page of docs/judge-card.md (`make judge-card`); --json prints the card as one object. No person is
-needed, and it works for any judge of a protocol. What it can show is sensitivity to these defects, bias by order and
+The second prints a page; --json prints the card as one object. No person is needed, and it works for any judge that gives
+marks; the checks of `offline` have tests/exam/checks_card.py. What it can show is sensitivity to these defects, bias by order and
 length, obedience to text on slides, and noise; not that a judge's taste is right.
 """
 
@@ -29,7 +29,7 @@ from decksmith.core import cli, stream  # noqa: E402
 from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.core.records import Record  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
-from decksmith.measure.judging import identity, judges, offline, scoring  # noqa: E402
+from decksmith.measure.judging import identity, judges, scoring  # noqa: E402
 from decksmith.measure.render import pool, toolchain  # noqa: E402
 from decksmith.measure.results import stats  # noqa: E402
 from planted_defects import DEFECTS, PADDINGS, PLACES, variants  # noqa: E402
@@ -70,11 +70,6 @@ class _Exam:
             if record["render"].get("engine") != self.engine:
                 raise cli.BadData(
                     f"{record['id']}: rendered by another renderer or at another scale; render it again"
-                )
-            judge = self.protocol.judge
-            if judge["kind"] == "offline" and (lacks := offline.lacking(record, judge["needed"])):
-                raise cli.BadData(
-                    f"{record['id']}: this judge cannot measure the content of its decks: the prompt lacks {', '.join(lacks)}"
                 )
         if len(good) < 2:
             raise cli.BadData(

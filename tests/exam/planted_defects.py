@@ -10,7 +10,7 @@ from typing import Any
 from decksmith.core.records import Record
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.parser import Deck, Slide, visible
-from decksmith.measure.judging import rendered
+from decksmith.measure.judging import checks, rendered
 
 # The same words in both: only the order differs, so that all that a judge may read from the line
 # but what it orders is the same.
@@ -88,8 +88,14 @@ class Case:
 
 
 def overflow(case: Case) -> str | None:
-    """Lines of other slides are added to a slide until they run over its lower edge."""
+    """Lines of other slides run over a slide's lower edge; or a line of code is longer than the slide, or a picture higher."""
     part = case.pick(case.inner)
+    how = case.pick(["lines", "code", "picture"])
+    if how == "code":
+        return case.added(part, f"```js\nconst total = {' + '.join(['price * amount'] * 12)}\n```")
+    picture = re.search(r"images/[\w.-]+", join(p.text() for p in case.parts))
+    if picture and how == "picture":
+        return case.added(part, f'<img src="/{picture[0]}" style="height: 1100px; width: 700px">')
     others = [p for p in case.parts if p is not part]
     prose = [line for p in others for line in p.slide.prose.split("\n")]
     lines = [visible(line) for line in prose if not re.search(r"[<>{}$|:`]", line)]
@@ -100,19 +106,19 @@ def overflow(case: Case) -> str | None:
 
 
 def low_contrast(case: Case) -> str | None:
-    """The text of a slide is set in a grey close to what lies behind it (contrast about 1.6)."""
-    return case.added(case.pick(case.inner), _style("color: rgba(128, 128, 128, 0.4) !important"))
+    """The text of a slide is set in a grey close to what lies behind it (contrast 1.3 to 1.9)."""
+    colour = f"rgba(128, 128, 128, {case.pick([0.25, 0.4, 0.5])})"
+    return case.added(case.pick(case.inner), _style(f"color: {colour} !important"))
 
 
 def tiny_text(case: Case) -> str | None:
-    """The text of a slide, but for its title, is set in 7 px."""
-    return case.added(
-        case.pick(case.inner), _style("font-size: 7px !important; line-height: 1.3 !important")
-    )
+    """The text of a slide, but for its title, is set in 6 to 8 px."""
+    rules = f"font-size: {case.pick([6, 7, 8])}px !important; line-height: 1.3 !important"
+    return case.added(case.pick(case.inner), _style(rules))
 
 
 def _style(rules: str) -> str:
-    return f"<style>\np, li, td, th, blockquote {{ {rules} }}\n</style>"
+    return f"<style>\np, li, td, th, blockquote, div, span {{ {rules} }}\n</style>"
 
 
 def blank_slide(case: Case) -> str | None:
@@ -155,18 +161,11 @@ def raw_markdown(case: Case) -> str | None:
 
 
 def wrong_number(case: Case) -> str | None:
-    """A number that the request gives stands in the deck with other digits."""
-    request = " ".join(
-        m["content"] for m in case.record.get("messages") or [] if m.get("role") == "user"
-    )
-    asked = str((case.record.get("asks") or {}).get("slides"))
-    shown = " ".join(p.slide.text for p in case.parts)
+    """A figure that was asked for stands in the deck with other digits."""
+    asked = checks.asked_figures(case.record)
     number = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?![\w])")
-    there = sorted(
-        {n for n in number.findall(request) if sum(map(str.isdigit, n)) > 1 and n != asked}
-        & {*number.findall(shown)}
-    )
-    old = case.pick(there)
+    shown = {n for p in case.parts for n in number.findall(p.slide.text)}
+    old = case.pick(sorted(n for n in shown if re.sub(r"\D", "", n) in asked))
     if not old:
         return None
     first = next(i for i, c in enumerate(old) if c.isdigit())
@@ -303,16 +302,20 @@ def variants(record: Record, text: str) -> dict[str, str]:
 
 
 def off_canvas(case: Case) -> str | None:
-    """A sentence stands right of the slide."""
-    words = (
-        '<div style="position: absolute; left: 1100px; top: 200px">This was meant to be seen</div>'
-    )
+    """A sentence stands right of the slide, left of it, above or below."""
+    places = [(1100, 200), (-400, 300), (100, -200), (300, 700)]
+    left, top = case.pick(places)
+    style = f"position: absolute; left: {left}px; top: {top}px"
+    words = f'<div style="{style}">This was meant to be seen</div>'
     return case.added(case.pick(case.inner), words)
 
 
 def overlap(case: Case) -> str | None:
-    """A line is drawn up over the one before it."""
+    """A line is drawn up over the one before it, or a panel lies on a slide."""
     line = '<p style="margin-top: -2.1em; position: relative">A line too many, on another</p>'
+    panel = "position: absolute; left: 0; top: 60px; width: 980px; height: 300px; background: #888"
+    if case.pick([True, False]):
+        return case.added(case.pick(case.inner), f'<div style="{panel}"></div>')
     plain = [p for p in case.inner if re.search(r"(?m)^(?:[-*] )?[A-Za-z].{20,}$", p.body[-200:])]
     return case.added(case.pick(plain), line)
 
@@ -337,13 +340,16 @@ def katex(case: Case) -> str | None:
     return case.added(case.pick(case.inner), "$$\n\\frac{1}{\n$$")
 
 
-def bare(case: Case) -> str | tuple[str, Record] | None:
+def bare(case: Case) -> tuple[str, Record] | None:
     """Of a slide only its heading is left, which was asked for."""
-    part = case.pick([p for p in case.inner if len((p.slide.title or "").split()) >= 2])
+    named = [p for p in case.inner if re.fullmatch(r"\D+ \D+", p.slide.title or "")]
+    part = case.pick(named)
     if not part:
         return None
     outline = (case.record.get("asks") or {}).get("outline") or []
-    return case.put(part, f"# {part.slide.title}"), {"outline": [*outline, part.slide.title]}
+    plain = f"---\n\n# {part.slide.title}\n"
+    text = join(plain if p is part else p.text() for p in case.parts)
+    return text, {"outline": [*outline, part.slide.title]}
 
 
 def echo(case: Case) -> str | None:
@@ -375,24 +381,24 @@ def slides(case: Case) -> str | tuple[str, Record] | None:
 
 
 def heading(case: Case) -> tuple[str, Record] | None:
-    """The slide under a heading that was asked for has another one."""
+    """A slide whose heading was asked for, as those of all others were, is gone."""
     part = case.pick([p for p in case.inner if len((p.slide.title or "").split()) >= 2])
-    if not part or part.slide.title not in part.body:
+    if not part:
         return None
-    return case.put(part, part.body.replace(part.slide.title, "Elsewhere", 1)), {
-        "outline": [part.slide.title]
-    }
+    asked = {"outline": [p.slide.title for p in case.parts if p.slide.title]}
+    return join(p.text() for p in case.parts if p is not part), asked
 
 
 def order(case: Case) -> tuple[str, Record] | None:
-    """Two slides whose headings were asked for stand in each other's place."""
+    """Two slides stand in each other's place; the headings of all were asked for."""
     named = [p for p in case.inner if len((p.slide.title or "").split()) >= 2]
     if len(named) < 2:
         return None
-    first, second = named[0], named[-1]
+    first = case.pick(named[:-1])
+    second = case.pick(named[named.index(first) + 1 :])
     swapped = {id(first): second, id(second): first}
     text = join(swapped.get(id(p), p).text() for p in case.parts)
-    return text, {"outline": [first.slide.title, second.slide.title]}
+    return text, {"outline": [p.slide.title for p in case.parts if p.slide.title]}
 
 
 def element(case: Case) -> str | None:

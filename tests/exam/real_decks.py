@@ -3,9 +3,10 @@
   make real-decks                    fetches the repositories of real-decks.toml from GitHub
   make real-decks FROM=folder        takes them from git folders there, OWNER+NAME or OWNER/NAME
 
-Nothing of theirs is kept in the repository. A picture that is not in their repository, or is no PNG or JPEG, is replaced by a grey
-one of the same place, and a component that is not ours is taken away with its tag: what is left is the deck as far as it can be
-had without their packages and without the network. Slides that fail nevertheless are left out by whoever counts (`by_ids`).
+Nothing of theirs is kept in the repository. A picture that is not in their repository, or is an SVG, is replaced by a small
+grey one, and a component that is neither HTML's nor Slidev's is taken away with its tags and scripts: what is left is the deck as
+far as it can be had without their packages and without the network. `changed` of a record names the slides that are no longer as
+their author made them: they say nothing about false alarms.
 """
 
 import argparse
@@ -18,13 +19,17 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "lib"))
 
 from decksmith.core import stream  # noqa: E402
+from decksmith.core.records import Record  # noqa: E402
 from decksmith.measure.decks import clean  # noqa: E402
+from decksmith.measure.decks.parser import Deck  # noqa: E402
+from PIL import Image  # noqa: E402
 
 LIST = HERE / "real-decks.toml"
 PICTURE = re.compile(
@@ -78,80 +83,93 @@ def opened(entry: dict[str, str], source: Path | None, kept: Path) -> Repository
     return Repository(entry["name"], entry["commit"], folder)
 
 
-def pictured(repository: Repository, path: str, text: str, folder: Path) -> str:
-    """The deck with every picture in `folder`/images: theirs, or a grey one."""
-    from PIL import Image
+def picture(repository: Repository, path: str, address: str) -> tuple[bytes, str] | None:
+    """(data, ending) of a picture of their repository that a deck names by `address`, as PNG where it is no JPEG; None
+    where there is none or Pillow cannot read it (SVG)."""
+    home, address = posixpath.dirname(path), address.split("?")[0].lstrip("/")
+    places = [posixpath.normpath(f"{home}/{folder}{address}") for folder in ("", "public/")]
+    theirs = next((place for place in places if place in repository.files), None)
+    if not theirs:
+        return None
+    data = repository.read(theirs)
+    try:
+        with Image.open(io.BytesIO(data)) as opened_picture:
+            if opened_picture.format == "JPEG":
+                return data, "jpg"
+            return (data if opened_picture.format == "PNG" else png(opened_picture)), "png"
+    except OSError:
+        return None
 
-    home = posixpath.dirname(path)
-    lost = 0
+
+def png(picture: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    picture.convert("RGBA").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def pictured(repository: Repository, path: str, text: str, folder: Path) -> tuple[str, set[int]]:
+    """The deck with every picture in `folder`/images, theirs or a grey one; and the lines of the grey ones."""
+    lost = set()
 
     def one(match: re.Match[str]) -> str:
-        nonlocal lost
         address = match[2].split("?")[0]
         if not address.lower().endswith(FORMS) and not address.startswith("http"):
             return match[0]
         if match[1].startswith("url") or "layout" in match[1]:
             return match[0]
-        places = [posixpath.normpath(posixpath.join(home, address.lstrip("/")))]
-        places += [posixpath.normpath(f"{home}/public/{address.lstrip('/')}")]
-        theirs = next((place for place in places if place in repository.files), None)
-        data = repository.read(theirs) if theirs else b""
-        try:
-            with Image.open(io.BytesIO(data)) as opened_picture:
-                size, form = opened_picture.size, opened_picture.format
-        except OSError:
-            size, form = (64, 36), None
-        if form not in ("PNG", "JPEG"):
-            size = (64, 36)
-            lost += 1
-            buffer = io.BytesIO()
-            Image.new("RGB", size, "#8a8f98").save(buffer, "PNG")
-            data, form = buffer.getvalue(), "PNG"
-        ending = {"PNG": "png", "JPEG": "jpg"}[form]
+        found = picture(repository, path, address)
+        if not found:
+            lost.add(text.count("\n", 0, match.start()) + 1)
+        data, ending = found or (png(Image.new("RGB", (64, 36), "#8a8f98")), "png")
         name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.{ending}"
         stream.write(folder / name, data)
         return match[1] + name
 
-    made = PICTURE.sub(one, text)
-    stream.write(folder / "lost-pictures", str(lost))
-    return made
+    return PICTURE.sub(one, text), lost
 
 
 def ours(text: str) -> str:
-    """The deck without tags that are neither HTML's nor Slidev's, and without its scripts and addons."""
-    text = re.sub(r"(?s)<script.*?</script>", lambda m: "\n" * m[0].count("\n"), text)
-    text = re.sub(r"(?m)^addons:.*\n(?:[ \t]+.*\n)*", "", text)
+    """The deck, line by line, without tags that are neither HTML's nor Slidev's, and without its scripts and addons."""
     plain = []
-    inside = False
-    for line in text.split("\n"):
-        if line.lstrip().startswith("```"):
-            inside = not inside
-        if not inside:
-            line = TAG.sub(lambda m: m[0] if m[1].lower() in OURS else "", line)
+    fenced = scripted = False
+    for line in re.sub(r"(?m)^addons:.*\n(?:[ \t]+.*\n)*", "", text).split("\n"):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced:
+            begins = line.lstrip().startswith("<script")
+            scripted, closes = scripted or begins, "</script>" in line
+            line = "" if scripted else TAG.sub(lambda m: m[0] if m[1].lower() in OURS else "", line)
+            scripted &= not closes
         plain.append(line)
     return "\n".join(plain)
 
 
-def records(source: Path | None, kept: Path, run: Path):
+def changed(before: str, after: str, lost: set[int]) -> list[int]:
+    """The slides of a deck that are no longer as they were, by number; `lost`: lines of `after` whose picture is not theirs."""
+    slides = Deck.parse(after).shown
+    pairs = zip(Deck.parse(clean.clean(before)[0]).shown, slides, strict=True)
+    told = {n for n, (old, new) in enumerate(pairs, 1) if old.content != new.content}
+    grey_ones = {
+        n for n, slide in enumerate(slides, 1) for line in lost if slide.start <= line <= slide.end
+    }
+    return sorted(told | grey_ones)
+
+
+def records(source: Path | None, kept: Path, run: Path) -> Iterator[Record]:
     """A record a deck, whose markdown and pictures are in the run folder."""
     for entry in tomllib.loads(LIST.read_text())["repository"]:
         repository = opened(entry, source, kept)
-        names = sorted(fnmatch.filter(repository.files, entry["decks"]))
-        names = [name for name in names if not name.startswith(".")]
         owner = entry["name"].split("/")[0]
-        for number, path in enumerate(names, 1):
-            record = {"id": f"{owner}-{number:02}"}
-            text = ours(repository.read(path).decode("utf-8", "replace"))
-            record["gen"] = {"text": text}
-            try:
-                record["deck"] = clean.parse(run, record)
-            except stream.Fault as fault:
-                print(f"{record['id']} {path}: {fault}", file=sys.stderr)
-                continue
+        for number, path in enumerate(sorted(fnmatch.filter(repository.files, entry["decks"])), 1):
+            record: Record = {"id": f"{owner}-{number:02}"}
+            theirs = repository.read(path).decode("utf-8", "replace")
+            record["gen"] = {"text": ours(theirs)}
+            record["deck"] = clean.parse(run, record)
             folder = run / record["id"]
-            made = pictured(repository, path, (folder / "deck.md").read_text(), folder)
+            text = (folder / "deck.md").read_text()
+            made, lost = pictured(repository, path, text, folder)
             stream.write(folder / "deck.md", made)
             del record["gen"]
+            record["changed"] = changed(theirs, text, lost)
             yield {**record, "from": f"{entry['name']}@{entry['commit'][:8]}:{path}"}
 
 

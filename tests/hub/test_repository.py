@@ -157,7 +157,7 @@ dataset_info:
 # decks
 
 4 chats that ask for a slide deck and answer with one: the instructions, the request, then the deck as
-[Slidev](https://sli.dev) markdown. Where a row has its author's reasoning, it stands apart in `reasoning_content`.
+[Slidev](https://sli.dev) markdown. Where a row has its author's reasoning, it is kept apart, in `reasoning_content`.
 
 | Split | Rows | Clusters of near-duplicates |
 | --- | ---: | ---: |

@@ -223,7 +223,14 @@ DEFECTS = {
     "asked diagram left out": ("element", None, lambda r, p: p[4].update(diagrams=0)),
     "asked picture left out": ("element", None, lambda r, p: p[5].update(images=0)),
     "another theme": ("theme", None, lambda r, p: r["deck"].update(theme="default")),
-    "heading left out": ("heading", None, lambda r, p: p[2].update(title="Introduction")),
+    "heading left out": (
+        "heading",
+        None,
+        lambda r, p: (
+            set_text(p, 2, p[2]["text"].replace(p[2]["title"], "Introduction")),
+            p[2].update(title="Introduction"),
+        ),
+    ),
     "headings out of order": (
         "order",
         4,
@@ -520,7 +527,7 @@ def test_how_many_slides_there_shall_be_is_no_figure_to_show(request_):
         "messages": [{"role": "user", "content": f"{request_}, and say that we counted 312."}],
         "asks": {},
     }
-    assert checks._asked_figures(record) == {"312"}
+    assert checks.asked_figures(record) == {"312"}
 
 
 # --- what the pixels say ----------------------------------------------------------------------------------------------

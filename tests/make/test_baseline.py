@@ -57,7 +57,7 @@ def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
     assert first.returncode == 0, first.stdout
     assert f"Open the report: file://{root}/results/reports/offline/index.html" in first.stdout
     assert [row["id"] for row in scores(root)] == [row["id"] for row in core(4)]
-    assert all(row["score"]["overall"] for row in scores(root))
+    assert all(row["score"]["checks"] for row in scores(root))
     page = root / "results/reports/offline/index.html"
     written = page.stat().st_mtime_ns
     second = baseline(root)
@@ -136,21 +136,19 @@ def test_what_reads_runs_never_asks_a_model(root, target):
     assert asked(root) == 0
 
 
-def test_a_changed_weight_changes_the_scores_and_costs_neither_a_reply_nor_a_render(root):
+def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_render(root):
     assert measured(root).returncode == 0
     before, rendered = scores(root), lines(root, "render")
     offline = root / "assets/protocols"
     text = (offline / "offline.toml").read_text()
     offline.unlink()
     offline.mkdir()
-    (offline / "offline.toml").write_text(
-        text.replace("design = 0.40", "design = 0.20").replace("content = 0.30", "content = 0.50")
-    )
+    (offline / "offline.toml").write_text(text.replace("\nwords = 150", "\nwords = 1"))
     done = measured(root)
     assert done.returncode == 0, done.stdout
     assert asked(root) == 4 and lines(root, "render") == rendered
-    assert [row["score"]["overall"] for row in scores(root)] != [
-        row["score"]["overall"] for row in before
+    assert [row["score"]["checks"] for row in scores(root)] != [
+        row["score"]["checks"] for row in before
     ]
     assert [row["render"] for row in scores(root)] == [row["render"] for row in before]
 
@@ -264,7 +262,7 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert done.returncode == 0, done.stdout
     (found,) = scores(root, "smol-sft")
     assert found["gen"]["text"] and found["render"]["slides"]
-    assert found["judge"]["judge"] == "offline-v3"
+    assert found["judge"]["judge"] == "offline checks"
 
 
 def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_is_named(root):

@@ -205,12 +205,12 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     packed = root / done.stdout.strip()
     parts = members(packed)
     score, about = json.loads(parts["runs/fake/scores.jsonl"]), json.loads(parts["capsule.json"])
-    ident, score["score"]["overall"] = score["id"], 4.9
+    ident, score["score"]["checks"] = score["id"], 4.9
     slide = sorted(about["slides"]["fake"])[0]
     about["slides"]["fake"][slide] = "0" * 64
     about["toolchain"]["uv.lock"] = "1" * 64
     summary = json.loads(parts["runs/fake/summary.json"])
-    summary["means"]["floor"]["design"]["mean"] = 1.25
+    summary["means"]["floor"]["renders"]["mean"] = 1.25
     parts |= {
         "runs/fake/scores.jsonl": stream.dumps(score) + b"\n",
         "capsule.json": json.dumps(about).encode(),
@@ -235,7 +235,7 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     assert said[1].startswith("  uv.lock: the capsule's is 111111111111, here it is ")
     assert said[4].startswith("differs: the file's name says ")
     assert any(
-        line.startswith(f"differs: fake {ident} score.overall: stored 4.9, now ") for line in said
+        line.startswith(f"differs: fake {ident} score.checks: stored 4.9, now ") for line in said
     )
     assert any(
         line.startswith(f"differs: fake {ident} {slide} sha256: stored 000000000000, now ")
@@ -249,7 +249,7 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     )
     assert any(line.startswith(f"differs: comparison {place}: stored 77.5, now ") for line in said)
     assert any(
-        line.startswith("differs: fake summary.means.floor.design.mean: stored 1.25, now ")
+        line.startswith("differs: fake summary.means.floor.renders.mean: stored 1.25, now ")
         for line in said
     )
 

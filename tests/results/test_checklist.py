@@ -4,7 +4,7 @@ import json
 
 import pytest
 from decksmith.core.protocol import Protocol
-from decksmith.measure.judging import scoring, vision
+from decksmith.measure.judging import checks, scoring, vision
 from decksmith.measure.results import tables
 
 ITEMS = [
@@ -32,19 +32,16 @@ def record(ident, answers, fault=None, **asks):
 
 
 def counted(records):
-    return {
-        family: (v["yes"], v["n"], v["prompts"], v["share"]["mean"])
-        for family, v in tables.checklist_families(records).items()
-    }
+    return tables.checklist_families(records)
 
 
 def test_items_are_told_apart_by_the_element_they_ask_for():
     rows = [record("a", [1, None, 3]), record("b", [2, 2, None])]
     assert counted(rows) == {
-        "facts": (1, 2, 2, 0.5),
-        "image": (1, 2, 2, 0.5),
-        "mermaid": (1, 2, 2, 0.5),
-        "table": (2, 2, 2, 1.0),
+        "facts": (1, 2),
+        "image": (1, 2),
+        "mermaid": (1, 2),
+        "table": (2, 2),
     }
 
 
@@ -54,15 +51,7 @@ def test_a_failed_deck_satisfies_nothing_and_a_failed_judge_says_nothing():
         record("b", [1, 1, 1]),
         record("c", [1, 1, 1], fault="judge"),
     ]
-    assert counted(rows)["facts"] == (1, 2, 2, 0.5)
-
-
-def test_samples_of_one_prompt_are_one_value():
-    rows = [record("a~0", [1, 1, 1]), record("a~1", [1, None, 1]), record("b", [1, None, 1])]
-    for k in (0, 1):
-        rows[k]["gen"] = {"sample": {"of": "a", "k": k}}
-    found = tables.checklist_families(rows)["facts"]
-    assert (found["yes"], found["n"], found["prompts"], found["share"]["mean"]) == (1, 3, 2, 0.25)
+    assert counted(rows)["facts"] == (1, 2)
 
 
 @pytest.mark.parametrize("slide", [0, 4, -1, "2", True, 2.0, None])
@@ -91,6 +80,47 @@ def test_the_table_has_a_row_for_each_family_and_a_column_for_each_run():
     ]
     title, header, rows, _ = tables.checklist_table(runs)
     assert title == "Checklist by kind of item"
-    assert header == ["Kind of item", "Prompts", "One", "Two"]
-    assert [row[0] for row in rows] == ["facts", "image", "mermaid", "table"]
-    assert rows[-1][2].startswith("2 of 2: 1.00 [") and rows[-1][3] == "0 of 1: 0.00"
+    assert header == ["Kind of item", "One", "Two"]
+    assert {row[0] for row in rows} == {"facts", "image", "mermaid", "table"}
+    assert ["table", "2 of 2", "0 of 1"] in rows
+
+
+def judged(findings, asked=(), slides=3, wanted=None, **not_checked):
+    return {
+        "asks": {"slides": wanted},
+        "render": {"slides": [f"{n}.png" for n in range(slides)]},
+        "judge": {
+            "checks": {},
+            "findings": [{"check": name, "slide": n} for name, n in findings],
+            "asked": [{"check": name, "yes": yes} for name, yes in asked],
+            "not_checked": not_checked,
+        },
+    }
+
+
+def test_a_check_is_counted_over_slides_or_over_what_was_asked_for():
+    first = judged(
+        [("overflow", 1), ("overflow", 1), ("yaml", 2), ("heading", None)],
+        asked=[("heading", True), ("heading", False)],
+        wanted=5,
+    )
+    found = tables.passed_by_check([first, judged([], reads="too short"), {"judge": {}}])
+    assert found["overflow"] == (5, 6)  # two findings on one slide are one slide
+    assert found["error"] == (5, 6)  # every class of the renderer's errors
+    assert found["heading"] == (1, 2)
+    assert found["slides"] == (6, 8)  # two of five are missing
+    assert found["reads"] == (3, 3)  # of the other deck it was not asked
+    assert "theme" not in found
+
+
+def test_the_table_of_checks_leaves_out_what_nothing_fails_and_says_it():
+    run = {"label": "One", "records": [judged([("overflow", 1)])], "summary": {"rendered": 1}}
+    title, header, rows, note = tables.checks_table([run])
+    assert (title, header) == ("Checks", ["Check", "What it looks for", "One"])
+    assert rows == [["overflow", checks.SAYS["overflow"], "2 of 3"]]
+    assert "Nothing fails off-canvas, overlap," in note
+
+
+def test_columns_that_say_nothing_anywhere_are_left_out():
+    rows = [["a", "0", "1", "–"], ["b", "", "0", "$0.00"]]
+    assert tables.trimmed(["x", "y", "z", "w"], rows) == (["x", "z"], [["a", "1"], ["b", "0"]])

@@ -76,7 +76,8 @@ def record(
         row["judge"] = error
     elif not fault and checks is not None:
         passed = {"passed": checks, "of": 100}
-        row["judge"] = {"judge": "offline checks", "usage": {}, "checks": passed}
+        empty = {"usage": {}, "findings": [], "asked": [], "not_checked": {}}
+        row["judge"] = {"judge": "offline checks", "checks": passed, **empty}
     elif not fault:
         judged = overall if judge_only is None else judge_only
         share = READ.score["weights"]["viscraft"]
@@ -488,9 +489,9 @@ def test_every_other_sentence_names_measure_accounting_and_n(runs):
     for pair in compared["pairs"]:
         if not pair["clause"] and (pair["accounting"], pair["measure"]) != pairs.COUNTED:
             named = re.escape(f"{titles[pair['measure']]}, {pairs.ACCOUNTINGS[pair['accounting']]}")
-            assert re.search(rf" on \d+( and \d+)?( of \d+)? prompts, {named}", pair["sentence"])
-    (drawn,) = sentences(compared, "renderable")
-    assert "on 9 and 10 of 10 prompts, Overall, renderable only" in drawn
+            assert re.search(rf" on \d+( of \d+)? prompts, {named}", pair["sentence"])
+    (judged,) = sentences(compared, "scored", "judge_only")
+    assert "on 9 of 10 prompts, Judge only, both scored" in judged
 
 
 def test_a_protocol_that_is_not_the_shipped_one_is_named_in_the_headline(tmp_path):
@@ -580,7 +581,6 @@ def test_the_accountings_count_what_they_say(runs):
         for accounting, difference in found.items()
     } == {
         "floor": (8, (-1 + 3 + 6) / 8),
-        "renderable": (6, round(4.0 - 20 / 7, 4)),
         "scored": (6, 1.0),
     }
 
@@ -769,12 +769,9 @@ def test_the_time_of_a_single_measure_is_unknown(tmp_path):
             )
         ]
     )
-    titles = [title for title, *_ in tables.tables(loaded, claims.compare(loaded))]
-    assert titles == ["What happened", "How the models were asked", "Scores", "Paired by prompt"]
-    assert [row[-1] for row in tables.tables(loaded, claims.compare(loaded))[0][2]] == [
-        "unknown",
-        "unknown",
-    ]
+    found = {title: header for title, header, *_ in tables.tables(loaded, claims.compare(loaded))}
+    assert list(found) == ["Scores", "Paired by prompt", "What happened", tables.ASKED]
+    assert "Cost" not in found["What happened"]
 
 
 def test_a_run_and_the_scores_of_another_tool_never_share_a_table(runs, tmp_path):

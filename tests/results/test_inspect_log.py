@@ -1,7 +1,6 @@
 """Inspect's logs of runs: their structure always, and what Inspect's own reader makes of them where it is installed."""
 
 import json
-import math
 import sys
 import zipfile
 from pathlib import Path
@@ -48,10 +47,10 @@ def test_a_log_has_a_header_a_list_and_a_file_for_each_sample(run, log):
     assert [one["id"] for one in listed] == ids
     lost = sum(status_of(record) == "excluded" for record in run["records"])
     assert header["results"]["completed_samples"] == len(ids) - lost
-    overall = next(one for one in header["results"]["scores"] if one["name"] == "overall")
-    assert (
-        overall["metrics"]["mean"]["value"] == run["summary"]["means"]["floor"]["overall"]["mean"]
-    )
+    found = {one["name"]: one["metrics"]["mean"]["value"] for one in header["results"]["scores"]}
+    means = run["summary"]["means"]
+    assert found["checks"] == means["renderable"]["checks"]["mean"]
+    assert found["renders"] == means["floor"]["renders"]["mean"]
 
 
 def test_a_sample_has_prompt_thought_reply_slides_scores_and_usage(run, log):
@@ -66,8 +65,8 @@ def test_a_sample_has_prompt_thought_reply_slides_scores_and_usage(run, log):
     pictures = [part["image"] for part in slides["content"] if part["type"] == "image"]
     assert len(pictures) == len(record["render"]["slides"])
     assert all(uri.startswith("data:image/avif;base64,") for uri in pictures)
-    assert sample["scores"]["overall"]["value"] == record["score"]["overall"]
-    assert sample["scores"]["design"]["explanation"] == record["judge"]["why"]["design"]
+    assert sample["scores"]["checks"]["value"] == record["score"]["checks"]
+    assert sample["metadata"]["findings"] == record["judge"]["findings"]
     usage = sample["output"]["usage"]
     assert (usage["input_tokens"], usage["output_tokens"]) == (
         record["gen"]["usage"]["prompt_tokens"],
@@ -80,8 +79,9 @@ def test_the_model_s_failure_is_scored_and_nobody_s_is_an_error(run, log):
         sample = member(log, f"samples/{record['id']}_epoch_1.json")
         fault = fault_of(record)
         if status_of(record) == "failed":
-            assert sample["scores"]["overall"]["value"] == 1
-            assert sample["scores"]["overall"]["explanation"].startswith(f"floor: {fault['class']}")
+            assert sample["scores"]["renders"]["value"] == 0
+            said = sample["scores"]["renders"]["explanation"]
+            assert said.startswith(f"a failure, {fault['class']}")
             assert "error" not in sample
         if status_of(record) == "excluded":
             assert sample["scores"] == {}
@@ -117,9 +117,8 @@ def test_inspect_reads_what_was_written(run, log):
     for record in run["records"]:
         sample = by_id[record["id"]]
         assert sample.input[1].text == record["messages"][1]["content"]
-        value = record["score"].get("overall")
         lost = status_of(record) == "excluded"
         assert (sample.error is not None) == lost
-        assert lost or math.isclose(sample.scores["overall"].value, value)
+        assert lost or sample.scores["renders"].value == (not record["score"]["floored"])
     assert len(reader.read_eval_log_sample_summaries(str(log))) == len(run["records"])
     assert reader.read_eval_log(str(log), header_only=True).results.total_samples == len(by_id)

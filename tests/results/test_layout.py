@@ -1,6 +1,7 @@
 """Where runs lie: names, the commands that make them, the list of what there is."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,10 @@ def test_a_run_is_called_by_its_model_and_made_by_its_protocol(tmp_path, folder,
 def run(root: Path, place: str, **summary) -> Path:
     folder = root / "results/runs" / place
     folder.mkdir(parents=True)
-    means = {"floor": {"overall": {"mean": 3.25}}}
-    kept = {"n": 2, "means": means, "cost": 0.125, "judge_cost": None, **summary}
+    measure = {"offline": "checks"}.get(folder.name, "overall")
+    means = {"renderable": {measure: {"mean": 3.25 if measure == "overall" else 0.614}}}
+    faults = {"kinds": {"model": 1, "renderer": 0, "judge": 0, "infra": 0}}
+    kept = {"n": 2, "faults": faults, "means": means, "cost": 0.125, "judge_cost": None, **summary}
     (folder / "summary.json").write_text(json.dumps(kept))
     return folder
 
@@ -53,10 +56,10 @@ def test_the_list_has_a_line_for_each_finished_run(tmp_path):
     run(tmp_path, "gpt/published", judge_cost=0.25)
     run(tmp_path, "mini/offline", cost=0.0031)
     (runs / "gpt/offline").mkdir()
-    head, *rows = (line.split() for line in layout.table(runs))
-    assert head == ["model", "protocol", "decks", "overall", "USD", "made", "folder"]
+    head, *rows = (re.split("  +", line) for line in layout.table(runs))
+    assert head == ["model", "protocol", "renders", "score", "USD", "made", "folder"]
     assert [row[:5] for row in rows] == [
-        ["gpt", "published", "2", "3.25", "0.38"],
-        ["mini", "offline", "2", "3.25", "<0.01"],
-        ["smol", "offline", "2", "3.25", "-"],
+        ["gpt", "published", "1 of 2", "3.25 of 5", "0.38"],
+        ["mini", "offline", "1 of 2", "61 % of checks", "<0.01"],
+        ["smol", "offline", "1 of 2", "61 % of checks", "-"],
     ]

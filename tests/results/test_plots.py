@@ -12,7 +12,7 @@ import synthetic  # noqa: E402
 
 pytestmark = pytest.mark.slow
 LONG = f"A model with a name that nobody would say aloud, {'W' * 60}, instruct, 8-bit"
-DRAWN = [plots._plot_scores, plots._plot_deltas]
+DRAWN = [plots._plot_scores, plots._plot_checks, plots._plot_deltas]
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +54,9 @@ def test_every_plot_is_as_wide_as_a_phone_with_three_sizes_of_type_and_nothing_c
         pyplot.close(figure)
 
 
-def test_what_is_inconclusive_says_why_on_the_plot(runs, compared):
-    pair = next(
-        one
-        for one in compared["pairs"]
-        if one["verdict"] == "inconclusive"
-        and (one["accounting"], one["measure"]) == ("floor", "overall")
-    )
-    (why, *_) = claims.undecided(pair)
+def test_what_is_not_told_apart_is_said_on_the_plot(runs, compared):
     with plots.style() as (pyplot, tone):
-        for plot, words in ((plots._plot_scores, why), (plots._plot_deltas, "inconclusive")):
+        for plot, words in ((plots._plot_scores, "may be"), (plots._plot_deltas, "not separated")):
             figure = plot(pyplot, tone, runs=runs, compared=compared)
             figure.canvas.draw()
             said = " ".join(text.get_text() for text, _ in texts(figure))
@@ -73,7 +66,20 @@ def test_what_is_inconclusive_says_why_on_the_plot(runs, compared):
 
 def test_a_pair_that_says_something_has_no_reason_not_to(compared):
     for pair in compared["pairs"]:
-        assert bool(claims.undecided(pair)) == (pair["verdict"] == "inconclusive")
+        assert pair["verdict"] == "inconclusive" or not claims.undecided(pair)
+
+
+def test_marks_have_a_bar_each_and_failures_as_1_a_hollow_one(tmp_path):
+    runs = load(
+        [synthetic.run(tmp_path / n, n, s, 6, reads=True) for n, s in (("a", 0.5), ("b", 1))]
+    )
+    with plots.style() as (pyplot, tone):
+        assert plots._plot_checks(pyplot, tone, runs=runs, compared={}) is None
+        figure = plots._plot_scores(pyplot, tone, runs=runs, compared=claims.compare(runs))
+        figure.canvas.draw()
+        said = [text.get_text() for text, _ in texts(figure)]
+        assert {"Overall, of decks that render", "Overall, failures as 1", "Design"} <= {*said}
+        pyplot.close(figure)
 
 
 def test_lines_are_as_wide_as_they_may_be_and_lose_nothing():

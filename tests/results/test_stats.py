@@ -155,10 +155,10 @@ def test_the_permutation_test_is_scipy_s(n):
         vectorized=True,
         rng=numpy.random.default_rng(0),
     )
-    assert stats.exchanged(a[:, None], b[:, None])[0] == pytest.approx(
+    assert stats.exchanged((a - b)[:, None])[0] == pytest.approx(
         other.pvalue, abs=1e-9 if n < 20 else 0.01
     )
-    assert one(a, b)["p"] >= stats.exchanged(a[:, None], b[:, None])[0]
+    assert one(a, b)["p"] >= stats.exchanged((a - b)[:, None])[0]
 
 
 def test_whole_clusters_are_exchanged():
@@ -203,11 +203,6 @@ def test_one_win_and_29_ties_rule_out_little():
     assert -0.2 < found["lo"] < -0.05 and found["hi"] > 0.1
 
 
-def test_a_prompt_that_only_one_side_answered_counts_for_that_side_alone():
-    found = one([4, 4, numpy.nan, 2], [3, numpy.nan, 1, 2])
-    assert found["mean"] == pytest.approx(10 / 3 - 2) and found["n"] == 2
-
-
 def test_nothing_in_common_is_no_difference_and_no_p():
     found = one([1, numpy.nan], [numpy.nan, 1])
     assert found["n"] == 0 and numpy.isnan(found["lo"]) and numpy.isnan(found["p"])
@@ -248,7 +243,7 @@ def test_the_paired_test_of_shares_is_mcnemar_s_and_by_domain_the_sign_flip():
     assert (found["wins"][0], found["losses"][0]) == (8, 1)
     assert found["p"][0] == pytest.approx(binomtest(1, 9).pvalue)
     labels = [n // 4 for n in range(20)]
-    assert stats.share_differences(a, b, labels)["p"] == stats.exchanged(a, b, labels)
+    assert stats.share_differences(a, b, labels)["p"] == stats.exchanged(a - b, labels)
 
 
 def test_the_interval_of_paired_shares_is_t_s_with_one_more_of_each():
@@ -272,6 +267,35 @@ def test_where_no_deck_failed_the_second_clause_is_as_wide_as_t():
     assert (found["lo"][0], found["hi"][0], found["p"][0]) == pytest.approx(
         (*ends.confidence_interval(), ends.pvalue)
     )
+
+
+def test_where_most_prompts_are_ties_the_interval_allows_for_one_more_that_is_none():
+    tied, one = column(*[0.9] * 12), column(*[0.9] * 11, 0.5)
+    same, found = stats.t_differences(tied, tied, (0, 1)), stats.t_differences(tied, one, (0, 1))
+    assert same["p"][0] == 1 and same["lo"][0] == -same["hi"][0] < -0.01
+    ends = ttest_of([0.0] * 11 + [0.4, 0.4, -0.4])
+    assert (found["lo"][0], found["hi"][0]) == pytest.approx(ends)
+    half = stats.t_differences(column(*[0.9] * 6, *[0.8] * 6), column(*[0.9] * 6, *range(6)))
+    assert (half["lo"][0], half["hi"][0]) == pytest.approx(
+        ttest_of([0.0] * 6 + [0.8 - n for n in range(6)])
+    )
+
+
+@pytest.mark.parametrize("test", [stats.t_differences, stats.share_differences])
+def test_prompts_of_one_domain_alone_are_as_if_each_stood_by_itself(test):
+    a, b = column(1, 0, 1, 1, 0, 1, 1, 1), column(0, 1, 0, 1, 0, 1, 0, 0)
+    alone, one = (test(a, b, clusters=labels) for labels in (None, ["history"] * 8))
+    assert numpy.isfinite(one["lo"]).all()
+    assert {name: each.tolist() for name, each in one.items()} == {
+        name: each.tolist() for name, each in alone.items()
+    }
+
+
+def ttest_of(gaps):
+    from scipy.stats import ttest_1samp
+
+    ends = ttest_1samp(gaps, 0).confidence_interval()
+    return ends.low, ends.high
 
 
 def test_power_is_that_of_t_and_mcnemar_and_falls_with_domains_and_tests():

@@ -9,7 +9,7 @@ import pytest
 from decksmith.core import cli
 from decksmith.measure.results import trackers
 from decksmith.measure.results.runs import load
-from decksmith.measure.results.summary import status_of
+from decksmith.measure.results.summary import rendering, status_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402
@@ -27,13 +27,22 @@ def test_a_run_is_its_parameters_its_measures_with_intervals_and_a_row_for_each_
     params, figures, rows = trackers.params(run), trackers.figures(run), trackers.rows(run)
     assert params["protocol_hash"] == run["protocol"]["hash"]
     assert params["slug"] == "smol" and params["condition"] == "greedy"
-    overall = run["summary"]["means"]["floor"]["overall"]
-    found = [figures[name] for name in ("overall", "overall_low", "overall_high")]
-    assert found == [overall[name] for name in ("mean", "lo", "hi")]
+    checks = run["summary"]["means"]["renderable"]["checks"]
+    found = [figures.get(name) for name in ("checks", "checks_low", "checks_high")]
+    assert found == [checks[name] for name in ("mean", "lo", "hi")]
+    assert (figures["renders"], figures["decks"]) == rendering(run["summary"])
+    assert "checks_failures_as_1" not in figures and "overall" not in figures
     assert [row["id"] for row in rows] == [record["id"] for record in run["records"]]
     assert [row["status"] for row in rows] == [status_of(record) for record in run["records"]]
     assert {tuple(row) for row in rows} == {tuple(rows[0])}
     json.dumps([params, figures, rows], allow_nan=False)
+
+
+def test_marks_are_of_rendered_decks_and_with_failures_as_1_they_are_called_that(tmp_path):
+    (run,) = load([synthetic.run(tmp_path, "smol", 0.45, 6, reads=True)])
+    figures, means = trackers.figures(run), run["summary"]["means"]
+    assert figures["overall"] == means["renderable"]["overall"]["mean"]
+    assert figures["overall_failures_as_1"] == means["floor"]["overall"]["mean"]
 
 
 def test_the_slides_of_a_deck_are_one_picture_and_a_deck_without_any_has_none(run):

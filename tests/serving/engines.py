@@ -140,7 +140,7 @@ Written by `make engines`: the greedy tokens of the embedded model with a LoRA a
 {TOKENS} tokens each, held to those of transformers in fp32. Every engine counted the same prompt tokens, so all of them read the same
 prompt. *Gap*: how much less likely the first other token was than the best one, in nats, by the model in fp32.
 
-| engine | replies that are alike | tokens until they part | largest gap |
+| engine | replies that are alike | tokens until the two outputs differ | largest gap |
 |---|---|---|---|
 {chr(10).join(rows)}
 

@@ -88,7 +88,7 @@ async function shots(folder) {
   await page.context().close();
 }
 
-const rows = (page) => page.evaluate(() => JSON.parse(document.getElementById("data").textContent).rows.map((row) => ({ id: row.id, run: row.run, status: row.status, overall: row.overall, slides: row.slides.length, class: row.fault && row.fault.class, line: row.fault && row.fault.line })));
+const rows = (page) => page.evaluate(() => JSON.parse(document.getElementById("data").textContent).rows.map((row) => ({ id: row.id, run: row.run, status: row.status, worth: row.worth, failed: row.failed, slides: row.slides.length, class: row.fault && row.fault.class, line: row.fault && row.fault.line })));
 const ids = (page) => page.evaluate(() => [...document.querySelectorAll(".deck")].map((node) => `${node.row.run} ${node.row.id}`));
 const expect = (what, is, want) => { if (JSON.stringify(is) !== JSON.stringify(want)) trouble.push(`${what}: ${JSON.stringify(is)?.slice(0, 300)} instead of ${JSON.stringify(want)?.slice(0, 300)}`); };
 
@@ -116,14 +116,14 @@ async function several(all) {
   expect("and below it are its decks", await page.evaluate(() => [...document.querySelectorAll(".asked")].every((node) =>
     node.nextElementSibling.row.prompt === node.querySelector("code").textContent)), true);
 
-  const score = (id, run) => all.find((row) => row.id === id && row.run === run)?.overall;
+  const score = (id, run) => all.find((row) => row.id === id && row.run === run)?.worth;
   await page.selectOption("#sort", "a");
   const order = (await groups()).map((id) => (typeof score(id, 0) === "number" && typeof score(id, 1) === "number" ? score(id, 0) - score(id, 1) : null));
   const far = order.filter((value) => value !== null);
   expect("sorted by the difference, unscored last", order, [...far.toSorted((x, y) => y - x), ...order.filter((value) => value === null)]);
   expect("the sort is in the address", await hash(), "#sort=a");
-  await page.selectOption("#f-status", "rendered");
-  expect("and the filter", await hash(), "#status=rendered&sort=a");
+  await page.selectOption("#f-status", "renders");
+  expect("and the filter", await hash(), "#status=renders&sort=a");
   const listed = await ids(page);
 
   await page.locator(".asked button").first().click();
@@ -163,7 +163,7 @@ async function several(all) {
   await page.waitForFunction(() => !document.getElementById("show").open && document.getElementById("detail").open);
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => !location.hash.includes("deck="));
-  expect("closed, the list's state stays", await hash(), "#status=rendered&sort=a");
+  expect("closed, the list's state stays", await hash(), "#status=renders&sort=a");
   for (let n = 0; n < 20 && !(await hash()).includes("view=beside"); n += 1) await page.goBack();
   expect("back opens what was open", await page.locator(".columns > header").count() > 1, true);
   while ((await hash()).includes("deck=")) await page.goBack();
@@ -173,7 +173,7 @@ async function several(all) {
   await page.waitForFunction(() => document.getElementById("f-status").value === "");
   expect("back undoes the filter", await page.textContent("#count"), `${all.length} decks`);
   await page.goForward();
-  await page.waitForFunction(() => document.getElementById("f-status").value === "rendered");
+  await page.waitForFunction(() => document.getElementById("f-status").value === "renders");
   const table = await saved(page, "#save-decks");
   expect("CSV has a line for each deck listed", [table.name, table.text.trim().split("\r\n").length], ["decks.csv", listed.length + 1]);
   expect("and names its columns", table.text.split("\r\n")[0].startsWith("model,id,prompt,domain,theme,status,fault,"), true);
@@ -182,12 +182,33 @@ async function several(all) {
 
   const sent = await visit({ hash: there });
   expect("an address opens the same slide", await sent.evaluate(() => [...document.querySelectorAll("#film .shot")].findIndex((node) => node.getAttribute("aria-current") === "true")), 1);
-  const remarks = () => sent.locator("#remarks").textContent();
-  expect("with what the judge said of it", (await remarks()).startsWith("Design "), true);
-  await sent.keyboard.press("ArrowRight");
-  expect("and saw on the next", (await remarks()).includes("text cut off"), true);
+  if (await sent.evaluate(() => JSON.parse(document.getElementById("data").textContent).good === "checks")) await boxes(sent);
+  else {
+    const remarks = () => sent.locator("#remarks").textContent();
+    expect("with what the judge said of it", (await remarks()).startsWith("Design "), true);
+    await sent.keyboard.press("ArrowRight");
+    expect("and saw on the next", (await remarks()).includes("text cut off"), true);
+  }
   expect("and the model's thought", await sent.evaluate(() => document.querySelector("#detail .panels").textContent.includes("Outline first.")), true);
   await sent.context().close();
+}
+
+// A finding leads to its slide and line, and draws its box on the picture
+async function boxes(page) {
+  const found = page.locator(".panels .finding").first();
+  if (!(await found.count())) return;
+  await found.click();
+  const wanted = await found.evaluate((node) => [node.finding.slide, node.finding.box]);
+  const state = () => page.evaluate(() => {
+    const rect = document.querySelector("#frame rect")?.getBoundingClientRect();
+    const frame = document.getElementById("frame").getBoundingClientRect();
+    return { slide: Number(/^Slide (\d+)/.exec(document.getElementById("seen").textContent)?.[1]), share: rect && [(rect.x - frame.x) / frame.width, (rect.y - frame.y) / frame.height].map((at) => Math.round(100 * at)) };
+  });
+  const [slide, [x, y]] = wanted;
+  expect("a finding shows its slide and its box", await state(), { slide, share: [Math.round((100 * x) / 980), Math.round((100 * y) / 552)] });
+  expect("and its line", await page.locator("#lines .error").count() > 0, true);
+  await found.click();
+  expect("a second click takes the box away", (await state()).share, undefined);
 }
 
 async function check() {
@@ -200,7 +221,7 @@ async function check() {
   if (all.length < 100) await audit(page, "page");
 
   // Filter, search, sort
-  await page.selectOption("#f-status", "failed");
+  await page.selectOption("#f-status", "does not render");
   expect("status filter", (await ids(page)).length, all.filter((row) => row.status === "failed").length);
   expect("count", await page.textContent("#count"), `${all.filter((row) => row.status === "failed").length} of ${all.length}`);
   await page.click("#clear");
@@ -218,9 +239,9 @@ async function check() {
   await page.fill("#search", "");
   await page.waitForFunction((n) => document.querySelectorAll(".deck").length === n, all.length);
   await page.selectOption("#sort", "low");
-  const scores = await page.evaluate(() => [...document.querySelectorAll(".deck")].map((node) => node.row.overall));
+  const scores = await page.evaluate(() => [...document.querySelectorAll(".deck")].map((node) => node.row.worth));
   const known = scores.filter((score) => score !== null);
-  expect("sorted by overall, unscored last", scores, [...known.toSorted((a, b) => a - b), ...scores.filter((score) => score === null)]);
+  expect("sorted by score, unscored last", scores, [...known.toSorted((a, b) => a - b), ...scores.filter((score) => score === null)]);
   await page.selectOption("#sort", "request");
   const button = page.locator(".classes button").first();
   if (await button.count()) {
@@ -232,7 +253,7 @@ async function check() {
 
   // Keyboard: choose, open, turn slides, move, side by side, close
   await page.locator("body").click({ position: { x: 2, y: 2 } });
-  await page.selectOption("#f-status", "rendered");
+  await page.selectOption("#f-status", "renders");
   await page.evaluate(() => document.activeElement.blur());
   const listed = await ids(page);
   const chosen = () => page.evaluate(() => document.activeElement.row && `${document.activeElement.row.run} ${document.activeElement.row.id}`);

@@ -390,7 +390,9 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
                 for n in range(1, 7)
             ]
             said = (
-                _marks(dice, skill, index, hostile) if reads else _checks(dice, skill, row, answers)
+                _marks(dice, skill, index, hostile)
+                if reads
+                else _checks(dice, skill, row, answers, hostile)
             )
             row["judge"] = {**said, "checklist": answers, "usage": {}, "by": by}
     craft = round(1 + 3 * skill * dice.random(), 2)
@@ -404,7 +406,7 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
     return row
 
 
-def _checks(dice, skill, row, answers):
+def _checks(dice, skill, row, answers, hostile):
     """What the checks say: a finding on some slides, and what was asked for."""
     said = {
         "overflow": "text overflows by 34 px",
@@ -412,7 +414,13 @@ def _checks(dice, skill, row, answers):
         "twice": "the slide repeats slide 2",
     }
     findings = [
-        {"line": 9, "slide": n, "check": name, "message": said[name], "box": [60, 400, 500, 180]}
+        {
+            "line": 9,
+            "slide": n,
+            "check": name,
+            "message": hostile or said[name],
+            "box": [60, 400, 500, 180],
+        }
         for n in range(1, 8)
         if dice.random() > 0.5 + skill / 2
         for name in [dice.choice(list(said))]

@@ -55,7 +55,7 @@ def test_the_page_works_from_disk_shows_hostile_text_literally_and_asks_the_netw
 
 
 def test_a_page_that_is_one_file_works_as_well_and_has_nothing_beside_it(tmp_path):
-    page = made(tmp_path, 12, single=True)
+    page = made(tmp_path, 12, single=True, reads=True)
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
     done = drive("check", page)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,6 +1,6 @@
 """The checks of a rendered deck: yes or no about each slide, and about each thing that was asked for.
 
-Nothing here reads. A slide passes when no check finds anything on it; a deck's number is what passes (slides and
+Nothing here understands. A slide passes when no check finds anything on it; a deck's number is what passes (slides and
 things asked for) of all that there is. The limits stand in the protocol's [checks] table."""
 
 import re
@@ -23,6 +23,7 @@ from decksmith.models.records import Usage
 NAME = "offline checks"
 RUN = 3  # words in a row that make a quotation
 LANGUAGE = 15  # words that a slide has at least for its language to be told
+STEM = 5  # letters of a word that tell it from others: endings go
 ECHO = 12  # words that a slide has at least to be an echo
 # Marks that a renderer should have consumed, and text that an author should have replaced.
 LEFTOVERS = (
@@ -163,27 +164,45 @@ Answers = Iterator[tuple[str, bool, int | None]]
 
 
 def heading(pages: Pages) -> Answers:
-    """Each heading of the asked outline: some slide's title covers half of its words."""
+    """Each heading of the asked outline: a slide of its own whose title has most of its words, or which has them all."""
     asked = pages.asks.get("outline") or []
-    for title, place in zip(asked, _places(pages, asked), strict=True):
-        yield title, place is not None, place
+    places = _places(pages, asked)
+    for i, title in enumerate(asked):
+        yield title, i in places, places[i][0] if i in places else None
 
 
-def _places(pages: Pages, asked: list[str]) -> list[int | None]:
-    """The slide whose title covers each heading by half of its words, None where none does."""
-    titles = {n: set(t.split()) for n, t in pages.titles().items()}
-    places = []
-    for heading in asked:
-        want = set(fold(heading).split())
-        best = max(titles, key=lambda n: (len(want & titles[n]), -n), default=None)
-        places.append(best if best and len(want & titles[best]) * 2 >= len(want) > 0 else None)
-    return places
+def _places(pages: Pages, asked: Sequence[str]) -> dict[int, tuple[int, bool]]:
+    """(slide, whether its title says so) by the place of the asked heading. The likest pair is taken first, then the one
+    whose places in outline and deck are closest. A slide stands for one heading, the deck's own title for the first."""
+    pairs = []
+    for place, (n, title) in enumerate(pages.titles().items()):
+        said, text = _stems(title), _stems(pages.texts[n])
+        for i, heading in enumerate(asked if place else asked[:1]):
+            stems = _stems(heading)
+            share = len(stems & said) / len(stems or "-")
+            away = abs(place / len(pages.whole) - i / len(asked))
+            if share > 0.5:
+                pairs.append((-share, away, i, n, True))
+            elif stems and stems <= text:
+                pairs.append((0.0, away, i, n, False))
+    found: dict[int, tuple[int, bool]] = {}
+    for _, _, i, n, titled in sorted(pairs):
+        if i not in found and all(n != taken for taken, _ in found.values()):
+            found[i] = n, titled
+    return found
+
+
+def _stems(text: str) -> set[str]:
+    """The beginnings of a text's words without function words; of all words where it has no other."""
+    words = set(units(text))
+    return {word[:STEM] for word in words - deck_words.FUNCTION or words}
 
 
 def order(pages: Pages) -> Answers:
-    """Whether the headings that are there stand in the asked order."""
+    """Whether the headings that stand as titles do so in the asked order."""
     asked = pages.asks.get("outline") or []
-    found = [place for place in _places(pages, asked) if place]
+    places = _places(pages, asked)
+    found = [n for _, (n, titled) in sorted(places.items()) if titled]
     late = next((b for a, b in zip(found, found[1:], strict=False) if b < a), None)
     if len(asked) > 1:
         yield "headings in the asked order", len(found) > 1 and late is None, late
@@ -202,9 +221,10 @@ def element(pages: Pages) -> Answers:
 
 
 def figure(pages: Pages) -> Answers:
-    """Each figure of the request (two digits or more; not the number of slides, nor the numbering of a list)."""
+    """Each figure of the request (two digits or more; not the number of slides, nor the numbering of a list, nor what its
+    first two sentences say: for whom the deck is)."""
     shown = {n: figures_in(text) for n, text in pages.texts.items()}
-    for asked in sorted(_asked_figures(pages.record)):
+    for asked in sorted(asked_figures(pages.record)):
         place = next((n for n, figures in shown.items() if asked in figures), None)
         yield asked, place is not None, place
 
@@ -218,14 +238,16 @@ def figures_in(text: str) -> set[str]:
     return {number for number in digits if len(number) > 1}
 
 
-def _asked_figures(record: Record) -> set[str]:
+def asked_figures(record: Record) -> set[str]:
     """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
     request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", sources.request(record))
     pairs = _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold())
     slides = {str((record.get("asks") or {}).get("slides")), *(d for pair in pairs for d in pair)}
-    return figures_in(request) - slides
+    return figures_in(_PREFACE.sub("", request, count=1)) - slides
 
 
+# The first two sentences or lines, where more follow.
+_PREFACE = re.compile(r"(?s)\A\s*(?:\S.*?(?:[.!?]\s+|[。！？]\s*|\n\s*)){2}(?=\S)")
 # 12 slides, a 12-slide deck, 10-12 pages, slides: 12, 12枚のスライド, 12张幻灯片 ..
 _SLIDES = re.compile(
     r"(?<!\d)(\d{1,3})(?:\s?(?:-|–|to|bis|à|a|bis zu)\s?(\d{1,3}))?[\s-]?(?:[^\W\d_]{1,12}\s){0,1}(?:の)?"

@@ -248,9 +248,9 @@ def _scores(record: DeckRecord, fault: Fault | None) -> dict[str, Record]:
         return {}
     judge: Judge = record.get("judge") or {}
     why = judge.get("why") or {}
-    floor = f"floor: {fault['class']}: {fault.get('message', '')}" if fault else None
+    failed = f"a failure, {fault['class']}: {fault.get('message', '')}" if fault else None
     found: dict[str, Record] = {
-        name: {"value": value, "explanation": floor or why.get(name)}
+        name: {"value": value, "explanation": failed or why.get(name)}
         for name, value in found_of(record).items()
         if value is not None
     }

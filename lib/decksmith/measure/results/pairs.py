@@ -21,7 +21,7 @@ from decksmith.measure.results.runs import titles
 from decksmith.measure.results.stats import Array
 from decksmith.measure.results.summary import Cells, columns, domains, scales
 
-ACCOUNTINGS = {"floor": "floor", "renderable": "renderable only", "scored": "both scored"}
+ACCOUNTINGS = {"floor": "floor", "scored": "both scored"}
 RENDERS = ("floor", "renders")
 COUNTED = ("floor", "overall")  # failures counted as 1, beside the headline
 LIMITS = {"excluded": 0.01, "truncated": 0.05}  # of runs whose protocol names none
@@ -53,7 +53,7 @@ class Column:
     @property
     def is_uncertain(self) -> bool:
         """Whether decks without a score could change the difference."""
-        return self.accounting != "renderable" and bool(excluded(self.a) or excluded(self.b))
+        return bool(excluded(self.a) or excluded(self.b))
 
     @property
     def kind(self) -> str:
@@ -77,8 +77,7 @@ def between(runs: list[Run]) -> list[Pair]:
         for measure in ours:
             if measure in theirs:
                 sides = [_values(prompts, side[measure]) for side in (ours, theirs)]
-                if accounting != "renderable":
-                    _keep_shared(*sides)
+                _keep_shared(*sides)
                 wanted.append(Column(a, b, accounting, measure, *sides))
     if not wanted:
         return []
@@ -109,7 +108,6 @@ def _values(prompts: list[str], cells: Cells) -> Array:
 
 def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair:
     a, b, accounting, measure = column.a, column.b, column.accounting, column.measure
-    sizes = [int((~numpy.isnan(values)).sum()) for values in (column.ours, column.theirs)]
     return {
         "a": a["label"],
         "b": b["label"],
@@ -118,7 +116,7 @@ def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair
         "clause": _clause(runs, accounting, measure),
         "sides": _sides(column),
         "asked": len(column.ours),
-        "on": _on(runs, sizes, len(column.ours), accounting, measure),
+        "on": _on(runs, difference["n"], len(column.ours), accounting, measure),
         "cut": _cut(a, b),
         "lost": _lost(a, b) if column.is_uncertain else 0,
         "difference": difference,
@@ -184,21 +182,11 @@ def _estimates(runs: list[Run], prompts: list[str], wanted: list[Column]) -> lis
         if kind == "share":
             results = stats.share_differences(a, b, clusters)
         elif kind == "t":
-            results = _unpaired(a, b, scale, clusters)
+            results = stats.t_differences(a, b, scale, clusters)
         else:
             results = stats.differences(a, b, scale, clusters)
         found |= {place: stats.difference(results, n) for n, place in enumerate(places)}
     return [found[place] for place in range(len(wanted))]
-
-
-def _unpaired(a: Array, b: Array, scale: stats.Scale, clusters: stats.Labels) -> dict[str, Array]:
-    """`stats.t_differences`; where rows have one side only (`renderable`), by `stats.differences`, which takes these too."""
-    lone = (numpy.isnan(a) != numpy.isnan(b)).any(axis=0)
-    found = stats.t_differences(a, b, scale, clusters)
-    if lone.any():
-        other = stats.differences(a, b, scale, clusters)
-        found = {name: numpy.where(lone, other[name], found[name]) for name in found}
-    return found
 
 
 def _bounds(worst: PairedDifference, best: PairedDifference) -> Bounds:
@@ -252,12 +240,11 @@ def headline_values(a: Run, b: Run) -> list[tuple[str, list[float | None], list[
 # What limits a pair
 
 
-def _on(runs: list[Run], sizes: list[int], prompts: int, accounting: str, measure: str) -> str:
+def _on(runs: list[Run], n: int, prompts: int, accounting: str, measure: str) -> str:
     """On what a pair was compared, as the end of a clause: ` on 29 of 30 prompts, Overall, floor`."""
-    n = str(sizes[0]) if sizes[0] == sizes[1] else f"{sizes[0]} and {sizes[1]}"
-    of = f" of {prompts}" if min(sizes) < prompts else ""
+    of = f" of {prompts}" if n < prompts else ""
     common = "" if runs[0]["left_out"] is None else " common"
-    plural = "" if sizes == [1, 1] and not of else "s"
+    plural = "" if n == 1 and not of else "s"
     changed = ", not the shipped protocol" if runs[0]["unshipped"] else ""
     what = f", {titles(runs).get(measure, measure)}, {ACCOUNTINGS[accounting]}"
     if (accounting, measure) == COUNTED:

@@ -369,12 +369,12 @@ def _plot_scores(
 
 def _means(runs: list[Run], accounting: str, measure: str) -> list[Bar]:
     """A bar for each run that has the mean, beside it the count or the value."""
-    bars = []
+    bars, hollow = [], (accounting, measure) == COUNTED
     for run in runs:
         mean = run["summary"]["means"][accounting].get(measure)
         if mean and mean["mean"] is not None:
             said = tables.renders(run) if measure == "renders" else tables.valued(measure, mean)
-            bars.append(Bar(mean, run["color"], [said], hollow=accounting == "floor"))
+            bars.append(Bar(mean, run["color"], [said], hollow=hollow))
     return bars
 
 
@@ -456,7 +456,8 @@ def _plot_deltas(
     groups: list[Group] = []
     for (accounting, measure), title in shown.items():
         bars = [_difference(compared, run, base, accounting, measure) for run in others]
-        groups.append((title, [bar for bar in bars if bar]))
+        if known := [bar for bar in bars if bar]:
+            groups.append((title, known))
     said = [
         Said(f"Difference to {base['label']}", TITLE, bold=True),
         Said(unit, NOTE, "soft"),

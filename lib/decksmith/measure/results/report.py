@@ -59,7 +59,7 @@ def page(
     )
     html = pages.template("report.html.j2").render(
         **_headline(runs, compared),
-        tables=tables.tables(runs, compared),
+        tables=[(*one, tables.words_in(one[0])) for one in tables.tables(runs, compared)],
         prompts=len({prompt_of(record) for run in runs for record in run["records"]}),
         counted=_counted(runs),
         honest=_honest(runs),
@@ -216,7 +216,7 @@ def _card(run: Run) -> Shown:
         "classes": summary["faults"]["classes"],
         "spent": spent(summary),
         "renders": tables.renders(run),
-        "good": tables.goodness(drawn, good).partition(" [")[0],
+        "good": drawn and tables.goodness(drawn, good).partition(" [")[0],
         "good_title": "of checks passed" if good == "checks" else titles([run])[good],
         "counted": counted and tables.goodness(counted, good).partition(" [")[0],
         "text": tables.valued(good, drawn),

@@ -22,7 +22,8 @@ Labels = Sequence[Hashable]  # the cluster of each row
 
 LEVEL = 0.95
 EXCHANGES, SEED = 20_000, 0
-DRAWS, MOST = 10_000, 1_000_000  # of a plan; prompts that a plan looks up to
+DRAWS, MOST = 4_000, 1_000_000  # of a plan; prompts that a plan looks up to
+STEP = 0.1  # of the scale: by how much two decks could differ where all that were seen are ties
 FEWEST = 6  # pairs: with fewer, even differences that all point one way have a two-sided sign-flip p above 5 % (2 / 2**5)
 BLOCK = 1000  # exchanges held at once
 EXACT = 14  # prompts or clusters of which all exchanges are counted
@@ -67,22 +68,6 @@ def means(
     return {"mean": centre, "lo": lo, "hi": hi, "n": n, "clusters": groups}
 
 
-def _ends(
-    scale: Scale | None, strict: bool, mean_a: Array, mean_b: Array, a: Array, b: Array
-) -> tuple[Any, Any]:
-    """The least and the largest difference that one more row could show; (None, None) without a scale."""
-    if not scale:
-        return None, None
-    if strict:
-        return scale[0] - scale[1], scale[1] - scale[0]
-    # One of the two fails, or is as good as either ever was, where the other does as on average.
-    best = _best(scale, a, b)
-    return (
-        numpy.minimum(scale[0] - mean_b, mean_a - best),
-        numpy.maximum(mean_a - scale[0], best - mean_b),
-    )
-
-
 def differences(
     a: Array,
     b: Array,
@@ -90,38 +75,35 @@ def differences(
     clusters: Labels | None = None,
     strict: bool = False,
 ) -> dict[str, Array]:
-    """The difference of the column means of `a` and `b`, shapes (prompts, columns), row by row the same prompt.
+    """The paired differences of the columns of `a` and `b`, shapes (prompts, columns), over the rows with both values.
 
-    Where only one of the two has a value the row counts for that one's mean alone; set both to NaN for a strictly paired
-    difference. The other arguments as in `means`. Returns arrays, one entry per column: `mean`, `lo`, `hi`, `clusters`, `p`
-    (two-sided; the larger of the interval's own and the sign-flip permutation test's, so that p and interval never contradict each
-    other), and over the rows with both values `n`, `wins`, `ties`, `losses`, `sd` of the differences, and `effect` (Cohen's d_z).
+    The other arguments as in `means`. Returns arrays, one entry per column: `mean`, `lo`, `hi`, `clusters`, `p` (two-sided; the
+    larger of the interval's own and the sign-flip permutation test's, so that p and interval never contradict each other), `n`,
+    `wins`, `ties`, `losses`, `sd` of the differences, and `effect` (Cohen's d_z).
     """
-    has_a, has_b = ~numpy.isnan(a), ~numpy.isnan(b)
-    either, gap = has_a | has_b, a - b
-    n = (has_a & has_b).sum(axis=0)
+    gap = a - b
+    present = ~numpy.isnan(gap)
+    n = present.sum(axis=0)
     with numpy.errstate(invalid="ignore", divide="ignore"):
-        mean_a, mean_b = (numpy.nansum(x, axis=0) / (~numpy.isnan(x)).sum(axis=0) for x in (a, b))
-        # What each row adds to the difference, so that their mean is the difference also where rows have one side only.
-        rest = either.sum(axis=0) * (
-            numpy.where(has_a, a - mean_a, 0.0) / has_a.sum(axis=0)
-            - numpy.where(has_b, b - mean_b, 0.0) / has_b.sum(axis=0)
-        )
-        ends = _ends(scale, strict, mean_a, mean_b, a, b)
+        mean_a, mean_b = (numpy.where(present, side, 0.0).sum(axis=0) / n for side in (a, b))
         centre = mean_a - mean_b
-        lo, hi, own, groups = _interval(centre, rest, either, ends, _labels(clusters), strict)
-        lo, hi = (numpy.where(n > 1, end, numpy.nan) for end in (lo, hi))
+        ends = (None, None)
+        if scale and strict:
+            ends = (scale[0] - scale[1], scale[1] - scale[0])
+        elif scale:
+            # One of the two fails, or is as good as either ever was, where the other does as on average.
+            best = _best(scale, *(numpy.where(present, side, numpy.nan) for side in (a, b)))
+            ends = (
+                numpy.minimum(scale[0] - mean_b, mean_a - best),
+                numpy.maximum(mean_a - scale[0], best - mean_b),
+            )
+        rest = numpy.where(present, gap - centre, 0.0)
+        lo, hi, own, groups = _interval(centre, rest, present, ends, _labels(clusters), strict)
         if scale:
             lo, hi = numpy.maximum(lo, scale[0] - scale[1]), numpy.minimum(hi, scale[1] - scale[0])
-        p = numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0))
-    return {
-        "mean": centre,
-        "lo": lo,
-        "hi": hi,
-        "p": numpy.where(n > 0, p, numpy.nan),
-        "clusters": groups,
-        **_counted(gap),
-    }
+        p = numpy.fmax(exchanged(gap, clusters), numpy.where(n > 1, own, 0.0))
+    found = {"mean": centre, "lo": lo, "hi": hi, "clusters": groups, **_counted(gap)}
+    return found | {"p": numpy.where(n > 0, p, numpy.nan)}
 
 
 def t_means(
@@ -148,12 +130,28 @@ def t_means(
 def t_differences(
     a: Array, b: Array, scale: Scale | None = None, clusters: Labels | None = None
 ) -> dict[str, Array]:
-    """As `differences`, of the rows with both values, by Student's t on clusters (CR2) alone; p is that of the t test."""
+    """As `differences`, by Student's t on clusters (CR2) alone; p is that of the t test. Where most rows are ties, few tell how far
+    the two are apart, and the interval is that of one row won and one lost more."""
     gap = a - b
     ends = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
-    found = t_means(gap, ends, clusters)
-    found["p"] = numpy.where(found["n"] > 1, found["p"], numpy.nan)
-    return found | _counted(gap)
+    found = t_means(gap, ends, clusters) | _counted(gap)
+    apart = found["n"] - found["ties"]
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        size = numpy.sqrt(numpy.nansum(gap**2, axis=0) / apart)
+    size = numpy.where(apart > 0, size, 0.0 if scale is None else STEP * (scale[1] - scale[0]))
+    size = numpy.where(apart < found["ties"], size, numpy.nan)
+    found |= _with_one_more(gap, size, ends, clusters)
+    return found | {"p": numpy.where(found["n"] > 1, found["p"], numpy.nan)}
+
+
+def _with_one_more(
+    gap: Array, size: Array, ends: Scale | None, clusters: Labels | None
+) -> dict[str, Array]:
+    """`lo` and `hi` by t with one row more that is won by so much and one that is lost by it, each by itself; none where `size` is NaN."""
+    labels = [*clusters, None, None] if clusters and _labels(clusters) is not None else None
+    wide = t_means(numpy.concatenate([gap, [size], [-size]]), ends, labels)
+    enough = (~numpy.isnan(gap)).sum(axis=0) > 1
+    return {end: numpy.where(enough, wide[end], numpy.nan) for end in ("lo", "hi")}
 
 
 def shares(values: Array, clusters: Labels | None = None) -> dict[str, Array]:
@@ -175,20 +173,17 @@ def shares(values: Array, clusters: Labels | None = None) -> dict[str, Array]:
 
 
 def share_differences(a: Array, b: Array, clusters: Labels | None = None) -> dict[str, Array]:
-    """As `t_differences`, of values that are yes or no (or means of some). p: McNemar's exact test, by clusters or with several
+    """As `differences`, of values that are yes or no (or means of some). p: McNemar's exact test, by clusters or with several
     samples the sign-flip permutation test; interval: Student's t (CR2) with one prompt won and one lost more, which keeps it honest
     where few prompts or none tell the two apart (Bonett and Price 2012, J. Educ. Behav. Stat. 37:479)."""
     gap = a - b
-    found = t_differences(a, b, (0, 1), clusters)
-    more = numpy.ones_like(gap[:1])
-    labels = None if clusters is None else [*clusters, None, None]
-    interval = t_means(numpy.concatenate([gap, more, -more]), (-1, 1), labels)
+    found = t_means(gap, (-1, 1), clusters) | _counted(gap)
+    found |= _with_one_more(gap, numpy.ones(gap.shape[1]), (-1, 1), clusters)
     if _labels(clusters) is None and (numpy.isnan(gap) | numpy.isin(gap, (-1, 0, 1))).all():
         p = _mcnemar(found["wins"], found["losses"])
     else:
-        p = exchanged(a, b, clusters)
-    lo, hi = (numpy.where(found["n"] > 1, interval[end], numpy.nan) for end in ("lo", "hi"))
-    return found | {"lo": lo, "hi": hi, "p": numpy.where(found["n"] > 0, p, numpy.nan)}
+        p = exchanged(gap, clusters)
+    return found | {"p": numpy.where(found["n"] > 0, p, numpy.nan)}
 
 
 def _counted(gap: Array) -> dict[str, Array]:
@@ -324,13 +319,13 @@ def _mcnemar(more: Array, less: Array) -> Array:
 def smallest_sample(
     chance: Callable[[int], float], wanted: float = 0.8, most: int = MOST
 ) -> int | None:
-    """The smallest number of prompts whose `chance` of a claim is `wanted`; None where it takes more than `most`."""
+    """The smallest number of prompts whose `chance` of a claim is `wanted`, to a hundredth; None where it takes more than `most`."""
     low, high = 1, 2
     while chance(high) < wanted:
         low, high = high, 2 * high
         if low > most:
             return None
-    while high - low > 1:
+    while high - low > max(1, high // 100):
         middle = (low + high) // 2
         low, high = (low, middle) if chance(middle) >= wanted else (middle, high)
     return high
@@ -521,25 +516,16 @@ def _likelihood(
 # The permutation test
 
 
-def exchanged(a: Array, b: Array, clusters: Labels | None = None) -> Array:
-    """The two-sided p of the sign-flip permutation test for each column: under the null hypothesis the two models' results for
-    a prompt, and with clusters for all prompts of a cluster at once, could be exchanged. All exchanges are counted up to 14
-    prompts or clusters, 20,000 seeded ones beyond, as Phipson and Smyth 2010 do, so never 0."""
-    labels, has_a, has_b = _labels(clusters), ~numpy.isnan(a), ~numpy.isnan(b)
-    a0, b0 = numpy.where(has_a, a, 0.0), numpy.where(has_b, b, 0.0)
-    wa, wb = has_a.astype(float), has_b.astype(float)
-    lone = (has_a != has_b).any()
-    sum_b, weight_b = b0.sum(axis=0), wb.sum(axis=0)
-    sums, weights = a0.sum(axis=0) + sum_b, wa.sum(axis=0) + weight_b
-    observed = a0.sum(axis=0) / wa.sum(axis=0) - sum_b / weight_b
-    values, counts = _gathered(a0 - b0, labels), _gathered(wa - wb, labels)
-    beyond, drawn = numpy.zeros(a.shape[1]), 0
+def exchanged(gap: Array, clusters: Labels | None = None) -> Array:
+    """The two-sided p of the sign-flip permutation test for each column of differences: under the null hypothesis the two models'
+    results for a prompt, and with clusters for all prompts of a cluster at once, could be exchanged. All exchanges are counted up
+    to 14 prompts or clusters, 20,000 seeded ones beyond, as Phipson and Smyth 2010 do, so never 0."""
+    values = _gathered(numpy.where(numpy.isnan(gap), 0.0, gap), _labels(clusters))
+    total = values.sum(axis=0)
+    beyond, drawn = numpy.zeros(gap.shape[1]), 0
     for kept in _exchanges(len(values)):
-        # Exchanging a prompt moves its value and its weight from one side to the other.
-        sum_a = kept @ values + sum_b
-        weight_a = (kept @ counts if lone else 0.0) + weight_b
-        gap = sum_a / weight_a - (sums - sum_a) / (weights - weight_a)
-        beyond += (numpy.abs(gap) >= numpy.abs(observed) - 1e-9).sum(axis=0)
+        flipped = 2 * (kept @ values) - total
+        beyond += (numpy.abs(flipped) >= numpy.abs(total) - 1e-7).sum(axis=0)
         drawn += len(kept)
     exact = len(values) <= EXACT
     return (beyond + (not exact)) / (drawn + (not exact))

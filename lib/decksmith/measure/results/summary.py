@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from statistics import fmean
-from typing import cast
+from typing import Any, cast
 
 import numpy
 
@@ -148,6 +148,13 @@ def _faults(faults: list[Fault]) -> Faults:
     }
 
 
+def rendering(summary: Mapping[str, Any]) -> tuple[int, int]:
+    """How many decks of a summary render, and of how many: those with a fault that is not the model's are in neither."""
+    kinds = summary["faults"]["kinds"]
+    counted = summary["n"] - (sum(kinds.values()) - kinds["model"])
+    return counted - kinds["model"], counted
+
+
 # The values behind the means
 
 
@@ -233,16 +240,9 @@ def columns(records: list[DeckRecord], accounting: str, excluded: int | None = N
 
 def _measures(records: list[DeckRecord]) -> list[str]:
     """The measures that any of these records has, in the order of the tables."""
-    known = (
-        {"renders"}
-        | {
-            name
-            for record in records
-            for name, value in found_of(record).items()
-            if value is not None
-        }
-        | {"renders"}
-    )  # also of a model that failed at every deck
+    known = {
+        name for record in records for name, value in found_of(record).items() if value is not None
+    }
     found = {name: None for record in records for name in record["score"].get("dimensions") or {}}
     titled = list(
         TITLES
@@ -303,11 +303,12 @@ def _floor(measure: str, score: Score) -> float:
 
 def found_of(record: DeckRecord) -> dict[str, float | None]:
     """Every measure that a record may have a value of."""
-    score = record["score"]
+    score, fault = record["score"], fault_of(record)
+    renders = None if fault and fault["kind"] != "model" else float(not fault)
     features: Features = record.get("features") or {}
     grounding = cast(Grounding, features.get("grounding") or {})
     return {
-        "renders": None if fault_of(record) else 1.0,
+        "renders": renders,
         "checks": score.get("checks"),
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),

@@ -5,6 +5,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import fmean
+from typing import Any
 
 from decksmith.core import stream
 from decksmith.core.records import ChecklistItem, Record
@@ -17,7 +18,15 @@ from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Ru
 from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.records import Mean, Summary
 from decksmith.measure.results.runs import caption, measures, offline, titles
-from decksmith.measure.results.summary import BESIDE, SHARES, columns, domains, fault_of, means
+from decksmith.measure.results.summary import (
+    BESIDE,
+    SHARES,
+    columns,
+    domains,
+    fault_of,
+    means,
+    rendering,
+)
 from decksmith.measure.results.text import few
 
 Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
@@ -66,7 +75,13 @@ SHOWN = [("floor", "overall"), ("floor", "judge_only")]
 # What a column is left out for where every cell is one of these.
 EMPTY = {text.DASH, "", "0", "$0.00", "unknown"}
 # The columns of words at the left of a table, where that is not one.
-WORDS = {"Scores": 2, "Conditions and what they cost": 2, "Paired by prompt": 2, "Checks": 2}
+WORDS = {
+    "Scores": 2,
+    "Conditions and what they cost": 2,
+    "Paired by prompt": 2,
+    "Checks": 2,
+    ASKED: 99,
+}
 
 
 def markdown(runs: list[Run], compared: Comparison) -> str:
@@ -74,11 +89,16 @@ def markdown(runs: list[Run], compared: Comparison) -> str:
     protocol = (runs[0]["protocol"].get("hash") or "unknown")[:12]
     lines = [f"{caption(runs)}. Protocol {protocol}.", "", *headline(compared), ""]
     for title, header, rows, note in tables(runs, compared):
-        words = len(header) if title == ASKED else WORDS.get(title, 1)
-        lines += [f"**{title}**", "", *text.markdown_table(header, rows, words), ""]
+        table = text.markdown_table(header, rows, words_in(title))
+        lines += [f"**{title}**", "", *table, ""]
         if note:
             lines += [note, ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def words_in(title: str) -> int:
+    """How many columns at the left of a table are words; the others stand to the right."""
+    return WORDS.get(title, 1)
 
 
 def brief(runs: list[Run], compared: Comparison, width: int) -> str:
@@ -120,8 +140,8 @@ def trimmed(header: list[str], rows: list[list[str]]) -> tuple[list[str], list[l
 
 def renders(run: Run) -> str:
     """`12 of 12`: how many decks of a run render."""
-    summary = run["summary"]
-    return f"{summary['rendered']} of {summary['n']}"
+    made, counted = rendering(run["summary"])
+    return f"{made} of {counted}"
 
 
 def goodness(mean: Mean | None, measure: str) -> str:
@@ -257,7 +277,7 @@ def scores_table(runs: list[Run]) -> Table:
     for run, shared in zip(runs, common, strict=True):
         found = run["summary"]["means"]
         decks = {"that render": found["renderable"]}
-        if is_less and good in shared:
+        if is_less and good in shared and shared[good]["n"]:
             decks["where all render"] = shared
         if not offline(runs):
             decks["all, failures as 1"] = found["floor"]
@@ -336,7 +356,7 @@ def checks_table(runs: list[Run]) -> Table:
         elif counts:
             all_pass.append(name)
     note = CHECKS
-    if empty := [run["label"] for run in runs if not run["summary"]["rendered"]]:
+    if empty := [run["label"] for run in runs if not rendering(run["summary"])[0]]:
         note += f" No deck of {text.listed(empty)} renders."
     if all_pass:
         note += f" Nothing fails {text.listed(all_pass)}."
@@ -478,10 +498,12 @@ def _paired(pair: Pair, title: str) -> list[str]:
     ]
 
 
-def gap(measure: str, found: Mapping[str, object]) -> str:
-    """A difference as text: of shares in points, of marks with two digits."""
+def gap(measure: str, found: Mapping[str, Any]) -> str:
+    """A difference as text: of decks that render a count, of other shares in points, of marks with two digits."""
     if found["mean"] is None:
         return text.DASH
+    if measure == "renders" and "n" in found:
+        return f"{round(found['mean'] * found['n'], 1):+g} of {found['n']}"
     return text.points(found) if measure in SHARES else text.interval(found)
 
 

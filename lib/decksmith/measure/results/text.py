@@ -107,7 +107,7 @@ def listed(words: Sequence[str]) -> str:
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> list[str]:
     """The lines of a markdown table; the first `words` columns are text, the others stand to the right."""
-    rule = ["---"] * words + ["---:"] * (len(header) - words)
+    rule = ["---" if at < words else "---:" for at in range(len(header))]
     return [_row(cells) for cells in (header, rule, *rows)]
 
 

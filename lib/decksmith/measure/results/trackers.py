@@ -18,7 +18,7 @@ from decksmith.measure.results import usage
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.report_pictures import inside_run, slides
 from decksmith.measure.results.runs import measures, offline, with_decks
-from decksmith.measure.results.summary import SHARES, fault_of, found_of, status_of
+from decksmith.measure.results.summary import SHARES, fault_of, found_of, rendering, status_of
 from decksmith.models.records import Gen
 
 if TYPE_CHECKING:
@@ -73,16 +73,17 @@ def figures(run: Run) -> dict[str, float]:
     """How many decks render, of how many; the means of these decks as `NAME`, with the ends of their 95 % intervals as
     `NAME_low` and `NAME_high`; the means that count failures as 1 as `NAME_failures_as_1`; tokens, USD."""
     summary = run["summary"]
-    found: dict[str, float | None] = {"renders": summary["rendered"], "decks": summary["n"]}
+    made, counted = rendering(summary)
+    found: dict[str, float | None] = {"renders": made, "decks": counted}
     for name in measures([run]):
         if name == "renders":
             continue
         if rendered := summary["means"]["renderable"].get(name):
             found[name] = rendered["mean"]
             found[f"{name}_low"], found[f"{name}_high"] = rendered["lo"], rendered["hi"]
-        counted = summary["means"]["floor"].get(name)
-        if counted and name not in SHARES and not offline([run]):
-            found[f"{name}_failures_as_1"] = counted["mean"]
+        floor = summary["means"]["floor"].get(name)
+        if floor and name not in SHARES and not offline([run]):
+            found[f"{name}_failures_as_1"] = floor["mean"]
     found |= {"truncated": summary["truncated"], "usd": summary["cost"]}
     if summary["tokens"]["records"]:
         found |= {f"{name}_tokens": summary["tokens"][name] for name in ("prompt", "completion")}

@@ -134,7 +134,7 @@ def _forgotten(a: Run, b: Run) -> Iterator[str]:
     if lost := len(ours - theirs):
         yield (
             f"{b['label']} does not remember {lost} of its {len(ours)} comparisons with {a['label']}, "
-            "which remembers them: its journal/looks.jsonl was removed, copied or not writable"
+            "which remembers them: its journal/looks.jsonl was removed, copied or not writable, or one was interrupted"
         )
 
 

@@ -292,7 +292,7 @@ def tested(
     # A prompt counts by its votes: the mean over prompts is then the share of all votes.
     sides *= len(sides) / len(votes)
     sd = (sides[:, 0] - sides[:, 1]).std(ddof=1) if len(sides) > 1 else 0.0
-    p = stats.exchanged(sides[:, :1], sides[:, 1:])[0]
+    p = stats.exchanged(sides[:, :1] - sides[:, 1:])[0]
     return {**net, "n": len(sides), "sd": stats.number(sd), "p": stats.number(p, 6)}
 
 
