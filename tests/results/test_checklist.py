@@ -114,7 +114,8 @@ def test_a_check_is_counted_over_slides_or_over_what_was_asked_for():
 
 
 def test_the_table_of_checks_leaves_out_what_nothing_fails_and_says_it():
-    run = {"label": "One", "records": [judged([("overflow", 1)])], "summary": {"rendered": 1}}
+    counts = {"n": 1, "faults": {"kinds": {"model": 0}}}
+    run = {"label": "One", "records": [judged([("overflow", 1)])], "summary": counts}
     title, header, rows, note = tables.checks_table([run])
     assert (title, header) == ("Checks", ["Check", "What it looks for", "One"])
     assert rows == [["overflow", checks.SAYS["overflow"], "2 of 3"]]
