@@ -128,12 +128,15 @@ ASKED = (*checks.ASKED_CHECKS, "slides", "language", "echo", "bare")
 
 
 def new(record: dict, originals: dict[str, dict]) -> list[Finding]:
-    """The findings of a planted defect's check, where the deck has more of them than the original."""
+    """The findings of a planted defect's check that the original has not: more of them, or of what was asked for, others."""
     name = CLASS.get(record["planted"], record["planted"])
     found, before = (
         [one for one in deck["judge"]["findings"] if one["check"] == name]
         for deck in (record, originals[record["of"]])
     )
+    if name in checks.ASKED_CHECKS:
+        known = {one["message"] for one in before}
+        return [one for one in found if one["message"] not in known]
     return found if len(found) > len(before) else []
 
 
