@@ -18,7 +18,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from decksmith.core import cli, stream
 from decksmith.models import families
-from decksmith.train.corpus import chat_rows
 
 RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
@@ -153,6 +152,10 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
 
 def _frozen(path: Path, section: str, rewards: set[str]) -> Iterator[Message]:
     """The rows of a file as `freeze` writes them; adds to `rewards` what chose them."""
+    from decksmith.train.corpus import (
+        chat_rows,  # reads the renderer's themes, which a submit has not
+    )
+
     for number, row in stream.records(path):
         for key in READ[section]:
             if not isinstance(row.get(key), list):
