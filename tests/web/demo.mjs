@@ -155,7 +155,7 @@ async function check() {
   await base.locator(".editor textarea").focus();
   await page.keyboard.press("Control+Enter");
   await wait(page, () => document.querySelectorAll(".state")[1].className === "state done" && !document.querySelectorAll(".findings")[1].textContent.includes("Chart"));
-  expect("the mended deck has its own version", (await events(page)).filter((event) => event.type === "rendered" && event.side === 1).map((event) => [event.version, event.findings.some((finding) => finding.rule === "unknown-layout")]), [[1, true], [2, false]]);
+  expect("the mended deck has its own version", (await events(page)).filter((event) => event.type === "rendered" && event.side === 1).map((event) => [event.version, event.findings.some((finding) => finding.check === "unknown-layout")]), [[1, true], [2, false]]);
 
   expect("what nobody looked at is said, and nothing is praised", (await base.locator(".clear").textContent()).endsWith("Nobody looked at whether it makes sense, is true, or is what was asked for."), true);
 

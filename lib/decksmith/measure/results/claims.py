@@ -246,10 +246,10 @@ def _better(pair: Pair, rendering: Pair | None) -> tuple[str, str]:
         gap, levels = text.interval(found), (text.figure(ours), text.figure(theirs))
         said = f"Where both render, {a} gets {levels[0]} of 5, {b} {levels[1]}"
     on = f"on {n} request{'' if n == 1 else 's'}"
-    if found["ties"] == n:
-        return "not separated", f"{said}: the same {on}"
     if _too_few(found):
         return "inconclusive", f"{said} {on}, too few to tell"
+    if found["ties"] == n:
+        return "not separated", f"{said}: the same {on}"
     said = f"{said} (difference {gap} {on})"
     if doubts := undecided(pair):
         return "inconclusive", f"{said}, but {' and '.join(doubts)}"
