@@ -81,7 +81,7 @@ talk.md"
   assert_equal "$(ls talk)" slides
   run --separate-stderr bash -c 'deck-illustrate --run r talk.md | deck-render --run r | deck-judge --run r | deck-scan --run r | deck-score'
   assert_success
-  run of '[.id, .score.dimensions.design > 1]' <<< "$output"
+  run of '[.id, .score.checks > 0.5]' <<< "$output"
   assert_output '["talk",true]'
   assert_equal "$(ls r/journal)" "images.jsonl
 judge.jsonl

@@ -17,12 +17,12 @@ def written(folder, text, name="mine"):
 
 
 def test_what_a_protocol_does_not_say_is_what_the_extended_one_says(tmp_path):
-    text = 'name = "mine"\nextends = "offline"\n[score.weights]\ndesign = 0.7\n'
+    text = 'name = "mine"\nextends = "published"\n[score.weights]\ndesign = 0.7\n'
     mine = Protocol.load(written(tmp_path, text))
-    offline = Protocol.load("offline")
+    published = Protocol.load("published")
     assert mine.name == "mine"
-    assert mine.score["weights"] == {**offline.score["weights"], "design": 0.7}
-    assert mine.measures == offline.measures and mine.sampling == offline.sampling
+    assert mine.score["weights"] == {**published.score["weights"], "design": 0.7}
+    assert mine.judge == published.judge and mine.sampling == published.sampling
 
 
 def test_a_table_of_another_kind_takes_nothing_from_the_extended_one(tmp_path):

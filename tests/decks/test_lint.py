@@ -61,8 +61,8 @@ DEFECTS = {
         [("overflow", 17, "text overflows by 30 px at the left")],
     ),
     "large picture": (
-        "# Three\n\n<img src='/images/a.png' style='width:300px;height:700px'>",
-        [("overflow", 17, "a picture overflows by 244 px")],
+        "# Three\n\n<img src='/images/a.png' style='width:300px;height:1000px'>",
+        [("overflow", 17, "a picture overflows by 544 px")],
     ),
     "off canvas": (
         "# Three\n\nseen\n\n<p style='position:absolute;left:1200px;top:100px;width:200px'>out of sight</p>",
