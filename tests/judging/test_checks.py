@@ -259,6 +259,8 @@ def test_missing_slides_do_not_pass(good):
 
     value = injected(good, change)
     assert value["checks"]["of"] == judge(*good)["checks"]["of"]
+    said = [one["message"] for one in value["findings"] if one["check"] == "slides"]
+    assert said == ["7 slides were asked for, there are 3"]
     assert value["checks"]["passed"] < judge(*good)["checks"]["passed"] - 4
 
 

@@ -208,10 +208,11 @@ def test_a_score_that_no_judge_and_no_scan_can_give_is_named(run, key, field, ne
     )
 
 
-def test_more_checks_passed_than_there_are_is_named(tmp_path):
+@pytest.mark.parametrize("counted", [{"passed": 99, "of": 15}, {"passed": 0, "of": 0}])
+def test_more_checks_passed_than_there_are_is_named_and_so_are_none(tmp_path, counted):
     row = synthetic.record(tmp_path, "smol", 1, 0, slides_too=False)
-    row["judge"]["checks"]["passed"] = 99
-    line = f'{row["id"]}: judge.checks is {{"passed": 99, "of": 15}}; it is passed of all there are'
+    row["judge"]["checks"] = counted
+    line = f"{row['id']}: judge.checks is {json.dumps(counted)}; it is passed of all there are"
     assert line in said(synthetic.write(tmp_path / "smol", [row]))[0]
 
 

@@ -27,7 +27,6 @@ MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some betwe
 # Layouts that show a statement, a picture or nothing in place of a title.
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
 
-LAYOUT = "overflow off-canvas overlap small-text low-contrast dense blank broken-picture no-title".split()
 _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
 
 # What a check finds: its name, the place of the element in `boxes` (None for the slide), message, area.

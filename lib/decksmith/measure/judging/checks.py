@@ -311,10 +311,11 @@ def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
         for what, yes, slide in check(pages)
     ]
     slides = slide_findings(pages, _text(pages.record, pages.run), reading)
+    absent = [*_too_few(pages), *(finding for one in asked for finding in _missing(one))]
     value: Judge = {
         "judge": NAME,
         "checks": _count(pages, slides, asked),
-        "findings": [*slides, *(finding for one in asked for finding in _missing(one))],
+        "findings": [*slides, *absent],
         "asked": asked,
         "not_checked": {},
         "checklist": pages.answers,
@@ -360,6 +361,14 @@ def _text(record: Record, run: str | Path) -> str:
     """The deck's markdown; empty where its file has gone."""
     path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
     return path.read_text("utf-8", "replace") if path.is_file() else ""
+
+
+def _too_few(pages: Pages) -> Iterator[Finding]:
+    """The finding on a deck that has fewer slides than were asked for; each of those that lack counts (`_count`)."""
+    asked, made = pages.asks.get("slides") or 0, len(pages.numbers)
+    if made < asked:
+        message = f"{asked} slides were asked for, there {'is' if made == 1 else 'are'} {made}"
+        yield Finding(line=None, slide=None, check="slides", message=message, box=None)
 
 
 def _missing(asked: Asked) -> Iterator[Finding]:

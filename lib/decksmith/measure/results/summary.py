@@ -201,19 +201,16 @@ def means(table: Columns, domains: dict[str, str | None], accounting: str) -> di
     prompts = sorted({prompt for cells in table.values() for prompt in cells})
     place = {prompt: index for index, prompt in enumerate(prompts)}
     clusters = [domains.get(prompt) for prompt in prompts]
-    found: dict[str, Mean] = {}
-    for measure, cells in table.items():
-        values = numpy.full((len(place), 1), numpy.nan)
-        values[[place[prompt] for prompt in cells], 0] = list(cells.values())
-        ends = scales([measure])
-        if measure == "renders":
-            seen = stats.shares(values, clusters)
-        elif accounting == "floor":
-            seen = stats.means(values, ends, clusters)
-        else:
-            seen = stats.t_means(values, ends, clusters)
-        found[measure] = stats.entry(seen, 0)
-    return found
+    values = numpy.full((len(place), len(table)), numpy.nan)
+    for column, cells in enumerate(table.values()):
+        values[[place[prompt] for prompt in cells], column] = list(cells.values())
+    interval = stats.means if accounting == "floor" else stats.t_means
+    found = interval(values, scales(table), clusters)
+    entries = {measure: stats.entry(found, column) for column, measure in enumerate(table)}
+    if "renders" in table:
+        column = [*table].index("renders")
+        entries["renders"] = stats.entry(stats.shares(values[:, [column]], clusters), 0)
+    return entries
 
 
 def columns(records: list[DeckRecord], accounting: str, excluded: int | None = None) -> Columns:

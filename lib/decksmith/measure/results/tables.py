@@ -178,7 +178,7 @@ def headline(compared: Comparison) -> list[str]:
     """The lines that sum up the comparison: what is claimed, with the range of ranks it leaves open, and under what caveats."""
     lines: list[str] = []
     if len(compared["runs"]) > 1:
-        looks = compared["looks"]["said"] if "looks" in compared else []
+        looks = [f"{one}." for one in (compared["looks"]["said"] if "looks" in compared else ())]
         order = ranked(compared)
         lines += ["**What was found**", ""]
         lines += [

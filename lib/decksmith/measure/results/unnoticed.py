@@ -147,14 +147,19 @@ def _repeated(records: list[DeckRecord]) -> Iterator[str]:
     for record in records:
         if not record.get("turn"):
             said.setdefault(prompt_of(record), checks.units(sources.request(cast(Record, record))))
-    bags = {ident: {*words} for ident, words in said.items()}
     ordered = sorted(said, key=lambda ident: len(said[ident]))
+    having: dict[str, list[str]] = {}  # the requests with a word, from the shortest on
+    for ident in ordered:
+        for word in {*said[ident]}:
+            having.setdefault(word, []).append(ident)
     copies: dict[str, str] = {}
-    for short, long in itertools.combinations(ordered, 2):
-        more = len(said[long]) - len(said[short])
-        near = said[short] and more <= max(2, ADDED * len(said[long])) and long not in copies
-        if near and bags[short] <= bags[long] and _within(said[short], said[long]):
-            copies[long] = short
+    for short in filter(said.get, ordered):
+        rarest = min((having[word] for word in said[short]), key=len)  # a copy has every word
+        for long in rarest[rarest.index(short) + 1 :]:
+            more = len(said[long]) - len(said[short])
+            near = more <= max(2, ADDED * len(said[long])) and long not in copies
+            if near and _within(said[short], said[long]):
+                copies[long] = short
     if copies:
         named = [f"{ident} is {copies[ident]}" for ident in said if ident in copies]
         yield (

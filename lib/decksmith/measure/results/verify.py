@@ -305,7 +305,7 @@ def _beyond(protocol: Protocol, record: Record) -> tuple[str, object, str] | Non
     """The first number of judge or scan that cannot be, as `(field, value, what it is)`, or None."""
     judge = record.get("judge") or {}
     if counted := judge.get("checks"):
-        possible = 0 <= counted["passed"] <= counted["of"]
+        possible = 0 <= counted["passed"] <= counted["of"] > 0
         return None if possible else ("judge.checks", counted, "passed of all there are")
     values = {f"judge.scores.{name}": value for name, value in (judge.get("scores") or {}).items()}
     if scan := protocol.score.get("viscraft"):
