@@ -73,6 +73,14 @@ def test_the_offline_protocol_gives_the_share_of_checks_and_no_marks():
     assert scoring.worth(scoring.score(PUBLISHED, record())) == 3.85
 
 
+@pytest.mark.parametrize(
+    "counted", [{"passed": 3}, {"passed": 0, "of": 0}, {"passed": 9, "of": 8}, [3]]
+)
+def test_what_is_no_count_of_checks_is_bad_data(counted):
+    with pytest.raises(cli.BadData, match="p1: judge.checks is .* deck-judge writes it"):
+        scoring.score(OFFLINE, record(judge={"checks": counted, "checklist": []}))
+
+
 @pytest.mark.parametrize("stage", ["gen", "deck", "images", "render", "judge", "features"])
 @pytest.mark.parametrize("kind", ["model", "renderer", "judge", "infra"])
 def test_only_a_model_fault_is_floored_and_every_other_fault_is_no_score(stage, kind):

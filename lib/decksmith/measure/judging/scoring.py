@@ -70,7 +70,7 @@ def score(protocol: Protocol, record: Record) -> Score:
             yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
             value["checklist"] = round(yes / items, 4)
     if is_offline:
-        value["checks"] = round(judged["passed"] / judged["of"], 4) if judged else None
+        value["checks"] = None if error else _share(record["id"], judged)
         return value
     return {**value, **_marks(protocol, record, error)}
 
@@ -93,6 +93,17 @@ def _marks(protocol: Protocol, record: Record, error: Record | None) -> Score:
         "judge_only": mean(dimensions, {n: weights[n] for n in JUDGED}) if scored else None,
         "dimensions": dimensions,
     }
+
+
+def _share(ident: str, counted: object) -> float:
+    """The share of checks that a deck passes, to 4 digits. Raises cli.BadData for what is no count of them."""
+    match counted:
+        case {"passed": int(passed), "of": int(of)} if 0 <= passed <= of > 0:
+            return round(passed / of, 4)
+    said = (
+        f"judge.checks is {counted}, and not how many pass of all there are; deck-judge writes it"
+    )
+    raise cli.BadData(f"{ident}: {said}")
 
 
 def worth(score: Score) -> float | None:
