@@ -68,11 +68,13 @@ class Follower:
         run = runs.of(self.during, summary, held, records)
         shown = runs.in_order([run, *self._finished()])
         live: report.Live = {"model": run["label"], "done": len(records), "of": self.total}
+        looked_at = any(self.out.glob("now-*.svg"))  # it loads itself again
         page, _ = report.page(self.out, shown, live=live)
         self.pages += 1
-        if self.pages == 1:
-            stream.warn("The report, which grows", f"file://{page.resolve()}")
-            show(page)
+        if self.pages == 1 and Progress.current:
+            Progress.current.warn(f"The report so far: file://{page.resolve()}")
+            if not looked_at:
+                show(page)
 
     def _finished(self) -> list[Run]:
         """The other runs that are finished, and that the same was asked of."""
