@@ -89,13 +89,11 @@ $(A)/prompts/report.json: data/training-prompts.jsonl data/prompts.jsonl | run-t
 	mkdir -p $(@D)
 	bin/chat-overlap --run $(@D) --against data/prompts.jsonl < $< | bin/chat-split --share 0.2 --out $(@D)
 
-# One thread, so that the same answers are written on any number of cores. The model is seldom done within
-# its 1024 tokens; what it was in the midst of is left out.
+# One thread, so that the same answers are written on any number of cores.
 $(A)/samples.jsonl: $(A)/prompts/report.json data/adapter/adapter.gguf
 	export DECKSMITH_ENGINE_THREADS=1 TOTAL=$$(($(RL_SAMPLES) * $(RL_PROMPTS)))
 	bin/record-sample --limit $(RL_PROMPTS) < $(<D)/train.jsonl |
 	  bin/chat-generate --model smol-sft --samples $(RL_SAMPLES) --temperature 1 --top-p 1 --seed 1 --run $(A)/samples |
-	  bin/within tools python3 -m decksmith.train.training.trim_truncated |
 	  bin/deck-parse --run $(A)/samples | bin/deck-illustrate --run $(A)/samples |
 	  bin/deck-render --run $(A)/samples | bin/deck-reward --run $(A)/samples > $@.tmp
 	mv $@.tmp $@

@@ -113,9 +113,6 @@ class Gen(TypedDict, total=False):
         "what ended a reply of `length`: as many tokens as were asked for, or the server before that "
         "(its context was full, or a limit of its own); absent where its counts do not say",
     ]
-    cut_back: Annotated[
-        int, "characters of an unfinished slide that `training.trim_truncated` left out"
-    ]
     calls: Annotated[
         list[ChatMessage],
         "of a row with tools: every message after the request's own, replies with `tool_calls` and what "
