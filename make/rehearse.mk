@@ -36,7 +36,7 @@ rehearsal: .venv/.python
 	  'set-up|130|setup .venv/.train $(if $(filter vllm,$(REHEARSED)),.venv-vllm/.done)' \
 	  $(if $(filter local,$(REHEARSED)),'the base model writes|400|results/runs/smol/$(SETTING)/summary.json MODEL=smol LIMIT=$(REHEARSE)') \
 	  'data/short becomes a corpus|20|$(R)/chat/report.json' \
-	  'an adapter is trained|760|results/sft/rehearsal/adapter/manifest.json' \
+	  'an adapter is trained|800|results/sft/rehearsal/adapter/manifest.json' \
 	  '$(if $(filter local,$(REHEARSED)),the tuned model writes|600,base and tuned model write|1800)|rehearsal-tuned ENGINE=$(REHEARSED)' \
 	  'the comparison|15|rehearsal-report ENGINE=$(REHEARSED)'
 
