@@ -130,8 +130,8 @@ conditions-check: setup .venv/.dev
 
 ### lint: ruff, the import contract, types, shellcheck
 lint: .venv/.dev
-	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/nltk_data.py
-	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/nltk_data.py
+	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/*.py
+	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/*.py
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
 	.venv/bin/mypy lib/decksmith
 	.venv/bin/python3 tests/pages.py --check

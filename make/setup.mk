@@ -11,10 +11,6 @@ TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://downloa
 # Python 3.13 or later for NeMo Gym's verifiers.
 GYM_PYTHON ?= $(FOUND_GYM_PYTHON)
 
-first_python = $(shell for p in $2; do $$p -c 'import sys, venv; sys.exit(sys.version_info < $1)' \
-  2> /dev/null && echo $$p && break; done)
-FOUND_PYTHON := $(or $(call first_python,(3$(comma)11),python3 python3.14 python3.13 python3.12 python3.11),python3)
-
 ##@ Set up (every target does what it needs by itself)
 .PHONY: setup run-tools
 ## setup: Python, Node, renderer, browser, fonts, embedded model: all pinned
