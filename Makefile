@@ -25,6 +25,8 @@ include make/rehearse.mk make/maintain.mk
 ## baseline: decks by MODEL: asked for, rendered, judged, scored, compared, reported
 baseline: $(REPORT)/index.html
 	$(COMPARE)
+# While decks come in, the report shows those that there are.
+baseline $(REPORT)/index.html: SHOW = | bin/run-report --during $(@D) $(BY_PROTOCOL) --out $(REPORT) $(RUNS)
 
 # 1. Prompts: of PROMPTS those that the protocol takes, LIMIT of them, this part of SHARD.
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS_FROM) %/$(FOR_RUN) | run-tools
@@ -49,7 +51,7 @@ $(PLAIN_PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/pro
 	  bin/deck-render $(BY_PROTOCOL) --run $(@D) |
 	  bin/deck-judge $(BY_PROTOCOL) --run $(@D) $(BUDGET:%=--budget %) |
 	  bin/deck-scan --run $(@D) | $(READ_CLAIMS)
-	  bin/deck-score $(BY_PROTOCOL) > $@.$$$$.tmp
+	  bin/deck-score $(BY_PROTOCOL) $(SHOW) > $@.$$$$.tmp
 	$(END)
 
 # The same under a condition: of several drafts one is chosen, and a draft is revised.
@@ -66,7 +68,7 @@ $(CONDITION_PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%
 	  bin/deck-judge $(BY_PROTOCOL) --run $(@D) $(BUDGET:%=--budget %) |
 	  bin/deck-scan --run $(@D) | $(READ_CLAIMS)
 	  bin/deck-score $(BY_PROTOCOL) |
-	  bin/deck-choose $$under --run $(@D) > $@.$$$$.tmp
+	  bin/deck-choose $$under --run $(@D) $(SHOW) > $@.$$$$.tmp
 	$(END)
 
 # 4. Means and intervals of a run; then plots and page of all.

@@ -2,7 +2,7 @@
 
 # Who is asked: models by their names in assets/models.toml, and `reference`, which is none: decks
 # that people wrote for the first twelve prompts.
-MODEL ?= smol smol-sft $(REFERENCE)
+MODEL ?= $(REFERENCE) smol smol-sft
 # Under which conditions (assets/conditions); plain is the absence of one.
 CONDITION ?= plain
 # The template that decks follow, a file of data/templates, in demo, baseline and corpus.
@@ -12,7 +12,7 @@ PROTOCOL ?= offline
 # The prompts: a file of your own has a request a line.
 PROMPTS ?= data/prompts.jsonl
 # How many prompts, drawn over all domains; a larger number keeps those of a smaller one.
-LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
+LIMIT ?= $(if $(filter file,$(origin MODEL)),6)
 # Requests in flight, in place of the registry's number.
 JOBS ?=
 # The second of four parts is 2/4, for an array of jobs; `make merge` joins the parts.
@@ -21,6 +21,8 @@ SHARD ?=
 BUDGET ?=
 # A model that reads which claims of a deck its prompt's documents support.
 CLAIMS ?=
+# 0: the report is not opened, also where this terminal has a desktop.
+OPEN ?=
 # The report's folder in results/reports.
 NAME ?= $(SETTING)
 # The training run whose loss the report shows.
@@ -36,6 +38,7 @@ CAPSULE ?=
 # A model that Ollama has, which `make model` makes known here.
 OLLAMA ?=
 
+export OPEN
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
   $(FIRST),$(LIMIT))),reference)
