@@ -2,6 +2,8 @@
 # made: a name that is not there, a number that is none, a path that make cannot read and, on the
 # command line, a variable that nobody reads are refused in a sentence (make/given.py).
 
+# By this name a module speaks that a rule runs.
+export DECKSMITH_GOAL := $(firstword $(MAKECMDGOALS))
 space := $(subst ,, )
 comma := ,
 first_python = $(shell for p in $2; do $$p -c 'import sys, venv; sys.exit(sys.version_info < $1)' \

@@ -58,6 +58,7 @@ KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
     ("BUDGET PACE", "a number above 0", _between),
     ("EFFECT", "a difference above 0, such as 0.05", _between),
     ("MARGIN SHARE", "a share between 0 and 1, such as 0.05", lambda text: _between(text, 0, 1)),
+    ("OPEN", "0 or 1", ("0", "1").__contains__),
     ("CHAINED PUSH PUBLIC DRY ONCE", "1: leave it out where it is not meant", "1".__eq__),
     (
         "PROMPTS TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",

@@ -136,7 +136,7 @@ lint: .venv/.dev
 	.venv/bin/mypy lib/decksmith
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
-	.venv/bin/shellcheck -x bin/within make/bench make/help containers/build containers/verify slurm/*.sh \
+	.venv/bin/shellcheck -x bin/within make/bench make/help make/room containers/build containers/verify slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
 

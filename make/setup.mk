@@ -42,6 +42,9 @@ image-%:
 pin:
 	$(PYTHON) containers/pin
 
+# A full disk is said in a sentence.
+.venv/.% .venv-%/.done %/node_modules/.done %/node_modules/.cuda %/node_modules/.built: SHELL := make/room
+
 # A proxy's own certificate authority is the system's, as for pip and npm.
 export UV_SYSTEM_CERTS ?= true
 export NODE_USE_SYSTEM_CA ?= 1

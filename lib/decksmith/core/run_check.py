@@ -120,10 +120,13 @@ def _lacks_key(name: str) -> str | None:
     key = _registry().get(name, {}).get("key_env")
     if not isinstance(key, str) or os.environ.get(key) or Path(".venv/.python").exists():
         return None
-    env = Path(".env")
-    lines = env.read_text(encoding="utf-8").splitlines() if env.exists() else []
-    if any(line.startswith(f"{key}=") for line in lines):
-        return None
+    try:
+        if re.search(rf"(?m)^{key}=", Path(".env").read_text(encoding="utf-8")):
+            return None
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        return f".env cannot be read ({error.strerror}): make it a file of yours: chown, chmod 600"
     return f"{name} needs a key: set {key} in the environment or in .env"
 
 
