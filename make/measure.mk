@@ -104,10 +104,9 @@ $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | run-check
 
 # A model that nobody can ask is said before anything is made, fetched or asked, and a key that is
 # not set before a first set-up, which takes minutes. Other names: make/given.mk.
-RUN_CHECK = PYTHONPATH=lib $(PYTHON) -m decksmith.core.run_check
 .PHONY: run-check
 run-check:
-	$(RUN_CHECK) $(MODEL)
+	$(PYTHON) make/given.py --asked $(MODEL)
 
 $(OWN_PROMPTS):
 	echo "there is no $@; PROMPTS= names a file with a request a line (docs/prompts.md)" >&2

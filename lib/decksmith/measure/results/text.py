@@ -179,5 +179,5 @@ def columns(rows: Sequence[Sequence[str]], words: int) -> list[str]:
             ]
             lines.append("  ".join(padded).rstrip())
     if fit < len(least):
-        lines += ["", *columns([[row[0], *row[fit:]] for row in rows], 1)]
+        lines += ["", *columns([[row[0], *row[fit:]] for row in rows if any(row[fit:])], 1)]
     return lines
