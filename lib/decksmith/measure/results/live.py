@@ -100,12 +100,14 @@ class Follower:
 def follow(out: Path, folders: list[Path], during: Path, protocol: str) -> None:
     """Pass the scored records on stdin through to stdout, and write the page as they come. Raises cli.BadData."""
     follower, progress = Follower(out, folders, during, Protocol.load(protocol)), Progress("report")
-    for _, record in stream.records("/dev/stdin"):
-        sys.stdout.buffer.write(stream.dumps(record) + b"\n")
-        sys.stdout.buffer.flush()
-        progress.step()
-        follower.add(cast(DeckRecord, record))
-    progress.close()
+    try:
+        for _, record in stream.records("/dev/stdin"):
+            sys.stdout.buffer.write(stream.dumps(record) + b"\n")
+            sys.stdout.buffer.flush()
+            progress.step()
+            follower.add(cast(DeckRecord, record))
+    finally:
+        progress.close()
     follower.close()
 
 
