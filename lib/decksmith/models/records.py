@@ -96,14 +96,31 @@ class GivenCondition(TypedDict):
     template: Annotated[NotRequired[Record], "`name` and `sha256` of the template behind it"]
 
 
+class StopRule(TypedDict):
+    repeats: Annotated[int, "how often a text stands, one after the other; 0: it may"]
+    repeated_characters: Annotated[int, "letters and digits that it then covers at least"]
+    no_slide_characters: Annotated[int, "without a slide that has begun; 0: any number"]
+
+
+class Stopped(TypedDict):
+    why: Annotated[Literal["repeats", "no slide"], "what the rule found"]
+    kept: Annotated[int, "characters of the answer up to the end of what was repeated once"]
+    read: Annotated[int, "characters after which the rule held"]
+
+
 class Gen(TypedDict, total=False):
     text: Annotated[str, "the answer, its reasoning apart"]
     reasoning: Annotated[str, "the thought, from a field of its own or from think tags"]
-    finish_reason: Annotated[str | None, "as the endpoint said it; `length` means truncated"]
+    finish_reason: Annotated[
+        str | None,
+        "as the endpoint said it; `length` means truncated, `stopped` that the protocol's rule ended the reply",
+    ]
     usage: Annotated[Usage, "tokens and cost"]
     model: Annotated[Asked, "who answered"]
     sampling: Annotated[
-        Record, "the body of the request as it was posted, less model, messages, prompt and tools"
+        Record,
+        "the body of the request as it was posted, less model, messages, prompt and tools; `stop_early` is the rule for a reply that is "
+        "stopped, which is not posted",
     ]
     request: Annotated[str, "fingerprint of the body less the model"]
     sample: Annotated[Sample, "which of several samples (`--samples N`)"]
@@ -112,6 +129,11 @@ class Gen(TypedDict, total=False):
         CutBy,
         "what ended a reply of `length`: as many tokens as were asked for, or the server before that "
         "(its context was full, or a limit of its own); absent where its counts do not say",
+    ]
+    stopped: Annotated[
+        Stopped,
+        "of a reply that repeats itself or has no slide. Of a stream that was left its usage is what the server had counted; of one that "
+        "counts only at the end a guess that is too high: two bytes, or a digit, for a token",
     ]
     cut_back: Annotated[
         int, "characters of an unfinished slide that `training.trim_truncated` left out"
