@@ -56,20 +56,22 @@ class Watch:
         times, most = self.rule["repeats"], self.rule["repeated_characters"]
         if not times or len(text) < most:
             return None
-        last = text[most // times - most :]
+        last, first = text[most // times - most :], len(text)  # of the longest run so far
         found = text.rfind(last, 0, -1)
-        while found >= 0:
-            period = len(text) - len(last) - found
-            begin = found
-            while begin and text[begin - 1] == text[begin - 1 + period]:
-                begin -= 1
-            said = sum(map(str.isalnum, text[begin:]))
-            long = said + (len(text) - begin - said) / OTHER >= most
-            if long and len(text) - begin >= times * period:
-                once = begin + period
-                line = text.find("\n", once, once + period)
-                return once if line < 0 else line
-            found = text.rfind(last, 0, found + len(last) - 1)
+        while found >= 0 and first:
+            begin, period = found, len(text) - len(last) - found
+            if found < first or text[first - 1] == text[first - 1 + period]:  # a longer run
+                while begin and text[begin - 1] == text[begin - 1 + period]:
+                    begin -= 1
+                said = sum(map(str.isalnum, text[begin:]))
+                long = said + (len(text) - begin - said) / OTHER >= most
+                if long and len(text) - begin >= times * period:
+                    once = begin + period
+                    line = text.find("\n", once, once + period)
+                    return once if line < 0 else line
+                first = min(first, begin)
+            # Within a run of a short period each other period is a multiple of it.
+            found = text.rfind(last, 0, (first if period <= len(last) else found) + len(last) - 1)
         return None
 
 
