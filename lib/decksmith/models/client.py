@@ -462,9 +462,7 @@ def _conversation(body: Record) -> list[object]:
 
 
 def _guessed(body: Record, splitter: StreamSplitter) -> tuple[int, int]:
-    """The tokens of a request, and of what came of its reply, where nobody counts them: rather too many. Two bytes or a digit are
-    one, and a piece is at least one."""
+    """The tokens of a request, and of what came of its reply: at least one a piece."""
     came = "".join(piece for pieces in splitter.came.values() for piece in pieces)
-    written = (len(came.encode()) + sum(map(str.isdecimal, came)) + 1) // 2
-    asked = len(json.dumps(_conversation(body), ensure_ascii=False).encode()) // 2
-    return asked, max(written, splitter.pieces)
+    asked = replies.guessed(json.dumps(_conversation(body), ensure_ascii=False))
+    return asked, max(replies.guessed(came), splitter.pieces)

@@ -99,7 +99,7 @@ class GivenCondition(TypedDict):
 class StopRule(TypedDict):
     repeats: Annotated[int, "how often a text stands, one after the other; 0: it may"]
     repeated_characters: Annotated[int, "letters and digits that it then covers at least"]
-    no_slide_characters: Annotated[int, "without a slide that has begun; 0: any number"]
+    no_slide_tokens: Annotated[int, "before a slide begins, two bytes or a digit each; 0: any"]
 
 
 class Stopped(TypedDict):
@@ -112,15 +112,13 @@ class Gen(TypedDict, total=False):
     text: Annotated[str, "the answer, its reasoning apart"]
     reasoning: Annotated[str, "the thought, from a field of its own or from think tags"]
     finish_reason: Annotated[
-        str | None,
-        "as the endpoint said it; `length` means truncated, `stopped` that the protocol's rule ended the reply",
+        str | None, "as the endpoint said it; `length`: truncated; `stopped`: by `stop_early`"
     ]
     usage: Annotated[Usage, "tokens and cost"]
     model: Annotated[Asked, "who answered"]
     sampling: Annotated[
         Record,
-        "the body of the request as it was posted, less model, messages, prompt and tools; `stop_early` is the rule for a reply that is "
-        "stopped, which is not posted",
+        "the body of the request as it was posted, less model, messages, prompt and tools; `stop_early` is our rule and not posted",
     ]
     request: Annotated[str, "fingerprint of the body less the model"]
     sample: Annotated[Sample, "which of several samples (`--samples N`)"]
@@ -132,8 +130,7 @@ class Gen(TypedDict, total=False):
     ]
     stopped: Annotated[
         Stopped,
-        "of a reply that repeats itself or has no slide. Of a stream that was left its usage is what the server had counted; of one that "
-        "counts only at the end a guess that is too high: two bytes, or a digit, for a token",
+        "why and where `stop_early` ended it; without a count of the server's, usage is a guess: a token for two bytes or a digit",
     ]
     cut_back: Annotated[
         int, "characters of an unfinished slide that `training.trim_truncated` left out"

@@ -148,6 +148,11 @@ def added(*usages: Mapping[str, Any]) -> Usage:
     return cast(Usage, sums)
 
 
+def guessed(text: str) -> int:
+    """The tokens of a text where nobody counts them, rather too many: two bytes are one, and so is a digit."""
+    return (len(text.encode()) + sum(map(str.isdecimal, text)) + 1) // 2
+
+
 class StreamSplitter:
     """Parts a reply that comes in pieces as `split_reasoning` parts a whole one. A piece that may be the beginning of a tag waits for
     the next. `enough`: whether the listener has heard enough, and the stream shall be left."""
@@ -156,9 +161,7 @@ class StreamSplitter:
         self.on_chunk, self.enough = on_chunk, False
         self.came: dict[str, list[str]] = {"content": [], "reasoning": []}
         self.held = ""  # of the content, what has not been passed on
-        self.state = (
-            "head"  # "thought" or "text" until a tag closes, "gap" until a letter, "answer"
-        )
+        self.state = "head"  # "reasoning" or "text" until a tag closes, "gap", "answer"
 
     @property
     def pieces(self) -> int:
@@ -186,14 +189,14 @@ class StreamSplitter:
             opened = head.startswith("<think>")
             if not opened and not ended and "<think>".startswith(head):
                 return
-            self.state, self.held = ("thought", head[7:]) if opened else ("text", self.held)
-        if self.state in ("thought", "text"):
+            self.state, self.held = ("reasoning", head[7:]) if opened else ("text", self.held)
+        if self.state in ("reasoning", "text"):
             before, closed, after = self.held.partition("</think>")
             if not closed and not ended:
                 held = next((n for n in range(7, 0, -1) if before.endswith("</think>"[:n])), 0)
                 before, after = before[: len(before) - held], before[len(before) - held :]
             if before:
-                self.on_chunk("reasoning" if self.state == "thought" else "text", before)
+                self.on_chunk(self.state, before)
             if closed and self.state == "text":
                 self.on_chunk("turn", "")
             self.state, self.held = ("gap" if closed else self.state), after

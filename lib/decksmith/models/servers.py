@@ -330,6 +330,6 @@ def _checked(data: Any, headers: Mapping[str, str]) -> Any:
     if isinstance(error, dict) and not data.get("choices"):
         code = error.get("code")
         status = code if isinstance(code, int) else 502
-        words = [str(error[name]) for name in ("message", "code") if error.get(name)]
-        raise RequestError.of_status(status, ", ".join(words) or json.dumps(data), headers)
+        words = error.get("message") or json.dumps(data)
+        raise RequestError.of_status(status, f"{words} ({code})" if code else words, headers)
     return data

@@ -7,7 +7,7 @@ is cut at the same character in whatever pieces it comes, and where it comes who
 import re
 
 from decksmith.models.records import Stopped, StopRule
-from decksmith.models.replies import Reply, StreamSplitter
+from decksmith.models.replies import Reply, StreamSplitter, guessed
 
 NAME = "stop_early"  # of a request's parameters; it is ours, and is not posted
 EVERY = 50  # characters between two looks
@@ -24,9 +24,9 @@ class Watch:
         self.rule = rule
         self.stopped: Stopped | None = None
         self.look, self.start, self.tail = EVERY, 0, ""  # tail: the text from character `start` on
-        self.begun = not rule["no_slide_characters"]
+        self.begun = not rule["no_slide_tokens"]
         # Characters that a look may need.
-        self.reach = max(LONGEST * rule["repeats"], rule["no_slide_characters"] + EVERY)
+        self.reach = max(LONGEST * rule["repeats"], 2 * rule["no_slide_tokens"] + EVERY)
 
     def feed(self, piece: str) -> None:
         """Take the next piece of the answer."""
@@ -40,7 +40,7 @@ class Watch:
 
     def _seen(self, text: str) -> Stopped | None:
         """What the rule says after `look` characters, of which `text` are the last."""
-        if not self.begun and self.look >= self.rule["no_slide_characters"]:
+        if not self.begun and guessed(text) >= self.rule["no_slide_tokens"]:
             self.begun = bool(_BEGUN.search(text))
             if not self.begun:
                 return {"why": "no slide", "kept": self.look, "read": self.look}
