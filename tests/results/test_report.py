@@ -484,7 +484,7 @@ def test_card_terminal_table_and_log_say_the_same_two_numbers(small):
         )
         (line,) = [
             one
-            for one in tables.brief([run], compared, 100).splitlines()
+            for one in tables.brief([run], compared).splitlines()
             if run["label"] in one and card["renders"] in one
         ]
         assert card["good"] in line
