@@ -68,8 +68,9 @@ def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
         }
         items.append(item)
     made = {Path(item["path"]).name for item in items}
-    for old in [path for path in (folder / "images").glob("*") if path.name not in made]:
-        old.unlink()
+    for old in [*(folder / "images").glob("*")]:
+        if re.fullmatch(r"[0-9a-f]{16}\.(jpg|png)", old.name) and old.name not in made:
+            old.unlink()  # one of ours; others are the deck's own
     if not items:
         (folder / "illustrated.md").unlink(missing_ok=True)
         return {"path": record["deck"]["path"], "items": []}

@@ -2,10 +2,11 @@
 cut from the slide as it was drawn. Equal slides give equal bytes: no date, no identifier."""
 
 import io
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from typing import NamedTuple
 
 from lxml import etree
 from lxml.etree import _Element as Element
@@ -14,49 +15,55 @@ from pptx import Presentation
 from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
 from pptx.oxml.ns import qn
 from pptx.presentation import Presentation as Show
-from pptx.slide import Slide
+from pptx.slide import Slide, SlideLayout
 from pptx.util import Emu
 
-from decksmith.measure.render import shapes
+from decksmith.measure.render import master, shapes
 from decksmith.measure.render.shapes import Node, Part, StyledRun
 from decksmith.measure.render.worker import words
 
 SIZE = Emu(12192000), shapes.emu(shapes.HEIGHT)
-TITLE_ONLY, BLANK = 5, 6  # layouts of the library's template
 FRAMES = [(scale * shapes.WIDTH, scale * shapes.HEIGHT) for scale in (1, 2)]  # in pixels
+DATE = b"2024-01-01T00:00:00Z"  # of every file, so that equal slides give equal bytes
 
 
-def powerpoint(
-    parts: Sequence[Part | None],
-    shots: Sequence[Sequence[bytes]],
-    pictures: Sequence[bytes],
-    titles: Sequence[str],
-    alts: Sequence[str],
-    notes: Sequence[str],
-) -> bytes:
-    """A file (bytes). parts: of editable.mjs; None for a slide that shall be a picture (`pictures`: PNG
-    bytes, `alts`). shots: frames (PNG bytes) to cut pictures from. Raises ValueError for strange parts."""
-    show = _empty()
-    drawn = [part for part in parts if part]
+class Sheet(NamedTuple):
+    """What a slide is made of. part: of editable.mjs; None for a slide that shall be its picture (PNG
+    bytes, described by `alt`). shots: frames (PNG bytes) to cut pictures from."""
+
+    part: Part | None
+    shots: Sequence[bytes]
+    picture: bytes
+    title: str
+    alt: str
+    note: str
+
+
+def powerpoint(sheets: Sequence[Sheet]) -> bytes:
+    """A file (bytes) of these slides. Raises ValueError for strange parts."""
+    show, layouts = _empty()
+    drawn = [sheet.part for sheet in sheets if sheet.part]
     painter = shapes.Painter(*(_theme(show, drawn) if drawn else ({}, {})))
-    for number, part in enumerate(parts):
-        headed = part and any(node.get("heading") for node in part["nodes"])
-        slide = show.slides.add_slide(show.slide_layouts[TITLE_ONLY if headed else BLANK])
-        if part:
-            painter.draw(slide, part, [_frame(shot) for shot in shots[number]])
+    for number, sheet in enumerate(sheets, 1):
+        if part := sheet.part:
+            slide = show.slides.add_slide(layouts.get(part["layout"], layouts["Blank"]))
+            painter.draw(slide, part, [_frame(shot) for shot in sheet.shots])
         else:
-            _whole(slide, pictures[number], titles[number] or f"Slide {number + 1}", alts[number])
-        _note(slide, notes[number])
-    return _saved(show, titles)
+            slide = show.slides.add_slide(layouts["Blank"])
+            _whole(slide, sheet.picture, sheet.title or f"Slide {number}", sheet.alt)
+        _note(slide, sheet.note)
+    master.share(show)
+    return _saved(show, [sheet.title for sheet in sheets])
 
 
-def _empty() -> Show:
-    """A presentation without slides, of the canvas's shape; its layouts are made as wide as that."""
+def _empty() -> tuple[Show, dict[str, SlideLayout]]:
+    """(a presentation without slides, of the canvas's shape; its layouts by name, made as wide as that)."""
     show = Presentation()
     package = show.part.package
     for key, relation in list(package._rels.items()):
         if relation.reltype == KIND.THUMBNAIL:  # the library's, of a white page
             package.drop_rel(key)
+    layouts = master.bare(show)
     across = SIZE[0] / (show.slide_width or SIZE[0])
     down = SIZE[1] / (show.slide_height or SIZE[1])
     show.slide_width, show.slide_height = SIZE
@@ -65,7 +72,7 @@ def _empty() -> Show:
             for name, factor in (("x", across), ("cx", across), ("y", down), ("cy", down)):
                 if name in place.attrib:
                     place.set(name, str(round(int(place.get(name)) * factor)))
-    return show
+    return show, layouts
 
 
 def _whole(slide: Slide, picture: bytes, title: str, alt: str) -> None:
@@ -108,7 +115,7 @@ def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str,
                 inks[shapes.ink(node["fill"])] += 5
             for run in _runs(node):
                 inks[shapes.ink(run["ink"])] += len(run["text"])
-                kind = headings if node.get("heading") else fonts
+                kind = headings if node.get("place") == 0 else fonts
                 kind[words(run["font"])[:80]] += len(run["text"])
     ground = max(grounds, key=lambda one: grounds[one])  # of equally frequent ones the first met
     used = [one for one, _ in inks.most_common() if one != ground] or ["000000"]
@@ -132,7 +139,8 @@ def _themed(blob: bytes, colours: dict[str, str], major: str, minor: str) -> byt
         slot = theme.find(f".//{qn('a:clrScheme')}/{qn(f'a:{name}')}")
         slot[:] = [etree.Element(qn("a:srgbClr"), {"val": colour})]
     for kind, family in (("a:majorFont", major), ("a:minorFont", minor)):
-        theme.find(f".//{qn(kind)}/{qn('a:latin')}").set("typeface", family)
+        latin = theme.find(f".//{qn(kind)}/{qn('a:latin')}")
+        latin.attrib.update({"typeface": family, **shapes.like(family)})
     out: bytes = etree.tostring(theme, xml_declaration=True, encoding="UTF-8", standalone=True)
     return out
 
@@ -143,13 +151,21 @@ def _saved(show: Show, titles: Sequence[str]) -> bytes:
     facts.author = facts.last_modified_by = facts.keywords = facts.comments = ""
     facts.title = words(next(filter(None, titles), ""))[:255]
     facts.revision = 1
-    facts.created = facts.modified = datetime(2024, 1, 1)
     loose = io.BytesIO()
     show.save(loose)
+    return _still(loose.getvalue())
+
+
+def _still(data: bytes) -> bytes:
+    """A package, with the tables of its charts in it, as of one date."""
     out = io.BytesIO()
-    with zipfile.ZipFile(loose) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
-        for name in old.namelist():
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            new.writestr(entry, old.read(name))
+    with zipfile.ZipFile(io.BytesIO(data)) as old:
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+            for name in old.namelist():
+                entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                text = old.read(name)
+                if name == "docProps/core.xml":
+                    text = re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", DATE, text)
+                new.writestr(entry, _still(text) if name.endswith(".xlsx") else text)
     return out.getvalue()

@@ -51,6 +51,7 @@ class ReferenceDeck:
     title: str
     theme: str
     slides: int
+    picture: str  # of assets/web/references: `make gallery` names it by the deck's bytes
 
 
 @cache
@@ -74,6 +75,7 @@ def references() -> dict[str, ReferenceDeck]:
                 title=str(deck.headmatter.get("title") or name),
                 theme=str(deck.theme),
                 slides=len(deck.shown),
+                picture=f"{name}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.webp",
             )
     return found
 
