@@ -1,6 +1,8 @@
 """PowerPoint files to edit: what the browser shows is read back from the package as text, tables, notes and pictures."""
 
 import re
+import shutil
+import subprocess
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -11,6 +13,7 @@ from decksmith.measure.decks import pictures
 from drawing import shared_workers  # noqa: F401
 from pptx import Presentation
 from pptx.util import Emu
+from pypdf import PdfReader
 from test_pool import FEATURES
 from test_site import GIF, Canary, build
 
@@ -289,6 +292,31 @@ def test_layouts_places_and_charts_are_powerpoints_own(made):
     assert effective(slides[5], left[0], "buChar") is not None
     assert effective(slides[5], right[0], "buAutoNum").get("type") == "arabicPeriod"
     assert slides[6].placeholders[2].text_frame.text == "Beside it these words"
+
+
+@pytest.mark.skipif(not shutil.which("soffice"), reason="LibreOffice is not here")
+def test_titles_of_one_line_are_one_line_in_libreoffice_without_the_fonts(made, tmp_path):
+    files = [tmp_path / f"{name}.pptx" for name in made]
+    for file, (edited, _) in zip(files, made.values(), strict=True):
+        shutil.copyfile(edited, file)
+    home = f"-env:UserInstallation=file://{tmp_path}/home"
+    command = ["soffice", home, "--headless", "--convert-to", "pdf", "--outdir", tmp_path, *files]
+    subprocess.run(command, check=True, capture_output=True)
+    seen, wrapped = 0, []
+    for file in files:
+        pages = PdfReader(file.with_suffix(".pdf")).pages
+        for page, slide in zip(pages, Presentation(file).slides, strict=True):
+            title = slide.shapes.title
+            if not title or not title.text_frame.text:
+                continue
+            paragraphs = title.text_frame.paragraphs
+            heights = [int(effective(slide, one, "lnSpc")[0].get("val")) for one in paragraphs]
+            if round(title.height.pt * 100 / sum(heights)) == 1 and len(paragraphs) == 1:
+                seen += 1
+                lines = ["".join(line.split()) for line in page.extract_text().splitlines()]
+                if not any("".join(paragraphs[0].text.split()) in line for line in lines):
+                    wrapped.append((file.stem, title.text_frame.text))
+    assert seen > 25 and wrapped == []
 
 
 def test_tables_are_tables_with_their_widths_and_merged_cells(made):

@@ -240,9 +240,7 @@ def takes_markdown(
     after   the commands whose records the script needs: what markdown is answered with"""
 
     def wrap(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        @click.argument(
-            "decks", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-        )
+        @click.argument("decks", nargs=-1, type=FILE)
         @functools.wraps(function)
         def with_markdown(decks: Sequence[Path], **options: Any) -> int | None:
             run = options.get("run", Path())

@@ -9,33 +9,12 @@ from lxml.etree import _Element as Element
 from pptx.enum.shapes import PP_PLACEHOLDER
 from pptx.oxml.ns import qn
 from pptx.presentation import Presentation as Show
-from pptx.slide import SlideLayout
 
-# The layouts of the library's template that slides have (editable.mjs), and of them those whose title is the master's.
-LAYOUTS = ("Title Slide", "Section Header", "Picture with Caption", "Blank")
-PLAIN = ("Title and Content", "Two Content", "Title Only")
+PLAIN = ("Title and Content", "Two Content", "Title Only")  # whose title is the master's
 # What shapes, paragraphs and runs may share, in the order that the format asks for.
 _BULLETS, _FILLS = "buNone buAutoNum buChar", "solidFill gradFill noFill"
 _ORDER = ("xfrm", "lnSpc", "spcBef", "spcAft", "buClr", "buFont", _BULLETS, _FILLS, "latin", "cs")
 _KINDS = [{qn(f"a:{tag}") for tag in tags.split()} for tags in _ORDER]
-
-
-def bare(show: Show) -> dict[str, SlideLayout]:
-    """The layouts that slides have, by name; the others go, and so does the template's own look of texts."""
-    found = {one.name: one for one in show.slide_layouts}
-    for name in found.keys() - {*LAYOUTS, *PLAIN}:
-        show.slide_layouts.remove(found.pop(name))
-    for page in (show.slide_master, *found.values()):
-        is_master = page is show.slide_master
-        for place in page.placeholders:
-            if place.placeholder_format.idx < (2 if is_master else 10):  # no date, no number
-                for style in place._element.iter(qn("a:lstStyle"), qn("a:bodyPr")):
-                    style.clear()
-                about = place._element.find(f".//{qn('a:bodyPr')}")
-                if is_master:
-                    about.attrib.update(dict.fromkeys(("lIns", "tIns", "rIns", "bIns"), "0"))
-                    etree.SubElement(about, qn("a:normAutofit"))
-    return found
 
 
 def share(show: Show) -> None:

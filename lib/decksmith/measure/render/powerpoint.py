@@ -1,12 +1,12 @@
 """PowerPoint files of what the renderer made of a deck: text is text, a table a table, a box a shape, the rest pictures
 cut from the slide as it was drawn. Equal slides give equal bytes: no date, no identifier."""
 
+import base64
 import io
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from lxml import etree
 from lxml.etree import _Element as Element
@@ -15,55 +15,48 @@ from pptx import Presentation
 from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
 from pptx.oxml.ns import qn
 from pptx.presentation import Presentation as Show
-from pptx.slide import Slide, SlideLayout
+from pptx.slide import Slide
 from pptx.util import Emu
 
 from decksmith.measure.render import master, shapes
 from decksmith.measure.render.shapes import Node, Part, StyledRun
-from decksmith.measure.render.worker import words
+from decksmith.measure.render.worker import RenderResult, words
 
 SIZE = Emu(12192000), shapes.emu(shapes.HEIGHT)
 FRAMES = [(scale * shapes.WIDTH, scale * shapes.HEIGHT) for scale in (1, 2)]  # in pixels
 DATE = b"2024-01-01T00:00:00Z"  # of every file, so that equal slides give equal bytes
 
 
-class Sheet(NamedTuple):
-    """What a slide is made of. part: of editable.mjs; None for a slide that shall be its picture (PNG
-    bytes, described by `alt`). shots: frames (PNG bytes) to cut pictures from."""
-
-    part: Part | None
-    shots: Sequence[bytes]
-    picture: bytes
-    title: str
-    alt: str
-    note: str
-
-
-def powerpoint(sheets: Sequence[Sheet]) -> bytes:
-    """A file (bytes) of these slides. Raises ValueError for strange parts."""
-    show, layouts = _empty()
-    drawn = [sheet.part for sheet in sheets if sheet.part]
+def powerpoint(result: RenderResult, *, whole: bool = False) -> bytes:
+    """A file (bytes) of the slides that a worker drew; `whole`: each is its picture, as is one without parts.
+    Raises ValueError for strange parts."""
+    show, count = _empty(), len(result["pictures"])
+    parts: Sequence[Part | None] = [None] * count if whole else result["parts"]
+    titles = [page["title"] for page in result["xray"]]
+    drawn = [part for part in parts if part]
     painter = shapes.Painter(*(_theme(show, drawn) if drawn else ({}, {})))
-    for number, sheet in enumerate(sheets, 1):
-        if part := sheet.part:
-            slide = show.slides.add_slide(layouts.get(part["layout"], layouts["Blank"]))
-            painter.draw(slide, part, [_frame(shot) for shot in sheet.shots])
+    layouts = {layout.name: layout for layout in show.slide_layouts}
+    for number, (part, page) in enumerate(zip(parts, result["xray"], strict=True)):
+        slide = show.slides.add_slide(layouts.get(part["layout"] if part else "", layouts["Blank"]))
+        if part:
+            painter.draw(slide, part, [_frame(shot) for shot in part["shots"]])
         else:
-            slide = show.slides.add_slide(layouts["Blank"])
-            _whole(slide, sheet.picture, sheet.title or f"Slide {number}", sheet.alt)
-        _note(slide, sheet.note)
+            picture = base64.b64decode(result["pictures"][number])
+            title = page["title"] or f"Slide {number + 1}"
+            _whole(slide, picture, title, page["text"] or page["title"])
+        _note(slide, result["notes"][number])
     master.share(show)
-    return _saved(show, [sheet.title for sheet in sheets])
+    return _saved(show, titles)
 
 
-def _empty() -> tuple[Show, dict[str, SlideLayout]]:
-    """(a presentation without slides, of the canvas's shape; its layouts by name, made as wide as that)."""
+def _empty() -> Show:
+    """A presentation without slides, of the canvas's shape; its layouts are made as wide as that, and their
+    texts look as the master's."""
     show = Presentation()
     package = show.part.package
     for key, relation in list(package._rels.items()):
         if relation.reltype == KIND.THUMBNAIL:  # the library's, of a white page
             package.drop_rel(key)
-    layouts = master.bare(show)
     across = SIZE[0] / (show.slide_width or SIZE[0])
     down = SIZE[1] / (show.slide_height or SIZE[1])
     show.slide_width, show.slide_height = SIZE
@@ -72,7 +65,9 @@ def _empty() -> tuple[Show, dict[str, SlideLayout]]:
             for name, factor in (("x", across), ("cx", across), ("y", down), ("cy", down)):
                 if name in place.attrib:
                     place.set(name, str(round(int(place.get(name)) * factor)))
-    return show, layouts
+        for style in [] if page is show.slide_master else page._element.iter(qn("a:lstStyle")):
+            style.clear()
+    return show
 
 
 def _whole(slide: Slide, picture: bytes, title: str, alt: str) -> None:
@@ -88,9 +83,9 @@ def _note(slide: Slide, note: str) -> None:
         frame.text = words(note)
 
 
-def _frame(data: bytes) -> Image.Image:
-    """A frame of the worker's browser. Raises ValueError for anything else."""
-    picture = Image.open(io.BytesIO(data), formats=["PNG"])
+def _frame(data: str) -> Image.Image:
+    """A frame of the worker's browser, in base64. Raises ValueError for anything else."""
+    picture = Image.open(io.BytesIO(base64.b64decode(data)), formats=["PNG"])
     if picture.size not in FRAMES:
         raise ValueError(f"the worker sent a frame of {picture.width} x {picture.height} pixels")
     return picture.convert("RGBA")

@@ -335,25 +335,21 @@ class Painter:
 
     def _text(self, slide: Slide, node: Node, place: BaseShape | None) -> None:
         x, y, width, height = node["rect"]
-        if (node["wrap"] or place) and node[
-            "full"
-        ] > 0.96:  # another program sets the words a little wider
+        wraps = node["wrap"] or place is not None
+        if wraps and node["full"] > 0.96:  # another program sets the words a little wider
             extra = 4 + width * 0.02
             align = node["paragraphs"][0]["align"]
             x -= {"center": extra / 2, "right": extra}.get(align, 0)
             width += extra
         shape = place or slide.shapes.add_textbox(*map(emu, (x, y, width, height)))
-        body = _clear(shape._element.txBody)
         if place:
-            tree = place._element.getparent()
-            tree.append(place._element)  # it comes in its turn
+            slide.shapes._spTree.append(place._element)  # it comes in its turn
             place.left, place.top, place.width, place.height = map(emu, (x, y, width, height))
-            # The master says the rest. Where a font is missing the text gets smaller, and no line more.
-            _sub(_sub(body, "a:bodyPr"), "a:normAutofit")
-        else:
-            facts = {"lIns": 0, "tIns": 0, "rIns": 0, "bIns": 0, "anchor": "t", "rtlCol": 0}
-            wrap = "square" if node["wrap"] else "none"
-            _sub(_sub(body, "a:bodyPr", wrap=wrap, **facts), "a:noAutofit")
+        body = _clear(shape._element.txBody)
+        facts = {"lIns": 0, "tIns": 0, "rIns": 0, "bIns": 0, "anchor": "t", "rtlCol": 0}
+        about = _sub(body, "a:bodyPr", wrap="square" if wraps else "none", **facts)
+        # Where a font is missing, what is in a place gets smaller, and has no line more.
+        _sub(about, "a:normAutofit" if place else "a:noAutofit")
         _sub(body, "a:lstStyle")
         for one in node["paragraphs"]:
             self._paragraph(slide, body, one)

@@ -134,26 +134,12 @@ def _write(
         value["pdf"] = _file(run, f"{ident}/build/deck.pdf", data)
     if "pptx" in formats or "pptx-image" in formats:
         # python-pptx, for those who want such a file
-        from decksmith.measure.render.powerpoint import Sheet, powerpoint
+        from decksmith.measure.render.powerpoint import powerpoint
 
-        parts = result["parts"] or [None] * len(result["pictures"])
-        sheets = [
-            Sheet(
-                part,
-                [base64.b64decode(shot) for shot in part["shots"]] if part else [],
-                base64.b64decode(picture),
-                page["title"],
-                page["text"] or page["title"],
-                note,
-            )
-            for part, picture, page, note in zip(
-                parts, result["pictures"], result["xray"], result["notes"], strict=True
-            )
-        ]
         if "pptx" in formats:
-            value["pptx"] = _file(run, f"{ident}/build/deck.pptx", powerpoint(sheets))
+            value["pptx"] = _file(run, f"{ident}/build/deck.pptx", powerpoint(result))
         if "pptx-image" in formats:
-            data = powerpoint([sheet._replace(part=None) for sheet in sheets])
+            data = powerpoint(result, whole=True)
             value["pptx_image"] = _file(run, f"{ident}/build/deck-image.pptx", data)
     return value
 
