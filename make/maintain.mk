@@ -243,7 +243,7 @@ rl-page: .venv/.python
 
 ### gallery: the pictures of the demo's gallery, again after a change of data/reference
 gallery: run-tools
-	.venv/bin/python3 tests/web/gallery.py
+	PYTHONPATH=lib .venv/bin/python3 tests/web/gallery.py
 
 # `make baseline` first, or again after a change: its report is the first picture.
 ### screenshots: the pictures of docs/ and README's words: report, vote, demo

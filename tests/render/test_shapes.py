@@ -323,7 +323,9 @@ def test_text_in_places_gets_smaller_where_a_font_is_missing_and_never_a_line_mo
     slide = made(tight, items(0)).slides[0]
     for shape in slide.placeholders:
         body = shape._element.find(".//{*}bodyPr")
-        assert body.find("{*}normAutofit") is not None and body.get("wrap") == "square"
+        assert body.find("{*}normAutofit") is not None and body.get("wrap") is None
+        base = slide.slide_layout.placeholders.get(shape.placeholder_format.idx)
+        assert base._element.find(".//{*}bodyPr").get("wrap") == "square"
     assert slide.shapes.title.width > shapes.emu(880)
 
 

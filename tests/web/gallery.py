@@ -1,4 +1,4 @@
-"""The pictures of the demo's gallery: the first slide of each deck of data/reference, named by the deck's sha256.
+"""The pictures of the demo's gallery: the first slide of each deck of data/reference, named by its ask (studio.py), a hash of the deck.
 
 make gallery
 """
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from decksmith.people.demo import studio
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,10 +21,7 @@ SIZE, MOST = (640, 360), 15_000  # pixels; bytes of a picture
 
 def names() -> dict[str, str]:
     """The name of each deck's picture, by the deck's id."""
-    found = {}
-    for path in sorted(DECKS.glob("p*.md")):
-        found[path.stem] = f"{path.stem}.{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}.webp"
-    return found
+    return {name: f"{name}.{deck.ask[:12]}.webp" for name, deck in studio.references().items()}
 
 
 def small(slide: Path) -> bytes:

@@ -37,7 +37,8 @@ def share(show: Show) -> None:
         layout = next(one for one in show.slide_layouts if one.name == name)
         if base := layout.placeholders.get(at):
             _share_look(base._element.find(f".//{qn('a:lstStyle')}"), found)
-            _share(base._element.spPr, [one.spPr for one in found])
+            for tag in (f".//{qn('p:spPr')}", f".//{qn('a:bodyPr')}"):
+                _share(base._element.find(tag), [one.find(tag) for one in found])
 
 
 def _share_look(style: Element, shapes: Iterable[Element]) -> None:

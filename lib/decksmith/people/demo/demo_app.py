@@ -298,10 +298,12 @@ class DemoHandlers:
         return self._answer(request, {**found, "text": forms.visible(found["text"])})
 
     async def references(self, request: http.Request) -> http.Response:
-        """The reference decks, each with the name of its picture."""
+        """The reference decks, each with its picture: `make gallery` makes them."""
         self.looking.check(web.remote(request))
-        shown = ("id", "title", "theme", "slides", "picture")
-        found = [{key: getattr(deck, key) for key in shown} for deck in references().values()]
+        found = []
+        for name, deck in references().items():
+            facts = {"title": deck.title, "theme": deck.theme, "slides": deck.slides}
+            found.append({"id": name, "picture": f"{name}.{deck.ask[:12]}.webp", **facts})
         self._new_visitor(request)
         return self._answer(request, found)
 

@@ -323,9 +323,8 @@ class DeckWriter:
         found = await asyncio.to_thread(
             lint.found, self.folder, {**record, "render": value}, source_text
         )
-        if any(
-            one["check"] == "unknown-theme" for one in found
-        ):  # whose layouts are not ours either
+        checks = {one["check"] for one in found}
+        if "unknown-theme" in checks:  # then its layouts are not there either
             found = [one for one in found if one["check"] != "unknown-layout"]
         made = len(value["slides"])
         if finding := self._count_finding(made, request.get("slides")):
