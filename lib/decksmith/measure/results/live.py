@@ -71,8 +71,9 @@ class Follower:
         looked_at = any(self.out.glob("now-*.svg"))  # it loads itself again
         page, _ = report.page(self.out, shown, live=live)
         self.pages += 1
-        if self.pages == 1 and Progress.current:
-            Progress.current.warn(f"The report so far: file://{page.resolve()}")
+        if self.pages == 1:
+            tell = Progress.current.warn if Progress.current else cli.tell
+            tell(f"The report so far: file://{page.resolve()}")
             if not looked_at:
                 show(page)
 
