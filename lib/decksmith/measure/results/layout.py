@@ -13,7 +13,7 @@ import click
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
-from decksmith.measure.results.summary import rendering
+from decksmith.measure.results.summary import rendered
 from decksmith.measure.results.text import whole_percent
 
 RUNS = cli.ROOT / "results/runs"
@@ -85,8 +85,7 @@ def table(runs: Path | None = None) -> list[str]:
         path = folder / "summary.json"
         summary, made = json.loads(path.read_text()), datetime.fromtimestamp(path.stat().st_mtime)
         where = folder.relative_to(cli.ROOT) if folder.is_relative_to(cli.ROOT) else folder
-        counted = "{} of {}".format(*rendering(summary))
-        cells = [folder.parent.name, folder.name, counted, _score(summary)]
+        cells = [folder.parent.name, folder.name, rendered(summary), _score(summary)]
         rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}", str(where)])
     if len(rows) == 1:
         return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
