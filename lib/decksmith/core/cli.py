@@ -85,13 +85,18 @@ class Script:
         self.command = command
 
     def __call__(self) -> NoReturn:
-        sys.stderr = masking.Stream(sys.stderr)
-        status = _status(self.command)
-        try:
-            sys.stdout.flush()  # what was printed before an error
-        except BrokenPipeError:
-            _forget(1)
-        sys.exit(status)
+        ends_with(lambda: self.command.main(prog_name=NAME, standalone_mode=False))
+
+
+def ends_with(work: Callable[[], int | None]) -> NoReturn:
+    """End the process with what `work` returns, or with the sentence and status of its exception."""
+    sys.stderr = masking.Stream(sys.stderr)
+    status = _status(work)
+    try:
+        sys.stdout.flush()  # what was printed before an error
+    except BrokenPipeError:
+        _forget(1)
+    sys.exit(status)
 
 
 def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
@@ -108,9 +113,9 @@ def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
     return wrap
 
 
-def _status(inner: click.Command) -> int:
+def _status(work: Callable[[], int | None]) -> int:
     try:
-        return inner.main(prog_name=NAME, standalone_mode=False) or 0
+        return work() or 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
