@@ -79,7 +79,8 @@ REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/
 REPORT_FLAGS = $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %)
 define BEGIN
 export TOTAL=$$(wc -l < $<) LIVE=$(@D)/.live
-echo "# $(subst results/runs/,,$(@D))" > $$LIVE
+echo "# $(subst results/runs/,,$(@D))" > $$LIVE || {
+  echo "$(@D) cannot be written. Make room on its disk or make the folder yours, then type the same command again: what is finished is kept." >&2; exit 75; }
 endef
 # A deck without a score through no fault of its model's is done again by the next make: its scores
 # are made older than its prompts. The summary was of the scores before.
