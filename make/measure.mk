@@ -93,7 +93,8 @@ define COMPARE
 bin/run-compare $(CHAINED:%=--chain) --page $(REPORT)/compare.md $(RUNS)
 echo "Every table: $(REPORT)/compare.md"
 echo "Open the report: file://$(abspath $(REPORT))/index.html"
-echo "Next: make vote (people decide), make plan EFFECT=0.05 (how many prompts find 5 points), make runs"
+echo "Next: make vote (people decide), make runs,"
+echo "      make plan EFFECT=0.05 (how many prompts find 5 points)"
 endef
 
 results/runs/reference/$(SETTING)/scores.jsonl: $(wildcard data/reference/*.md)
