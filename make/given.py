@@ -195,7 +195,7 @@ ELSEWHERE = re.compile(
     r"TRITON|PIP|UV|NPM|NODE|SSL|OLLAMA|WANDB|MLFLOW|PLAYWRIGHT|PYTEST|APPTAINER|DECKSMITH)"
 )
 DEFAULT = re.compile(r"(?m)^(?:export )?([A-Z][A-Z_]*) \?= ?(.*)")
-READ = re.compile(r"\$[({]([A-Z][A-Z0-9_]*)\b|(?m:^ifn?def ([A-Z][A-Z0-9_]*))")
+READ = re.compile(r"\$[({]?([A-Z][A-Z0-9_]*)\b|(?m:^ifn?def ([A-Z][A-Z0-9_]*))")
 ENVIRONMENT = re.compile(r"""(?:environ\S*?|getenv\(|envvar=)["']([A-Z][A-Z0-9_]*)["']""")
 
 
@@ -213,7 +213,9 @@ def defaults() -> dict[str, str]:
 def _nobody_reads(name: str, chosen: dict[str, str]) -> str | None:
     if name in chosen or ELSEWHERE.match(name):
         return None
-    for text in _texts("Makefile", "config.mk", "make/*.mk"):
+    for text in _texts(
+        "Makefile", "config.mk", "make/*.mk", "make/bench", "containers/build", "slurm/*.s*"
+    ):
         if any(name in found for found in READ.findall(text)):
             return None
     for text in _texts("lib/decksmith/**/*.py", "bin/*", "tests/**/test_*.py"):

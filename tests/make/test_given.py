@@ -34,7 +34,7 @@ def given(monkeypatch):
         ),
         ("AUTHOR=llm:none ENGINE=x IMAGES=x", "AUTHOR=llm:smol ENGINE=local IMAGES=off"),
         ("BENCH=none BENCH= PROMPTS= TRAINER=", "BENCH=gym-mmlu BENCH=guard RECIPE= VOTE="),
-        ("Limit=3 MODLE=x R2D2=x", "RUNS=x VERIFIERS=x YES=1 KILLS=1 HF_HUB_OFFLINE=1"),
+        ("Limit=3 MODLE=x R2D2=x", "RUNS=x BOOTSTRAP=x VERIFIERS=x YES=1 KILLS=1 HF_HUB_OFFLINE=1"),
     ],
 )
 def test_what_is_given(given, capsys, wrong, right):
