@@ -201,7 +201,7 @@ ENVIRONMENT = re.compile(r"""(?:environ\S*?|getenv\(|envvar=)["']([A-Z][A-Z0-9_]
 
 def _texts(*patterns: str) -> Iterator[str]:
     for pattern in patterns:
-        for path in Path().glob(pattern):
+        for path in filter(Path.is_file, Path().glob(pattern)):
             yield path.read_text(encoding="utf-8", errors="replace")
 
 
