@@ -213,6 +213,7 @@ def _card(run: Run) -> Shown:
         "color": run["color"],
         "states": [(state, n, STATES[state]) for state, n in counts],
         "truncated": summary["truncated"],
+        "stopped": summary.get("stopped"),
         "classes": summary["faults"]["classes"],
         "spent": spent(summary),
         "renders": tables.renders(run),
