@@ -26,7 +26,7 @@ PROSE = "Here is what I think of rivers, and of much else that I will not say tw
 def watched(pieces, rule=RULE):
     watch = stopping.Watch(rule)
     for piece in pieces:
-        watch.feed(piece)
+        watch.hear("text", piece)
     return watch.stopped
 
 

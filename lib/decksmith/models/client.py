@@ -256,7 +256,7 @@ class Client:
         body = dict(body)
         rule: StopRule | None = body.pop(stopping.NAME, None)
         if rule and not splitter and self._can_leave(body):
-            splitter = stopping.WatchedStream(rule, apart=self.model.base_url == "engine:")
+            splitter = stopping.Watch(rule, apart=self.model.base_url == "engine:")
         try:
             data = await self._once(body, min(self.model.timeout, left), splitter)
             reply = replies.read(data, time.monotonic() - begun, attempt)
