@@ -16,6 +16,7 @@ ifndef V
 endif
 
 -include config.mk
+include make/given.mk
 include make/measure.mk make/train.mk make/setup.mk make/bench.mk make/people.mk
 include make/rehearse.mk make/maintain.mk
 
@@ -24,6 +25,8 @@ include make/rehearse.mk make/maintain.mk
 ## baseline: decks by MODEL: asked for, rendered, judged, scored, compared, reported
 baseline: $(REPORT)/index.html
 	$(COMPARE)
+# While decks come in, the report shows those that there are.
+baseline $(REPORT)/index.html: SHOW = | bin/run-report --during $(@D) $(BY_PROTOCOL) --out $(REPORT) $(RUNS)
 
 # 1. Prompts: of PROMPTS those that the protocol takes, LIMIT of them, this part of SHARD.
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS_FROM) %/$(FOR_RUN) | run-tools
@@ -48,7 +51,7 @@ $(PLAIN_PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/pro
 	  bin/deck-render $(BY_PROTOCOL) --run $(@D) |
 	  bin/deck-judge $(BY_PROTOCOL) --run $(@D) $(BUDGET:%=--budget %) |
 	  bin/deck-scan --run $(@D) | $(READ_CLAIMS)
-	  bin/deck-score $(BY_PROTOCOL) > $@.$$$$.tmp
+	  bin/deck-score $(BY_PROTOCOL) $(SHOW) > $@.$$$$.tmp
 	$(END)
 
 # The same under a condition: of several drafts one is chosen, and a draft is revised.
@@ -65,7 +68,7 @@ $(CONDITION_PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%
 	  bin/deck-judge $(BY_PROTOCOL) --run $(@D) $(BUDGET:%=--budget %) |
 	  bin/deck-scan --run $(@D) | $(READ_CLAIMS)
 	  bin/deck-score $(BY_PROTOCOL) |
-	  bin/deck-choose $$under --run $(@D) > $@.$$$$.tmp
+	  bin/deck-choose $$under --run $(@D) $(SHOW) > $@.$$$$.tmp
 	$(END)
 
 # 4. Means and intervals of a run; then plots and page of all.
@@ -99,7 +102,7 @@ corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
 ## dpo: the adapter of FROM, trained on by the preference pairs in DATA
 ### rft: the same as sft, on the best of many answers in DATA
-sft dpo rft: trainer-check .venv/.corpus $(SFT_TOOLS)
+sft dpo rft: .venv/.corpus $(SFT_TOOLS)
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
 	$(CONFIGURE)
@@ -109,7 +112,7 @@ sft dpo rft: trainer-check .venv/.corpus $(SFT_TOOLS)
 
 .PHONY: rl
 ## rl: GRPO of FROM on the prompts in DATA by rewards of rendered decks; DRY=1
-rl: trainer-check .venv/.corpus $(RL_TOOLS)
+rl: .venv/.corpus $(RL_TOOLS)
 	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
 	$(SITE)
 	$(CONFIGURE)

@@ -2,7 +2,7 @@
 
 # Who is asked: models by their names in assets/models.toml, and `reference`, which is none: decks
 # that people wrote for the first twelve prompts.
-MODEL ?= smol smol-sft $(REFERENCE)
+MODEL ?= $(REFERENCE) smol smol-sft
 # Under which conditions (assets/conditions); plain is the absence of one.
 CONDITION ?= plain
 # The template that decks follow, a file of data/templates, in demo, baseline and corpus.
@@ -12,7 +12,7 @@ PROTOCOL ?= offline
 # The prompts: a file of your own has a request a line.
 PROMPTS ?= data/prompts.jsonl
 # How many prompts, drawn over all domains; a larger number keeps those of a smaller one.
-LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
+LIMIT ?= $(if $(filter file,$(origin MODEL)),6)
 # Requests in flight, in place of the registry's number.
 JOBS ?=
 # The second of four parts is 2/4, for an array of jobs; `make merge` joins the parts.
@@ -21,6 +21,8 @@ SHARD ?=
 BUDGET ?=
 # A model that reads which claims of a deck its prompt's documents support.
 CLAIMS ?=
+# 0: the report is not opened, also where this terminal has a desktop.
+OPEN ?=
 # The report's folder in results/reports.
 NAME ?= $(SETTING)
 # The training run whose loss the report shows.
@@ -36,6 +38,7 @@ CAPSULE ?=
 # A model that Ollama has, which `make model` makes known here.
 OLLAMA ?=
 
+export OPEN
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
   $(FIRST),$(LIMIT))),reference)
@@ -60,8 +63,6 @@ model_of = $(firstword $(subst +, ,$(firstword $(subst /, ,$1))))
 condition_of = $(patsubst $(model_of)+%,%,$(firstword $(subst /, ,$1)))
 # A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
 # file in its folder.
-space := $(subst ,, )
-comma := ,
 FOR_RUN := .for-$(or $(LIMIT),all)
 FOR_REPORT := .for-$(subst $(space),+,$(strip $(RUN_NAMES)))$(CHAINED:%=-chained)
 
@@ -101,12 +102,12 @@ $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | run-check
 	rm -f $(@D)/.for-*
 	touch $@
 
-# A name that is not there is said before anything is made, fetched or asked, and a key that is not
-# set before a first set-up, which takes minutes.
+# A model that nobody can ask is said before anything is made, fetched or asked, and a key that is
+# not set before a first set-up, which takes minutes. Other names: make/given.mk.
 RUN_CHECK = PYTHONPATH=lib $(PYTHON) -m decksmith.core.run_check
 .PHONY: run-check
 run-check:
-	$(RUN_CHECK) $(BY_PROTOCOL) $(CONDITIONS:%=--condition %) $(MODEL)
+	$(RUN_CHECK) $(MODEL)
 
 $(OWN_PROMPTS):
 	echo "there is no $@; PROMPTS= names a file with a request a line (docs/prompts.md)" >&2

@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from decksmith import __version__
 from decksmith.core import cli, pages, stream
@@ -16,7 +17,7 @@ from decksmith.measure.results import (
     tables,
 )
 from decksmith.measure.results.comparison import Comparison, Run
-from decksmith.measure.results.pairs import better, is_headline
+from decksmith.measure.results.pairs import better, from_folder, is_headline
 from decksmith.measure.results.plots import loss, plots
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.report_data import Shown
@@ -31,35 +32,51 @@ from decksmith.measure.results.runs import (
 from decksmith.measure.results.summary import SHARES, scale, status_of
 from decksmith.measure.results.tables import spent
 
+MARK = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>\n'
 MANY = 3  # pairs of models whose sentences the page begins with; of more it says the ranks
 DOCS = cli.ROOT / "docs"
 
 
+class Live(TypedDict):
+    """How far the run is that a page was written during."""
+
+    model: str
+    done: int
+    of: int
+    mark: NotRequired[str]  # a picture beside the page, which is there until the page is replaced
+
+
 def page(
-    out: Path, runs: list[Run], training: Path | None = None, single: bool = False
+    out: Path,
+    runs: list[Run],
+    training: Path | None = None,
+    single: bool = False,
+    live: Live | None = None,
 ) -> tuple[Path, dict[str, int]]:
     """Write the report of `runs` into the folder `out`: index.html, pictures, plots. Returns the page and what was done,
     in numbers.
 
     `training` is the folder of the training run (results/sft/RUN) that made one of the models: its loss is drawn too.
     `single`: one file instead, `out`/report.html, with small pictures and the plots inside.
+    `live`: a run is not finished. Such a page counts and shows, and compares nothing; it loads itself again when it is replaced.
 
     The page opens from disk. Everything a model wrote reaches it as JSON or as escaped text, never as markup; a content
     security policy allows only this page's own script, style and pictures.
     """
     with_decks(runs, "a report")
-    compared, seen = claims.compare(runs), looks.remember(runs)
+    compared = claims.compare(runs, tested=not live)
+    seen = [] if live else looks.remember(runs)["said"]
     pictures = report_pictures.in_page(runs) if single else report_pictures.in_folder(out, runs)
     data = report_data.data(runs, pictures, compared)
     # Where the docs lie as seen from the page; None where the page is not in the checkout.
     inside = not single and out.resolve().is_relative_to(cli.ROOT.resolve())
     docs = Path(os.path.relpath(DOCS, out.resolve())).as_posix() if inside else None
-    at_once, later = report_data.apart(
-        {**data, "markdown": tables.markdown(runs, compared), "docs": docs}
-    )
+    data |= {"markdown": "" if live else tables.markdown(runs, compared), "docs": docs}
+    mark = f"now-{stream.fingerprint([data, live])[:12]}.svg"
+    at_once, later = report_data.apart({**data, "live": live and {**live, "mark": mark}})
     html = pages.template("report.html.j2").render(
         **_headline(runs, compared),
-        tables=[(*one, tables.words_in(one[0])) for one in tables.tables(runs, compared)],
+        tables=[] if live else _tables(runs, compared),
         prompts=len({prompt_of(record) for run in runs for record in run["records"]}),
         counted=_counted(runs),
         honest=_honest(runs),
@@ -70,8 +87,9 @@ def page(
         caption=caption(runs),
         protocol=runs[0]["protocol"].get("hash") or "unknown",
         cards=[_card(run) for run in runs],
-        seen=seen["said"],
-        plots=_plots(out, runs, compared, training, single),
+        seen=seen,
+        plots=[] if live else _plots(out, runs, compared, training, single),
+        live=live,
         words=report_data.glossary(runs),
         docs=docs,
         origin=report_data.origin(runs),
@@ -85,17 +103,26 @@ def page(
         inside=pages.data(pictures.inside) if single else None,
     )
     file = out / ("report.html" if single else "index.html")
+    before = [] if single else [*out.glob("now-*.svg")]
+    if live:
+        stream.write(out / mark, MARK)
     stream.write(file, html)
+    for other in before:
+        if not live or other.name != mark:
+            other.unlink(missing_ok=True)
     return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
+
+
+def _tables(runs: list[Run], compared: Comparison) -> list[tuple[object, ...]]:
+    """Each table, and how many of its columns are words."""
+    return [(*one, tables.words_in(one[0])) for one in tables.tables(runs, compared)]
 
 
 def _headline(runs: list[Run], compared: Comparison) -> Shown:
     """What the page begins with: a few sentences that may be said, and what stands against them."""
     pairs = [pair for pair in compared["pairs"] if is_headline(pair)]
-    people = {run["label"] for run in runs if run["summary"]["model"].get("files")}
     settled = {(pair["a"], pair["b"]) for pair in pairs if pair["verdict"] == "beats"}
     found = [*zip(claims.decided(pairs), compared["headlines"], strict=True)]
-    found.sort(key=lambda one: bool({*one[0]} & people))  # models first
     ranked = claims.ranked(compared) if len(runs) > 1 else None
     said = [(models in settled, sentence) for models, sentence in found]
     begins, more = said, []
@@ -148,7 +175,7 @@ def _counted(runs: list[Run]) -> str:
     """How many decks there are, by models and, where nobody was asked, from folders."""
     decks, others, models = 0, 0, 0
     for run in runs:
-        read = bool(run["summary"]["model"].get("files"))
+        read = from_folder(run)
         decks += len(run["records"])
         others += len(run["records"]) * read
         models += not read

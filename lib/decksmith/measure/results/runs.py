@@ -42,16 +42,21 @@ def load(paths: Sequence[str | Path], other_prompts: bool = False) -> list[Run]:
     """
     runs: list[Run] = []
     for path in map(Path, paths):
-        runs += _read_scores(path) if path.is_file() else [_run(path)]
-    for order, run in enumerate(runs):
-        run["order"] = order
+        runs += _read_scores(path) if path.is_file() else [in_folder(path)]
     places = Counter((str(run["path"].resolve()), run["name"]) for run in runs)
     for (where, _), n in places.items():
         if n > 1:
             raise cli.BadData(f"{where} is named twice; a run cannot be compared with itself")
-    _tell_apart(runs)
     for other in runs[1:]:
         _same_protocol(runs[0], other, other_prompts)
+    return in_order(runs)
+
+
+def in_order(runs: list[Run]) -> list[Run]:
+    """Runs ordered by label, each with its place among those given, and a label and a color of its own."""
+    for order, run in enumerate(runs):
+        run["order"] = order
+    _tell_apart(runs)
     return sorted(runs, key=lambda run: (run["label"].casefold(), run["name"]))
 
 
@@ -125,8 +130,8 @@ def keep_common(runs: list[Run]) -> None:
                 )
 
 
-def _run(folder: Path) -> Run:
-    """The run in a folder. Raises cli.Missing, cli.BadData."""
+def in_folder(folder: Path) -> Run:
+    """The finished run in a folder. Raises cli.Missing, cli.BadData."""
     make = layout.make_command(folder)
     if not (folder / "scores.jsonl").is_file() and not (folder / "summary.json").is_file():
         raise layout.missing(folder)
@@ -136,12 +141,18 @@ def _run(folder: Path) -> Run:
     summary = cast(Summary, _object(folder / "summary.json", make))
     protocol = _object(folder / "protocol.json", make)
     rows = [record for _, record in stream.records(folder / "scores.jsonl")]
-    under = any((record.get("gen") or {}).get("condition") for record in rows)
     for record in rows:
         if not isinstance(record.get("score"), dict):
             raise cli.BadData(
                 f'{folder}/scores.jsonl: {record["id"]}: no "score" in this record; `{make}` writes it'
             )
+    return of(folder, summary, cast(Identity, protocol), cast(list[DeckRecord], rows))
+
+
+def of(folder: Path, summary: Summary, protocol: Identity, rows: list[DeckRecord]) -> Run:
+    """A run of `folder` with these scored records, which may be its first ones. Raises cli.Missing, cli.BadData."""
+    make = layout.make_command(folder)
+    under = any((record.get("gen") or {}).get("condition") for record in rows)
     name = layout.run_name(folder)
     about = summary.get("model") or {}
     model = about.get("name") or conditions.split(name)[0]
@@ -156,10 +167,10 @@ def _run(folder: Path) -> Run:
         "label": f"{label} + {condition['name']}" if condition else label,
         "color": known.color if known and own else "",
         "summary": summary,
-        "protocol": cast(Identity, protocol),
-        "records": cast(list[DeckRecord], rows),
+        "protocol": protocol,
+        "records": rows,
         "condition": _object(folder / "condition.json", make) if under else None,
-        "unshipped": identity.unshipped(protocol, rows),
+        "unshipped": identity.unshipped(cast(Record, protocol), cast(list[Record], rows)),
         "left_out": None,
         "remedy": f"`{make}` does these again and nothing else",
     }

@@ -324,6 +324,9 @@ class DeckWriter:
         found = await asyncio.to_thread(
             lint.found, self.folder, {**record, "render": value}, source_text
         )
+        checks = {one["check"] for one in found}
+        if "unknown-theme" in checks:  # then its layouts are not there either
+            found = [one for one in found if one["check"] != "unknown-layout"]
         made = len(value["slides"])
         if finding := self._count_finding(made, request.get("slides")):
             found.insert(0, finding)
