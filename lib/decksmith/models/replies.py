@@ -150,7 +150,7 @@ def added(*usages: Mapping[str, Any]) -> Usage:
 
 def guessed(text: str) -> int:
     """The tokens of a text where nobody counts them, rather too many: two bytes are one, and so is a digit."""
-    return (len(text.encode()) + sum(map(str.isdecimal, text)) + 1) // 2
+    return (len(text.encode("utf-8", "replace")) + sum(map(str.isdecimal, text)) + 1) // 2
 
 
 class StreamSplitter:
