@@ -164,9 +164,10 @@ class StreamSplitter:
         self.state = "head"  # "reasoning" or "text" until a tag closes, "gap", "answer"
 
     @property
-    def pieces(self) -> int:
-        """How many pieces came."""
-        return sum(map(len, self.came.values()))
+    def guessed(self) -> int:
+        """How many tokens came, where nobody counts them: at least one a piece."""
+        pieces = [piece for came in self.came.values() for piece in came]
+        return max(guessed("".join(pieces)), len(pieces))
 
     def feed(self, delta: Mapping[str, Any] | None) -> None:
         """Take the next piece, the `delta` of an event. Raises TypeError for one of another form."""
