@@ -241,6 +241,7 @@ def _card(run: Run) -> Shown:
             (state, f"{n} {words}") for state, words in STATES.items() if (n := states[state])
         ],
         "truncated": summary["truncated"],
+        "stopped": summary.get("stopped"),
         "classes": summary["faults"]["classes"],
         "spent": ", ".join(usage) if summary["tokens"]["completion"] else "",
         "renders": tables.renders(run),
