@@ -110,6 +110,7 @@ class DeckWriter:
         self.least = protocol.render["min_slides"]  # slides that a deck must have to count
         protocol.render.update(min_slides=1, deadline=DEADLINE, scale=1)
         self.sampling = protocol.sampling
+        self.sampling.pop("stop_early", None)  # who watches a reply stops it
         self.provider = deck_pictures.providers(protocol.images["provider"])
         self.lines = {model.base_url: TurnQueue(self._width(model)) for model in models.values()}
         self.clients = {name: self._open(model) for name, model in models.items()}
