@@ -147,7 +147,7 @@ class DemoHandlers:
         self.looking = web.Rate(600, 60)
         self.streams: defaultdict[str | None, int] = defaultdict(int)  # open ones, by visitor
 
-    def routes(self) -> list[http.AbstractRouteDef]:
+    def routes(self) -> list[http.RouteDef]:
         ask, side = f"/asks/{{ask:{ASK_ID}}}", "{side:[01]}"
         return [
             http.get("/", self.page),
