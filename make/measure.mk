@@ -63,8 +63,6 @@ model_of = $(firstword $(subst +, ,$(firstword $(subst /, ,$1))))
 condition_of = $(patsubst $(model_of)+%,%,$(firstword $(subst /, ,$1)))
 # A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
 # file in its folder.
-space := $(subst ,, )
-comma := ,
 FOR_RUN := .for-$(or $(LIMIT),all)
 FOR_REPORT := .for-$(subst $(space),+,$(strip $(RUN_NAMES)))$(CHAINED:%=-chained)
 
@@ -104,12 +102,12 @@ $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | run-check
 	rm -f $(@D)/.for-*
 	touch $@
 
-# A name that is not there is said before anything is made, fetched or asked, and a key that is not
-# set before a first set-up, which takes minutes.
+# A model that nobody can ask is said before anything is made, fetched or asked, and a key that is
+# not set before a first set-up, which takes minutes. Other names: make/given.mk.
 RUN_CHECK = PYTHONPATH=lib $(PYTHON) -m decksmith.core.run_check
 .PHONY: run-check
 run-check:
-	$(RUN_CHECK) $(BY_PROTOCOL) $(CONDITIONS:%=--condition %) $(MODEL)
+	$(RUN_CHECK) $(MODEL)
 
 $(OWN_PROMPTS):
 	echo "there is no $@; PROMPTS= names a file with a request a line (docs/prompts.md)" >&2

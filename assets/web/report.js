@@ -601,7 +601,7 @@
 
   function replyFacts() {
     const usage = deck.usage;
-    return [["finish", deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
+    return [["finish", deck.stopped ? `stopped after ${deck.stopped.read} characters: ${deck.stopped.why === "repeats" ? "it repeats itself" : "no slide has begun"}` : deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
       usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`]].filter(Boolean);
   }
 

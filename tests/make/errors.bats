@@ -8,26 +8,50 @@ setup() {
 # Not as a part of the make that runs the tests, which would be said in each line.
 make_says() { run env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS make "$@" 2>&1; }
 
-@test "a model that is not there: the sentence with the models there are, before anything is made" {
-  make_says baseline MODEL="smol typo"
+# The sentence, and that make stopped at it with nothing made.
+refused() {
+  make_says "${@:2}"
   assert_failure 2
-  assert_line --index 0 --regexp '^There is no model typo in assets/models.toml or assets/gguf.toml. Type MODEL=NAME with one of: local smol .*gpt-5.4 '
-  [ "${#lines[@]}" = 2 ] && [[ ${lines[1]} == "make: *** "*"Error 78" ]]
+  assert_line --index 0 --partial "$1"
+  [ "${#lines[@]}" = 2 ] && [[ ${lines[1]} == "make/given.mk:"*": *** Nothing was made.  Stop." ]]
   [ ! -e results ]
 }
 
-@test "a protocol that is not there: the sentence with the protocols there are" {
-  make_says baseline PROTOCOL=typo
-  assert_failure 2
-  assert_line --index 0 --regexp '^There is no protocol typo in assets/protocols. Type PROTOCOL=NAME with one of: .*offline '
-  [ "${#lines[@]}" = 2 ] && [ ! -e results ]
+@test "a name that is not there: the nearest and those there are, before anything is made" {
+  refused 'There is no model typo in assets/models.toml or assets/gguf.toml. Type MODEL=NAME with one of: local smol ' baseline MODEL="smol typo"
+  refused 'There is no model gpt5.4 in assets/models.toml or assets/gguf.toml. Did you mean gpt-5.4? Type ' demo MODEL=gpt5.4
+  refused 'There is no protocol ofline in assets/protocols. Did you mean offline? Type PROTOCOL=NAME with one of: offline ' report PROTOCOL=ofline
+  refused 'There is no condition revize in assets/conditions. Did you mean revise?' conditions CONDITION="plain few-shot+revize"
+  refused 'There is no benchmark gsm9k:8 in assets/benchmarks or assets/groups. Did you mean gsm8k?' bench BENCH="arithmetic gsm9k:8"
+  refused 'There is no trainer typo. Type TRAINER=NAME with one of: nemo-rl trl' sft TRAINER=typo
+  refused 'MODEL= is empty. Type MODEL=NAME with one of: local smol ' baseline MODEL=
 }
 
-@test "a trainer that is not there: the sentence with the trainers there are, before anything is set up" {
-  make_says sft TRAINER=typo
-  assert_failure 2
-  assert_line --index 0 "There is no trainer typo. Type TRAINER=NAME with one of: nemo-rl trl"
-  [ "${#lines[@]}" = 2 ] && [ ! -e results ]
+@test "a variable that nobody reads, in any case, is refused on the command line, and not in the environment" {
+  refused 'Nobody reads a variable model. Did you mean MODEL? docs/variables.md lists those there are.' baseline model=smol
+  refused 'Nobody reads a variable LIMITS. Did you mean LIMIT?' baseline LIMITS=3
+  LIMITS=3 model=smol make_says -n help V=1 YES=1 OPENROUTER_API_KEY=k DECKSMITH_WALLS=plain PIP_FIND_LINKS=x
+  assert_success
+}
+
+@test "a number that is none and a path that make cannot read are refused wherever they stand" {
+  refused 'LIMIT=0 is not a whole number from 1.' baseline LIMIT=0
+  refused 'LIMIT=-3 is not a whole number from 1.' conditions LIMIT=-3
+  touch 'my prompts.csv'
+  refused "PROMPTS=my prompts.csv cannot be read by make: a path may hold no space and none of the shell's signs. Type: ln -s 'my prompts.csv' my-prompts.csv, then PROMPTS=my-prompts.csv." baseline PROMPTS='my prompts.csv'
+  refused "CAPSULE=it's.tar cannot be read by make" replay CAPSULE="it's.tar"
+  LIMIT=x refused 'LIMIT=x is not a whole number from 1. It stands in your environment or in config.mk.' baseline
+  echo 'SHARD = 5/4' > config.mk
+  refused 'SHARD=5/4 is not a part such as 2/4. It stands in your environment or in config.mk.' shard
+  echo 'LIMIT = 3' > config.mk
+  make_says help
+  assert_success
+  assert_output --regexp 'LIMIT +=  ?3'
+}
+
+@test "what was given reaches a make inside make as it is" {
+  make_says -n conditions MODEL=smol LIMIT= FLAGS="it's \"quoted\" \$\$x"
+  refute_output --partial 'Nothing was made'
 }
 
 @test "a push without a repository, a curve without a run: what to type" {

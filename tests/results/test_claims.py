@@ -186,6 +186,17 @@ def test_the_clauses_of_all_pairs_are_one_family_and_the_floor_is_another(runs):
     assert not floor["clause"] and floor["family"] == 1
 
 
+def test_decks_from_a_folder_cost_the_models_no_power_and_are_spoken_of_last(runs):
+    made = runs(author=[98] * 6, old=[FAILED] * 6, new=[40, 41] * 3)
+    made[0]["summary"]["model"]["files"] = "data/reference/"
+    compared = claims.compare(made)
+    families = {(p["a"], p["b"]): p["family"] for p in compared["pairs"] if p["clause"]}
+    assert families == {("new", "old"): 1, ("author", "new"): 3, ("author", "old"): 3}
+    assert compared["headlines"][0] == (
+        "The decks of new render for 6 of 6 requests, those of old for none."
+    )
+
+
 def test_decks_that_were_lost_may_undo_the_second_clause_too(runs):
     base = [60 + n % 3 for n in range(24)]
     near = [value + 1 + n % 2 for n, value in enumerate(base)]

@@ -19,6 +19,9 @@ ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents
 # Where .venv and the folders node_modules are: the checkout; in an image (containers/*.def), a folder of its own.
 TOOLCHAIN = Path(os.environ.get("DECKSMITH_TOOLCHAIN") or ROOT)
 NAME = Path(sys.argv[0]).name or "decksmith"
+# A module that make runs speaks for the target.
+_GOAL = os.environ.get("DECKSMITH_GOAL") if "lib/decksmith/" in sys.argv[0] else None
+SPEAKER = f"make {_GOAL}" if _GOAL else NAME
 
 
 class Stop(Exception):
@@ -167,7 +170,7 @@ def git(*words: str) -> str | None:
 
 def say(message: str) -> None:
     """Print one line on stderr, the script's name first."""
-    tell(f"{NAME}: {message}")
+    tell(f"{SPEAKER}: {message}")
 
 
 def tell(line: str) -> None:

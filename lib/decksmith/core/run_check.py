@@ -1,60 +1,42 @@
 """Whether what a run is to be made of exists, and what its models need here; before any set-up.
 
-    python3 -m decksmith.core.run_check --protocol offline --condition plain smol gpt-5.4
-    python3 -m decksmith.core.run_check --needs smol        the make targets of its engine
+    python3 -m decksmith.core.run_check smol gpt-5.4      exit 78 and a sentence where one is not there
+    python3 -m decksmith.core.run_check --needs smol      the make targets of its engine
 
-Exit 78 with a sentence that names what there is instead. The standard library only, since a fresh
-machine has nothing else.
+The standard library only, since a fresh machine has nothing else.
 """
 
 import argparse
 import difflib
 import os
+import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 ENGINE = (".venv/.local", "assets/engine/node_modules/.done")
 CUDA = "assets/engine/node_modules/.cuda"
-
-
-class _Lacking(Exception):
-    """What is not there, in a sentence."""
+Entries = dict[str, dict[str, object]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="make", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="*")
-    parser.add_argument("--protocol", default="offline")
-    parser.add_argument("--condition", action="append", default=["plain"])
     parser.add_argument("--needs", action="store_true")
     chosen = parser.parse_args()
-    own = Path(os.environ.get("DECKSMITH_MODELS") or "data/models")
-    registry = _entries([Path("assets/models.toml"), *sorted(own.glob("*.toml"))])
-    weights = _entries([Path("assets/gguf.toml")])
     if chosen.needs:
-        print(*_needs(chosen.models, registry, weights))
+        print(*_needs(chosen.models))
         return 0
-    templates = os.environ.get("DECKSMITH_TEMPLATES") or "data/templates"
-    conditions = ["plain", *_stems("assets/conditions", "toml"), *_stems(templates, "md")]
-    protocols = _stems("assets/protocols", "toml")
-    try:
-        for name in chosen.models:
-            where = "in assets/models.toml or assets/gguf.toml"
-            _known("model", name, [*registry, *weights], where)
-            _key(name, registry.get(name, {}))
-        for name in "+".join(chosen.condition).split("+"):
-            _known("condition", name, conditions, "in assets/conditions")
-        _known("protocol", chosen.protocol, protocols, "in assets/protocols")
-    except _Lacking as lacking:
-        print(lacking, file=sys.stderr)
+    asked = [unknown("MODEL", name) or _lacks_key(name) for name in chosen.models]
+    for sentence in filter(None, asked):
+        print(sentence, file=sys.stderr)
         return 78
     return 0
 
 
-def _entries(paths: Iterable[Path]) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
+def _entries(paths: Iterable[Path]) -> Entries:
+    found: Entries = {}
     for path in paths:
         try:
             found |= tomllib.loads(path.read_text(encoding="utf-8"))
@@ -63,39 +45,95 @@ def _entries(paths: Iterable[Path]) -> dict[str, dict[str, object]]:
     return found
 
 
-def _stems(folder: str, suffix: str) -> list[str]:
+def _registry() -> Entries:
+    own = Path(os.environ.get("DECKSMITH_MODELS") or "data/models")
+    return _entries([Path("assets/models.toml"), *sorted(own.glob("*.toml"))])
+
+
+def _weights() -> Entries:
+    return _entries([Path("assets/gguf.toml")])
+
+
+def _models() -> list[str]:
+    return [*_registry(), *_weights()]
+
+
+def _templates() -> list[Path]:
+    return sorted(Path(os.environ.get("DECKSMITH_TEMPLATES") or "data/templates").glob("*.md"))
+
+
+def _conditions() -> list[str]:
+    return ["plain", *_stems("assets/conditions"), *(path.stem for path in _templates())]
+
+
+def _benchmarks() -> list[str]:
+    own = os.environ.get("DECKSMITH_BENCHMARKS") or "data/benchmarks"
+    return [*_stems("assets/benchmarks"), *_stems("assets/groups"), *_stems(own)]
+
+
+def _trainers() -> list[str]:
+    text = Path("make/train.mk").read_text(encoding="utf-8")
+    return sorted(re.findall(r"(?m)^TRAIN_(\S+) =", text))
+
+
+def _stems(folder: str, suffix: str = "toml") -> list[str]:
     return sorted(path.stem for path in Path(folder).glob(f"*.{suffix}"))
 
 
-def _known(kind: str, name: str, names: list[str], where: str) -> None:
-    """Raises _Lacking unless `name` is one of `names`."""
-    if name in names:
-        return
-    close = difflib.get_close_matches(name, names, 1)
-    meant = f"Did you mean {close[0]}? " if close else ""
-    raise _Lacking(
-        f"There is no {kind} {name} {where}. {meant}"
-        f"Type {kind.upper()}=NAME with one of: {' '.join(names)}"
-    )
+MODEL = ("model", " in assets/models.toml or assets/gguf.toml", _models)
+# By variable of make: what it names, where such names stand, and those that are there.
+NAMES: dict[str, tuple[str, str, Callable[[], list[str]]]] = {
+    "MODEL": MODEL,
+    "JUDGE": MODEL,
+    "CLAIMS": MODEL,
+    "SEED_MODEL": MODEL,
+    "PROTOCOL": ("protocol", " in assets/protocols", lambda: _stems("assets/protocols")),
+    "CONDITION": ("condition", " in assets/conditions", _conditions),
+    "BENCH": ("benchmark", " in assets/benchmarks or assets/groups", _benchmarks),
+    "RECIPE": ("recipe", " in assets/recipes", lambda: _stems("assets/recipes", "yaml")),
+    "TEMPLATE": ("template", "", lambda: [str(path) for path in _templates()]),
+    "TRAINER": ("trainer", "", _trainers),
+    "ENGINE": ("engine", "", lambda: ["vllm", "local"]),
+    "IMAGES": ("choice", "", lambda: ["on", "off", "auto"]),
+}
 
 
-def _key(name: str, entry: dict[str, object]) -> None:
-    """Raises _Lacking where the key of a model is nowhere, before a first set-up, which takes
-    minutes; later the runs that have all their replies need no key."""
-    key = entry.get("key_env")
+def unknown(variable: str, word: str) -> str | None:
+    """The sentence for a word of one of NAMES that names nothing there; else None."""
+    kind, where, there = NAMES[variable]
+    names = there()
+    for name in word.split("+") if kind == "condition" else [word]:
+        bare = name.partition(":")[0] if kind == "benchmark" else name
+        is_file = kind in ("recipe", "template") and Path(name).is_file()
+        if bare in names or is_file or (kind == "benchmark" and bare.startswith("gym-")):
+            continue
+        close = difflib.get_close_matches(bare, names, 1)
+        meant = f"Did you mean {close[0]}? " if close else ""
+        choose = f"Type {variable}=NAME with one of: {' '.join(names)}"
+        return f"There is no {kind} {name}{where}. {meant}{choose}"
+    return None
+
+
+def _lacks_key(name: str) -> str | None:
+    """The sentence for a model whose key is nowhere, before a first set-up, which takes minutes;
+    later the runs that have all their replies need no key."""
+    key = _registry().get(name, {}).get("key_env")
     if not isinstance(key, str) or os.environ.get(key) or Path(".venv/.python").exists():
-        return
-    env = Path(".env")
-    lines = env.read_text(encoding="utf-8").splitlines() if env.exists() else []
-    if not any(line.startswith(f"{key}=") for line in lines):
-        raise _Lacking(f"{name} needs a key: set {key} in the environment or in .env")
+        return None
+    try:
+        if re.search(rf"(?m)^{key}=", Path(".env").read_text(encoding="utf-8")):
+            return None
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        return f".env cannot be read ({error.strerror}): make it a file of yours: chown, chmod 600"
+    return f"{name} needs a key: set {key} in the environment or in .env"
 
 
-def _needs(
-    models: list[str], registry: dict[str, dict[str, object]], weights: dict[str, dict[str, object]]
-) -> list[str]:
+def _needs(models: list[str]) -> list[str]:
     """What the embedded engine needs where it runs one of the models: on a GPU, where one is, for
     weights of assets/gguf.toml."""
+    registry, weights = _registry(), _weights()
     embedded = [name for name in models if registry.get(name, {}).get("base_url") == "engine:"]
     fetched = [name for name in models if name in weights]
     if not embedded and not fetched:

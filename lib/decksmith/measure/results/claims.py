@@ -411,8 +411,10 @@ def caveats(runs: list[Run]) -> list[str]:
             remedy = "raise max_tokens in the protocol's sampling"
             if early := summary.get("cut_by_server"):
                 remedy = f"{early} of them by the server before max_tokens: serve a longer context"
+            stopped = sum(summary.get("stopped", {}).values())
+            at = f"or stopped ({stopped} by stop_early)" if stopped else "at the token limit"
             found.append(
-                f"{label}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
+                f"{label}: {summary['truncated']} of {summary['n']} replies were cut off {at} "
                 f"(at most {text.percent(most['truncated'])} may); {remedy}"
             )
     return found + unnoticed(runs)

@@ -71,8 +71,9 @@ class Follower:
         looked_at = any(self.out.glob("now-*.svg"))  # it loads itself again
         page, _ = report.page(self.out, shown, live=live)
         self.pages += 1
-        if self.pages == 1 and Progress.current:
-            Progress.current.warn(f"The report so far: file://{page.resolve()}")
+        if self.pages == 1:
+            tell = Progress.current.warn if Progress.current else cli.tell
+            tell(f"The report so far: file://{page.resolve()}")
             if not looked_at:
                 show(page)
 
@@ -100,12 +101,14 @@ class Follower:
 def follow(out: Path, folders: list[Path], during: Path, protocol: str) -> None:
     """Pass the scored records on stdin through to stdout, and write the page as they come. Raises cli.BadData."""
     follower, progress = Follower(out, folders, during, Protocol.load(protocol)), Progress("report")
-    for _, record in stream.records("/dev/stdin"):
-        sys.stdout.buffer.write(stream.dumps(record) + b"\n")
-        sys.stdout.buffer.flush()
-        progress.step()
-        follower.add(cast(DeckRecord, record))
-    progress.close()
+    try:
+        for _, record in stream.records("/dev/stdin"):
+            sys.stdout.buffer.write(stream.dumps(record) + b"\n")
+            sys.stdout.buffer.flush()
+            progress.step()
+            follower.add(cast(DeckRecord, record))
+    finally:
+        progress.close()
     follower.close()
 
 

@@ -17,7 +17,7 @@ from decksmith.measure.results import (
     tables,
 )
 from decksmith.measure.results.comparison import Comparison, Run
-from decksmith.measure.results.pairs import better, is_headline
+from decksmith.measure.results.pairs import better, from_folder, is_headline
 from decksmith.measure.results.plots import loss, plots
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.report_data import Shown
@@ -121,10 +121,8 @@ def _tables(runs: list[Run], compared: Comparison) -> list[tuple[object, ...]]:
 def _headline(runs: list[Run], compared: Comparison) -> Shown:
     """What the page begins with: a few sentences that may be said, and what stands against them."""
     pairs = [pair for pair in compared["pairs"] if is_headline(pair)]
-    people = {run["label"] for run in runs if run["summary"]["model"].get("files")}
     settled = {(pair["a"], pair["b"]) for pair in pairs if pair["verdict"] == "beats"}
     found = [*zip(claims.decided(pairs), compared["headlines"], strict=True)]
-    found.sort(key=lambda one: bool({*one[0]} & people))  # models first
     ranked = claims.ranked(compared) if len(runs) > 1 else None
     said = [(models in settled, sentence) for models, sentence in found]
     begins, more = said, []
@@ -177,7 +175,7 @@ def _counted(runs: list[Run]) -> str:
     """How many decks there are, by models and, where nobody was asked, from folders."""
     decks, others, models = 0, 0, 0
     for run in runs:
-        read = bool(run["summary"]["model"].get("files"))
+        read = from_folder(run)
         decks += len(run["records"])
         others += len(run["records"]) * read
         models += not read

@@ -22,6 +22,7 @@ from decksmith.measure.results.runs import measures, offline, titles
 from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
 from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
+from decksmith.models.replies import CUT
 
 LONGEST = 60_000  # characters of a deck, a reply or a thought that the page carries
 SEEN = ("words", "contrast", "overflow", "font", "images_broken", "blank")  # of a slide's X-ray
@@ -138,7 +139,8 @@ def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown
         "prompt": prompt_of(record),
         "status": status_of(record),
         "fault": fault_of(record),
-        "truncated": gen.get("finish_reason") == "length",
+        "truncated": gen.get("finish_reason") in CUT,
+        "stopped": gen.get("stopped"),
         "finish": gen.get("finish_reason"),
         "cut_by": gen.get("cut_by"),
         "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},

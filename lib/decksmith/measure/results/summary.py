@@ -23,6 +23,7 @@ from decksmith.measure.results.comparison import Fault
 from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
 from decksmith.measure.results.stats import Array
 from decksmith.models.records import Asked, Gen
+from decksmith.models.replies import CUT
 
 Cells = dict[str, float]  # a value for each prompt
 Columns = dict[str, Cells]  # and these for each measure
@@ -64,7 +65,7 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
     ]
     judged = [one for record in records if (one := record.get("judge")) and not one.get("error")]
     spent = [usage.of(record) for record, _ in replied]
-    cut = [gen for _, gen in replied if gen.get("finish_reason") == "length"]
+    cut = [gen for _, gen in replied if gen.get("finish_reason") in CUT]
     params = [gen["model"].get("params") for _, gen in replied if gen.get("model")]
     prompts = domains(records)
     found: Summary = {
@@ -92,6 +93,8 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
     }
     if early := sum(gen.get("cut_by") == "server" for gen in cut):
         found["cut_by_server"] = early
+    if stopped := Counter[str](gen["stopped"]["why"] for gen in cut if gen.get("stopped")):
+        found["stopped"] = dict(stopped)
     if apart := _apart(judged):
         found["disagreement"] = apart
     if turns := _turns(records):

@@ -1,7 +1,6 @@
 """A comparison as tables of text cells, and as markdown."""
 
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import fmean
@@ -101,8 +100,8 @@ def words_in(title: str) -> int:
     return WORDS.get(title, 1)
 
 
-def brief(runs: list[Run], compared: Comparison, width: int) -> str:
-    """What a terminal of so many columns shows: who wrote how many decks, what they scored, and what may be said of it."""
+def brief(runs: list[Run], compared: Comparison) -> str:
+    """What a terminal shows: who wrote how many decks, what they scored, and what may be said of it."""
     good, is_read = better(runs)[1], not offline(runs)
     shown = [name for name in JUDGED if is_read and name in measures(runs)]
     header = ["model", "renders", titles(runs)[good].lower(), "failures as 1", *shown, "cost"]
@@ -117,11 +116,11 @@ def brief(runs: list[Run], compared: Comparison, width: int) -> str:
         rows.append([run["label"], renders(run), *cells, text.price(summary["cost"])])
     header, rows = trimmed(header, rows)
     rows = [header, *rows]
-    lines = [*textwrap.wrap(f"{caption(runs)}.", width), "", *_fitting(rows, width), ""]
+    lines = [*text.wrapped(f"{caption(runs)}."), "", *text.columns(rows, len(header)), ""]
     if cost := compared.get("costs"):
-        lines += [*_costs(runs, cost, width), ""]
+        lines += [*_costs(runs, cost), ""]
     for line in headline(compared):
-        lines += textwrap.wrap(line.replace("**", ""), width, subsequent_indent="  ") or [""]
+        lines += text.wrapped(line)
     return "\n".join(lines) + "\n"
 
 
@@ -151,7 +150,7 @@ def goodness(mean: Mean | None, measure: str) -> str:
     return text.whole_percent(mean["mean"]) if measure == "checks" else text.interval(mean)
 
 
-def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
+def _costs(runs: list[Run], cost: CostTable) -> list[str]:
     """What each run adds, and what a deck of it takes, for a terminal."""
     rows = [["model", "tokens a deck", "seconds", "USD", "dominated by"]]
     said = []
@@ -160,18 +159,8 @@ def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
         cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
         rows.append([label, *cells, cost["dominated"].get(label, text.DASH)])
         if under := run["summary"]["model"].get("condition"):
-            said += textwrap.wrap(f"{label}: {'; '.join(under['adds'])}", width)
-    return [*_fitting(rows, width), "", *said]
-
-
-def _fitting(rows: list[list[str]], width: int) -> list[str]:
-    """The table with as many of its columns as fit, aligned; the last goes first, the model's name is cut."""
-    cells = [[row[0][:36], *row[1:]] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    while sum(widths) + 2 * (len(widths) - 1) > width and len(widths) > 2:
-        widths.pop()
-    padded = [[cell.ljust(n) for cell, n in zip(row, widths, strict=False)] for row in cells]
-    return ["  ".join(row).rstrip() for row in padded]
+            said += text.wrapped(f"{label}: {'; '.join(under['adds'])}")
+    return [*text.columns(rows, len(rows[0])), "", *said]
 
 
 def headline(compared: Comparison) -> list[str]:

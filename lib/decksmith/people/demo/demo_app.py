@@ -144,7 +144,7 @@ class DemoHandlers:
         self.looking = web.Rate(600, 60)
         self.streams: defaultdict[str | None, int] = defaultdict(int)  # open ones, by visitor
 
-    def routes(self) -> list[http.RouteDef]:
+    def routes(self) -> list[http.AbstractRouteDef]:
         ask, side = f"/asks/{{ask:{ASK_ID}}}", "{side:[01]}"
         return [
             http.get("/", self.page),
@@ -159,6 +159,7 @@ class DemoHandlers:
             http.post("/material", self.material),
             http.get("/references", self.references),
             http.post(r"/references/{name:[\w-]+}", self.reference),
+            http.static("/gallery", pages.WEB / "references"),
             http.delete(ask, self.forget),
             http.get(r"/pictures/{path:.+}", self.picture),
             http.get(
@@ -297,14 +298,12 @@ class DemoHandlers:
         return self._answer(request, {**found, "text": forms.visible(found["text"])})
 
     async def references(self, request: http.Request) -> http.Response:
-        """The reference decks, each with its first picture where it was looked at before."""
+        """The reference decks, each with its picture: `make gallery` makes them."""
         self.looking.check(web.remote(request))
         found = []
         for name, deck in references().items():
-            kept = self.studio.kept_reference(deck)
-            picture = kept.sides()[0]["picture"] if kept else None
             facts = {"title": deck.title, "theme": deck.theme, "slides": deck.slides}
-            found.append({"id": name, "request": deck.request, "picture": picture, **facts})
+            found.append({"id": name, "picture": f"{name}.{deck.ask[:12]}.webp", **facts})
         self._new_visitor(request)
         return self._answer(request, found)
 

@@ -11,6 +11,7 @@ from typing import cast
 from decksmith.core import stream
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.judging.records import DeckRecord
+from decksmith.models.replies import CUT
 
 FEWEST = 3  # slides of a deck
 
@@ -18,7 +19,7 @@ FEWEST = 3  # slides of a deck
 def trim_truncated(record: DeckRecord) -> DeckRecord:
     """The record with its answer cut back where enough is whole; `gen.cut_back`: by how many characters."""
     said = record.get("gen") or {}
-    if said.get("finish_reason") != "length":
+    if said.get("finish_reason") not in CUT:
         return record
     deck = Deck.parse(said["text"])
     if len(deck.slides) <= FEWEST:

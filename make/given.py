@@ -1,0 +1,162 @@
+"""Whether make can use what it was given, before it makes anything.
+
+    python3 make/given.py MODEL='smol typo' -- LIMIT=0    a sentence for the first that it cannot
+    python3 make/given.py --values MODEL                  what a variable may name, a line each
+
+What stands behind -- is not of the command line, but of the environment or of config.mk.
+
+Of a name, a number and a path it says what is wrong with it, of a variable that no makefile and no
+script reads which one was meant. The standard library only, since a fresh machine has nothing else.
+"""
+
+import difflib
+import math
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from decksmith.core import run_check
+
+# What a path may not hold: make or the shell would read it as its own.
+SIGNS = re.compile(r"""['"$;&|<>()*?#%:\\]""")
+
+
+def _whole(text: str, least: int = 1, most: float = math.inf) -> bool:
+    return text.isascii() and text.isdecimal() and least <= int(text) <= most
+
+
+def _part(text: str) -> bool:
+    part, _, of = text.partition("/")
+    return _whole(of) and _whole(part, 1, int(of))
+
+
+def _between(text: str, least: float = 0, most: float = math.inf) -> bool:
+    try:
+        return least < float(text) < most
+    except ValueError:
+        return False
+
+
+def _path(text: str) -> bool:
+    several = text.split()[1:] and not all(Path(word).is_dir() for word in text.split())
+    return not (several or SIGNS.search(text))  # make capsule RUN="one other" names two
+
+
+# Variables of one kind; what a value must be; which values are.
+KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
+    (
+        "LIMIT N JOBS STEPS SERVERS REHEARSE RL_PROMPTS RL_SAMPLES RL_STEPS ACT WORKERS SLOWEST"
+        " REPLIES DECKS ROWS",
+        "a whole number from 1",
+        _whole,
+    ),
+    ("SEED", "a whole number from 0", lambda text: _whole(text, 0)),
+    ("PORT", "a port, a whole number up to 65535", lambda text: _whole(text, 0, 65535)),
+    ("SHARD", "a part such as 2/4", _part),
+    ("BUDGET PACE", "a number above 0", _between),
+    ("EFFECT", "a difference above 0, such as 0.05", _between),
+    ("MARGIN SHARE", "a share between 0 and 1, such as 0.05", lambda text: _between(text, 0, 1)),
+    ("OPEN", "0 or 1", ("0", "1").__contains__),
+    ("CHAINED PUSH PUBLIC DRY ONCE", "1: leave it out where it is not meant", "1".__eq__),
+    (
+        "PROMPTS TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
+        "",
+        _path,
+    ),
+]
+RULES = {name: (must_be, fits) for names, must_be, fits in KINDS for name in names.split()}
+
+# What is set for the programs that we start: by whom a name of that beginning or end is read.
+ELSEWHERE = re.compile(
+    r"[.]|[A-Z_]*_(KEY|TOKEN|PROXY)$|[a-z]+_proxy$|(MAKE|SHELL|VPATH|HF|SLURM|SBATCH|NCCL|CUDA|VLLM|GLOO|"
+    r"TRITON|PIP|UV|NPM|NODE|SSL|OLLAMA|WANDB|MLFLOW|PLAYWRIGHT|PYTEST|APPTAINER|DECKSMITH)"
+)
+DEFAULT = re.compile(r"(?m)^(?:export )?([A-Z][A-Z_]*) \?= ?(.*)")
+READ = re.compile(r"\$[({]([A-Z][A-Z0-9_]*)\b|(?m:^ifn?def ([A-Z][A-Z0-9_]*))")
+ENVIRONMENT = re.compile(r"""(?:environ\S*?|getenv\(|envvar=)["']([A-Z][A-Z0-9_]*)["']""")
+
+
+def _texts(*patterns: str) -> Iterator[str]:
+    for pattern in patterns:
+        for path in Path().glob(pattern):
+            yield path.read_text(encoding="utf-8", errors="replace")
+
+
+def defaults() -> dict[str, str]:
+    """The variables that can be chosen (docs/variables.md), and what stands for each."""
+    return dict(pair for text in _texts("make/*.mk") for pair in DEFAULT.findall(text))
+
+
+def _nobody_reads(name: str, chosen: dict[str, str]) -> str | None:
+    if name in chosen or ELSEWHERE.match(name):
+        return None
+    for text in _texts("Makefile", "config.mk", "make/*.mk"):
+        if any(name in found for found in READ.findall(text)):
+            return None
+    for text in _texts("lib/decksmith/**/*.py", "bin/*", "tests/**/test_*.py"):
+        if name in ENVIRONMENT.findall(text):
+            return None
+    close = difflib.get_close_matches(name.upper(), chosen, 1)
+    meant = f"Did you mean {close[0]}? " if close else ""
+    return f"Nobody reads a variable {name}. {meant}docs/variables.md lists those there are."
+
+
+def _runs() -> set[str]:
+    """The models that were asked here: their runs can be read, whatever the registry has now."""
+    found = [*Path("results/runs").glob("*"), *Path("results/bench").glob("*")]
+    return {path.name.partition("+")[0] for path in found}
+
+
+def _unknown(name: str, value: str) -> str | None:
+    if name == "AUTHOR":  # llm:NAME, or a command
+        if not value.startswith("llm:"):
+            return None
+        said = run_check.unknown("SEED_MODEL", value.removeprefix("llm:"))
+        return said and said.replace("SEED_MODEL=", "AUTHOR=llm:")
+    if name not in run_check.NAMES:
+        return None
+    ran = _runs() if name == "MODEL" else set()
+    said = (run_check.unknown(name, word) for word in value.split() if word not in ran)
+    return next(filter(None, said), None)
+
+
+def refused(name: str, value: str, chosen: dict[str, str]) -> str | None:
+    """Why make cannot use `name=value`, in a sentence; None where it can."""
+    value, default = value.strip(), chosen.get(name, "")
+    if not value:
+        if name != "MODEL" and (not default or "$" in default):
+            return None
+        if name not in run_check.NAMES:
+            return f"{name}= is empty. Leave it out for {name}={default}."
+        names = " ".join(run_check.NAMES[name][2]())
+        return f"{name}= is empty. Type {name}=NAME with one of: {names}"
+    must_be, fits = RULES.get(name, ("", bool))
+    if fits(value):
+        return _nobody_reads(name, chosen) or _unknown(name, value)
+    if must_be:
+        return f"{name}={value} is not {must_be}."
+    name_it = re.sub(r"[^\w.-]+", "-", Path(value).name)
+    link = f"ln -s {shlex.quote(value)} {name_it}, then " if Path(value).exists() else ""
+    why = "a path may hold no space and none of the shell's signs"
+    return f"{name}={value} cannot be read by make: {why}. Type: {link}{name}={name_it}."
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--values"]:
+        print(*run_check.NAMES[sys.argv[2]][2](), sep="\n")
+        return 0
+    chosen, where = defaults(), ""
+    for given in sys.argv[1:]:
+        name, _, value = given.partition("=")
+        if given == "--":
+            where = " It stands in your environment or in config.mk."
+        elif sentence := refused(name, value, chosen):
+            print(sentence + where)
+            return 78
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
