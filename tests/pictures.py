@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -336,9 +337,10 @@ def main() -> None:
         for name in names:
             picture = PICTURES[name]
             if picture.take:
-                print(f"picture: {name}", file=sys.stderr)
+                began = time.monotonic()
                 more = picture.take(Path(place), ROOT / name) or []
                 note(name, picture.shows + more, picture.command)
+                print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
             else:
                 print(f"{name}: {picture.command} draws it", file=sys.stderr)
     if given.drawn:
@@ -346,4 +348,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"pictures.py: {' '.join(map(str, error.cmd))} ended with {error.returncode}")
