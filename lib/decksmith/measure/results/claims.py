@@ -27,16 +27,16 @@ from decksmith.models import registry
 LEVEL = 1 - stats.LEVEL
 
 
-def compare(runs: list[Run], tested: bool = True) -> Comparison:
+def compare(runs: list[Run]) -> Comparison:
     """The comparison as data: each run's summary, how the models were asked, every pair under every accounting, the claims
     and rank ranges they allow, and the caveats. Raises cli.BadData naming the ids when the runs have other prompts or
-    samples: they are no pair. tested=False: of unfinished runs, without pairs and claims."""
-    if tested and (lacking := unmatched(runs)):
+    samples: they are no pair."""
+    if lacking := unmatched(runs):
         raise cli.BadData(
             f"{text.listed([run['label'] for run in runs])} cannot be compared: {lacking}. What a model failed at is a row too "
             "(docs/records.md): have these added, or compare what all have: run-compare --common"
         )
-    found = pairs.between(runs) if tested else []
+    found = pairs.between(runs)
     cost = cost_table.table(runs)
     _say(found)
     headlines = [pair for pair in found if is_headline(pair)]

@@ -14,7 +14,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.results import text
-from decksmith.measure.results.summary import rendering
+from decksmith.measure.results.summary import rendered
 
 RUNS = cli.ROOT / "results/runs"
 
@@ -84,8 +84,7 @@ def table(runs: Path | None = None) -> list[str]:
     for folder in finished(runs):
         path = folder / "summary.json"
         summary, made = json.loads(path.read_text()), datetime.fromtimestamp(path.stat().st_mtime)
-        counted = "{} of {}".format(*rendering(summary))
-        cells = [folder.parent.name, folder.name, counted, _score(summary)]
+        cells = [folder.parent.name, folder.name, rendered(summary), _score(summary)]
         rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}"])
     if len(rows) == 1:
         return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]

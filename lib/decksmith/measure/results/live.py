@@ -18,6 +18,7 @@ from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import report, runs
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.records import Identity
+from decksmith.measure.results.report_data import Live
 from decksmith.measure.results.summary import summarize
 
 EVERY = 8.0  # seconds between two pages at least
@@ -67,8 +68,8 @@ class Follower:
         held = cast(Identity, identity.identity(self.protocol, cast(list[Record], records)))
         run = runs.of(self.during, summary, held, records)
         shown = runs.in_order([run, *self._finished()])
-        live: report.Live = {"model": run["label"], "done": len(records), "of": self.total}
-        looked_at = any(self.out.glob("now-*.svg"))  # it loads itself again
+        live: Live = {"model": run["label"], "done": len(records), "of": self.total}
+        looked_at = report.is_live(self.out)
         page, _ = report.page(self.out, shown, live=live)
         self.pages += 1
         if self.pages == 1:

@@ -4,7 +4,7 @@ page, and who made its numbers, when, and by which command."""
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypedDict, cast
 
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
@@ -30,6 +30,15 @@ SEEN = ("words", "contrast", "overflow", "font", "images_broken", "blank")  # of
 
 Shown = dict[str, object]  # JSON for the page's script
 
+
+class Live(TypedDict):
+    """How far a run is that goes on while its page is written."""
+
+    model: str
+    done: int
+    of: int
+
+
 # What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
 LATER = (
     *("markdown", "reply", "reasoning", "findings", "asked", "not_checked", "features", "why"),
@@ -52,8 +61,8 @@ def apart(data: Shown) -> tuple[Shown, list[Shown]]:
     return {**data, "rows": rows, "later": [*LATER, "xray"]}, later
 
 
-def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
-    """Everything that the page's script shows; `compared` is claims.compare's."""
+def data(runs: list[Run], pictures: Pictures, compared: Comparison | None) -> Shown:
+    """Everything that the page's script shows; `compared` is claims.compare's, None while a run goes on."""
     prompts: dict[str, Shown] = {}
     rows = []
     for index, run in enumerate(runs):
@@ -61,9 +70,10 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
             prompts.setdefault(prompt_of(record), _request(record))
             rows.append(_deck(index, run, record, pictures))
     said: dict[str, dict[str, str]] = {run["label"]: {} for run in runs}
-    pairs = decided([pair for pair in compared["pairs"] if is_headline(pair)])
-    for (a, b), sentence in zip(pairs, compared["headlines"], strict=True):
-        said[a][b] = sentence
+    if compared:
+        pairs = decided([pair for pair in compared["pairs"] if is_headline(pair)])
+        for (a, b), sentence in zip(pairs, compared["headlines"], strict=True):
+            said[a][b] = sentence
     return {
         "good": better(runs)[1],
         "says": checks.SAYS if offline(runs) else {},

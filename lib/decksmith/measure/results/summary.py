@@ -48,6 +48,9 @@ TITLES = {
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
 BESIDE = ("grounding", "coverage", "claims", "kept")
 SHARES = ("renders", "checks", "checklist", *BESIDE)
+ERROR = (
+    "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written
+)
 ONLY = {"renders": "floor", "checks": "renderable"}  # the accounting that has it
 ACCOUNTINGS = ("floor", "renderable")
 
@@ -156,6 +159,12 @@ def rendering(summary: Mapping[str, Any]) -> tuple[int, int]:
     kinds = summary["faults"]["kinds"]
     counted = summary["n"] - (sum(kinds.values()) - kinds["model"])
     return counted - kinds["model"], counted
+
+
+def rendered(summary: Mapping[str, Any]) -> str:
+    """`12 of 12, 6 with an error`: how many decks render, in the words of terminal, tables and page."""
+    partial = summary["partial"]
+    return "{} of {}".format(*rendering(summary)) + f", {partial} {ERROR}" * bool(partial)
 
 
 # The values behind the means

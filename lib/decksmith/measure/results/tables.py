@@ -24,6 +24,7 @@ from decksmith.measure.results.summary import (
     domains,
     fault_of,
     means,
+    rendered,
     rendering,
 )
 from decksmith.measure.results.text import few
@@ -113,7 +114,7 @@ def brief(runs: list[Run], compared: Comparison) -> str:
         cells += [
             text.interval(one).partition(" ")[0] for one in _marks(all_of, drawn, shown, is_read)
         ]
-        rows.append([run["label"], renders(run), *cells, text.price(summary["cost"])])
+        rows.append([run["label"], rendered(summary), *cells, text.price(summary["cost"])])
     header, rows = trimmed(header, rows)
     rows = [header, *rows]
     lines = [*text.wrapped(f"{caption(runs)}."), "", *text.columns(rows, len(header)), ""]
@@ -131,8 +132,12 @@ def _marks(
     return [counted.get("overall") if is_read else None, *(drawn.get(name) for name in shown)]
 
 
-def trimmed(header: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """A table without the columns that say nothing in any row; the first stays."""
+def trimmed(
+    header: list[str], rows: list[list[str]], words: int = 1
+) -> tuple[list[str], list[list[str]]]:
+    """A table without the columns that say nothing in any row, and without the rows that say nothing beyond their first
+    `words` cells; the first column stays."""
+    rows = [row for row in rows if {*row[words:]} - {text.DASH, ""} or not row[words:]]
     kept = [at for at in range(len(header)) if not at or {row[at] for row in rows} - EMPTY]
     return [header[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
@@ -208,7 +213,11 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     found.append(happened_table(runs))
     if several:
         found.append(asked_table(runs, compared))
-    return [(title, *trimmed(header, rows), note) for title, header, rows, note in found if rows]
+    return [
+        (title, *trimmed(header, rows, words_in(title)), note)
+        for title, header, rows, note in found
+        if rows
+    ]
 
 
 def happened_table(runs: list[Run]) -> Table:
@@ -221,17 +230,11 @@ def happened_table(runs: list[Run]) -> Table:
         summary = run["summary"]
         faults = [str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS]
         limited = [str(summary["capped"]), _apart(summary)]
-        rows.append([run["label"], _rendered(run), str(summary["truncated"]), *faults, *limited])
+        rows.append([run["label"], rendered(summary), str(summary["truncated"]), *faults, *limited])
         rows[-1] += spent(summary)
     panel = any(run["summary"].get("disagreement") for run in runs)
     capped = any(run["summary"]["capped"] for run in runs)
     return "What happened", header, rows, HAPPENED + CAPPED * capped + APART * panel
-
-
-def _rendered(run: Run) -> str:
-    """`12 of 12, 6 with a slide that failed`."""
-    partial = run["summary"]["partial"]
-    return renders(run) + (f", {partial} with a slide that failed" if partial else "")
 
 
 def _apart(summary: Summary) -> str:
