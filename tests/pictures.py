@@ -34,7 +34,7 @@ from PIL import Image, ImageDraw, ImageFont  # noqa: E402
 
 MANIFEST = "docs/pictures.json"
 SUFFIXES = {".png", ".webp", ".jpg", ".jpeg", ".gif", ".svg"}
-PAGES = ("*.md", "docs/**/*.md", "data/reference/README.md")
+PAGES = ("*.md", "docs/**/*.md", "data/*/README.md")
 IN_PAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s:]+)\)")
 COMMENT = re.compile(r"/\*.*?\*/|<!--.*?-->|\{#.*?#\}|(?:^|(?<=\s))//\s[^\n]*", re.S | re.M)
 UNSEEN = re.compile(
@@ -71,6 +71,11 @@ def words(path: Path) -> str:
         node.value for node in ast.walk(undocumented(path)) if isinstance(node, ast.Constant)
     )
     return "\n".join(sorted(text for text in strings if isinstance(text, str) and " " in text))
+
+
+def colours(path: Path) -> str:
+    """What a style names colours by: other pages take these alone of the report's."""
+    return "\n".join(re.findall(r"^:root[^{]*\{[^}]*\}", path.read_text("utf-8"), re.M))
 
 
 def part(path: Path, name: str) -> str:
@@ -122,6 +127,7 @@ def value(name: str, root: Path = ROOT) -> str:
     readers: dict[str, Callable[[Path], str]] = {
         "": content,
         "words": words,
+        "colours": colours,
         "hash": protocol_hash,
         "defaults": defaults,
         "part": lambda path: part(path, title),
@@ -297,6 +303,7 @@ PICTURES = {
     "docs/vote.png": Picture(
         [
             *(f"assets/web/{name}" for name in ("vote.html.j2", "vote.css", "vote.js")),
+            "the colours of assets/web/report.css",
             *("the words of lib/decksmith/people/study/vote_app.py", "data/gold/g003-*/*.md"),
         ],
         vote,
