@@ -1,7 +1,6 @@
 """What belongs to a model: parsers, context, sampling, switches of its chat template. From assets/recipes/families.toml and
 from the model's own configuration."""
 
-import json
 import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -9,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import cli
+from decksmith.core import cli, stream
 
 TABLE = cli.ROOT / "assets/recipes/families.toml"
 MATCHED = ("names", "types", "with")  # keys that choose a family
@@ -98,12 +97,9 @@ def configuration(name: str) -> Config | None:
     if path is None or not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text())
+        return stream.json_object(path.read_bytes())
     except ValueError as error:
-        raise cli.BadConfig(f"{path}: not JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise cli.BadConfig(f"{path}: not a JSON object")
-    return found
+        raise cli.BadConfig(f"{path}: {error}") from None
 
 
 def _family(ident: str, entry: dict[str, Any]) -> Family:

@@ -261,6 +261,10 @@ def takes_markdown(
     return wrap
 
 
+# What a line of markdown begins with that is more than prose.
+_MARKED = re.compile(rb"(?m)^\s*(#{1,6} |---|```|<\w|[-*+] |\d+[.)] |!\[|\|)")
+
+
 def _are_records(data: bytes) -> bool:
     """Whether this is JSON, or nothing at all."""
     return data.lstrip()[:1] in (b"", b"{", b"[", b'"')
@@ -278,6 +282,8 @@ def _lines(
         if _are_records(data):
             yield data.rstrip(b"\n") + b"\n"
             continue
+        if b"\0" in data or not (path or _MARKED.search(data)):
+            raise cli.BadData(f"{path or 'stdin:1'}: no record and no markdown{cli.Script.usage}")
         if after:
             stages = after.format(path or "deck.md")
             raise cli.BadData(f"{path or 'stdin'} is markdown, not a record: {stages} | {cli.NAME}")
