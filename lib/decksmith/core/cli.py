@@ -7,7 +7,7 @@ import signal
 import stat
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -71,9 +71,7 @@ class _Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            status = super().invoke(ctx)
-            sys.stdout.flush()
-            return status
+            return super().invoke(ctx)
         except BrokenPipeError:
             _forget(1)
             return 0
@@ -104,7 +102,8 @@ class Script:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to put away
         try:
-            sys.stdout.flush()  # what was printed before an error
+            if not sys.stdout.closed:  # by a library
+                sys.stdout.flush()  # what was printed before an error
         except BrokenPipeError:
             _forget(1)
         sys.exit(status)
@@ -188,6 +187,15 @@ def git(*words: str) -> str | None:
     except OSError:
         return None
     return done.stdout.rstrip() if done.returncode == 0 else None
+
+
+def instead(name: object, known: Iterable[str]) -> str:
+    """The end of a sentence on a name that is not there: the nearest one, and all that there are."""
+    import difflib
+
+    names = [*known]
+    near = difflib.get_close_matches(str(name), names, 1)
+    return f"{f' (did you mean {near[0]}?)' if near else ''}; there are: {', '.join(names)}"
 
 
 def say(message: str) -> None:
