@@ -1,12 +1,12 @@
 // Drive a report in the pinned Chromium.
 //
 //   node tests/web/drive.mjs check REPORT                every behaviour; prints a JSON summary
-//   node tests/web/drive.mjs screenshot REPORT OUT.png   the picture for the README, and OUT.json: its words
+//   node tests/web/drive.mjs screenshot REPORT OUT.png   the picture for the README: the first screen
 //   node tests/web/drive.mjs shots REPORT FOLDER         light, dark, phone, one deck, side by side
 //
 // REPORT is index.html or its folder. The browser is the renderer's; playwright-core comes from tests/node_modules (PLAYWRIGHT names
 // another folder that has it in its node_modules).
-import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { axe as auditor, start } from "./browser.mjs";
@@ -353,18 +353,8 @@ let status = 0;
 try {
   if (mode === "shots") await shots(out);
   if (mode === "screenshot") {
-    // The summary card row on top, then the list of decks: what a reader of the README should see.
-    const page = await visit({ width: 1440, height: 1240, scale: 1.5 });
-    await page.evaluate(() => { for (const id of ["comparison", "plots", "words"]) document.getElementById(id).hidden = true; });
-    await page.waitForTimeout(200);
-    await shoot(page, out);
-    // What the picture says, for a test that compares it with the page of today (tests/results/test_picture.py).
-    const said = await page.evaluate((tags) => {
-      const plain = (node) => node.textContent.replace(/\s+/g, " ").trim();
-      const first = document.querySelector("main > section");
-      return { headings: [...document.querySelectorAll("nav a"), ...first.querySelectorAll(tags)].map(plain), summary: plain(first) };
-    }, "h2, h3, dt, th, caption, label");
-    writeFileSync(out.replace(/\.png$/, ".json"), `${JSON.stringify(said, null, 1)}\n`);
+    // What somebody sees who opens the page: nothing hidden, nothing put in.
+    await shoot(await visit({ width: 1440, height: 1240, scale: 1.5 }), out);
   }
   if (mode === "check") {
     const summary = await check();

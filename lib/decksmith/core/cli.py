@@ -21,11 +21,11 @@ ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents
 # Where .venv and the folders node_modules are: the checkout; in an image (containers/*.def), a folder of its own.
 TOOLCHAIN = Path(os.environ.get("DECKSMITH_TOOLCHAIN") or ROOT)
 _called = Path(sys.argv[0])
-# Nobody typed the name of a module that a rule of Make runs (`python3 -m ..`).
+# Nobody typed the name of a module (`python3 -m ..`); one that make runs speaks for the target.
 _is_module = _called.name in ("", "-c", "-m") or Path(__file__).parents[1] in _called.parents
 NAME = "decksmith" if _is_module else _called.name
-
-
+_GOAL = os.environ.get("DECKSMITH_GOAL") if _is_module else None
+SPEAKER = f"make {_GOAL}" if _GOAL else NAME
 INTERRUPTED = "interrupted; run the same command again to go on"
 
 
@@ -93,20 +93,25 @@ class Script:
         self.command = command
 
     def __call__(self) -> NoReturn:
-        sys.stderr = masking.Stream(sys.stderr)
         found = re.search(r"(?m)^  (.+)", self.command.help or "")
         Script.usage = f"; usage: {found[1]}" if found else ""
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # lib/sitecustomize.py
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        status = _status(self.command)
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to put away
-        try:
-            if not sys.stdout.closed:  # by a library
-                sys.stdout.flush()  # what was printed before an error
-        except BrokenPipeError:
-            _forget(1)
-        sys.exit(status)
+        ends_with(lambda: self.command.main(prog_name=NAME, standalone_mode=False))
+
+
+def ends_with(work: Callable[[], int | None]) -> NoReturn:
+    """End the process with what `work` returns, or with the sentence and status of its exception."""
+    sys.stderr = masking.Stream(sys.stderr)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # lib/sitecustomize.py
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    status = _status(work)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to put away
+    try:
+        if not sys.stdout.closed:  # by a library
+            sys.stdout.flush()  # what was printed before an error
+    except BrokenPipeError:
+        _forget(1)
+    sys.exit(status)
 
 
 def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
@@ -123,9 +128,9 @@ def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
     return wrap
 
 
-def _status(inner: click.Command) -> int:
+def _status(work: Callable[[], int | None]) -> int:
     try:
-        status = inner.main(prog_name=NAME, standalone_mode=False) or 0
+        status = work() or 0
         if Script.empty:
             say("no record came on stdin")
         return status
@@ -141,7 +146,7 @@ def _status(inner: click.Command) -> int:
         if not os.isatty(2):
             say(INTERRUPTED)
         elif not stat.S_ISFIFO(os.fstat(1).st_mode):  # else the last of a pipe says it
-            tell(f"\n{NAME}: {INTERRUPTED}")  # behind ^C
+            tell(f"\n{SPEAKER}: {INTERRUPTED}")  # behind ^C
         return 130
     except Exception as error:
         if not (sentence := full(error)):
@@ -200,7 +205,7 @@ def instead(name: object, known: Iterable[str]) -> str:
 
 def say(message: str) -> None:
     """Print one line on stderr, the script's name first."""
-    tell(f"{NAME}: {message}")
+    tell(f"{SPEAKER}: {message}")
 
 
 def tell(line: str) -> None:

@@ -22,7 +22,7 @@ FILES = "files:"  # of a base_url: what follows is a folder of finished decks (a
 COMMAND = "command:"  # what follows is a command line that leaves a deck (corpus/agents.py)
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
 OWNED = frozenset(
-    "messages prompt input model models n best_of seed stream stream_options response_format".split()
+    "messages prompt input model models n best_of seed stream stream_options stop_early response_format".split()
 )
 # What of it an endpoint that does not take it may drop.
 DROPPED = {"stream", "stream_options", "seed", "response_format"}

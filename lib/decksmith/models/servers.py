@@ -211,7 +211,10 @@ class ServerPool:
         import httpx2
         import openai
 
-        more = {"stream": True, "stream_options": {"include_usage": True}}
+        # Our servers (the embedded engine, vLLM) count while they write.
+        is_ours = self.model.base_url in ("engine:", "serve:")
+        counts = {"continuous_usage_stats": True} if is_ours else {}
+        more = {"stream": True, "stream_options": {"include_usage": True, **counts}}
         body = body | {name: more[name] for name in more if name not in self.model.drop}
         try:
             stream = await self._sdk(server).post(
@@ -341,8 +344,8 @@ def path(body: Record) -> str:
 
 
 async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> Any:
-    """The events of a stream as one JSON; what cannot stream comes in one piece. Raises ValueError for
-    events of another form."""
+    """The events of a stream as one JSON, up to where the splitter has enough: its connection is closed
+    then. What cannot stream comes in one piece. Raises ValueError for events of another form."""
     answer = stream.response
     finish, usage = None, None
     named: Record = {}
@@ -360,12 +363,14 @@ async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> 
             for choice in (chunk.get("choices") or [])[:1]:
                 splitter.feed(choice.get("delta"))
                 finish = choice.get("finish_reason") or finish
+            if splitter.enough:
+                break
     except (AttributeError, TypeError, KeyError) as error:
         raise ValueError(f"an event of another form, {error!r}") from None
-    if finish is None:
+    if finish is None and not splitter.enough:
         raise RequestError("connection", f"{answer.url}: the stream ended before the reply did")
     splitter.end()
-    message = {"content": splitter.content, "reasoning": splitter.reasoning}
+    message = {name: "".join(pieces) for name, pieces in splitter.came.items()}
     return {**named, "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
 
 

@@ -316,10 +316,10 @@ def planned(found: GroupPlan) -> str:
     )
 
 
+def _list(name: str) -> None:
+    for part in load(name)["parts"]:
+        print(part["bench"], part["questions"])
+
+
 if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.groups GROUP: its parts
-    try:
-        for part in load(sys.argv[1])["parts"]:
-            print(part["bench"], part["questions"])
-    except cli.Stop as stop:
-        print(f"bench: {stop}", file=sys.stderr)
-        sys.exit(stop.status)
+    cli.ends_with(lambda: _list(sys.argv[1]))

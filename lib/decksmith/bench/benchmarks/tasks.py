@@ -382,7 +382,4 @@ def flags(each: str, model: str | None = None) -> str:
 
 
 if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.tasks NAME:N MODEL
-    try:
-        print(flags(sys.argv[1], sys.argv[2]))
-    except cli.Stop as stop:
-        sys.exit(f"bench: {stop}")
+    cli.ends_with(lambda: print(flags(*sys.argv[1:])))

@@ -243,9 +243,7 @@ def takes_markdown(
     after   the commands whose records the script needs: what markdown is answered with"""
 
     def wrap(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        @click.argument(
-            "decks", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-        )
+        @click.argument("decks", nargs=-1, type=FILE)
         @functools.wraps(function)
         def with_markdown(decks: Sequence[Path], **options: Any) -> int | None:
             run = options.get("run", Path())
@@ -292,7 +290,9 @@ def _lines(
         if after:
             stages = after.format(path or "deck.md")
             raise cli.BadData(f"{path or 'stdin'} is markdown, not a record: {stages} | {cli.NAME}")
-        ident = _ident(path.stem if path else "stdin", names)
+        # Where a folder of that name is written, a/deck.md and b/deck.md have one each.
+        called = (os.path.relpath(path) if writes else path.name) if path else "stdin"
+        ident = _ident(os.path.splitext(called)[0], names)
         if writes:
             _check_folder(run / ident, path if reply else None)
         if reply:
@@ -314,9 +314,9 @@ def _redirected() -> Path | None:
     return path if path.is_file() else None
 
 
-def _ident(stem: str, names: set[str]) -> str:
-    """An id of a file's name that no earlier one has."""
-    first = re.sub(r"[^A-Za-z0-9._~-]+", "-", stem).strip("._~-")[:100] or "deck"
+def _ident(called: str, names: set[str]) -> str:
+    """An id of a file's name or path that no earlier one has."""
+    first = re.sub(r"[^A-Za-z0-9._~-]+", "-", called)[-100:].strip("._~-") or "deck"
     numbered = (f"{first}-{number}" for number in itertools.count(2))
     ident = next(name for name in itertools.chain([first], numbered) if name not in names)
     names.add(ident)

@@ -8,7 +8,7 @@ wrote, all slides but the last one are whole. An answer of fewer whole slides th
 
 from typing import cast
 
-from decksmith.core import stream
+from decksmith.core import cli, stream
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.judging.records import DeckRecord
 
@@ -28,6 +28,10 @@ def trim_truncated(record: DeckRecord) -> DeckRecord:
     return {**record, "gen": {**said, "text": kept, "finish_reason": "stop", "cut_back": gone}}
 
 
-if __name__ == "__main__":
+def main() -> None:
     for _, record in stream.records("/dev/stdin"):
         stream.emit(dict(trim_truncated(cast(DeckRecord, record))))
+
+
+if __name__ == "__main__":
+    cli.ends_with(main)
