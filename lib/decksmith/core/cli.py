@@ -7,7 +7,7 @@ import signal
 import stat
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,7 +21,7 @@ ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents
 # Where .venv and the folders node_modules are: the checkout; in an image (containers/*.def), a folder of its own.
 TOOLCHAIN = Path(os.environ.get("DECKSMITH_TOOLCHAIN") or ROOT)
 _called = Path(sys.argv[0])
-# Nobody typed the name of a module that a rule of Make runs (`python3 -m ..`): it speaks for the target.
+# Nobody typed the name of a module (`python3 -m ..`); one that make runs speaks for the target.
 _is_module = _called.name in ("", "-c", "-m") or Path(__file__).parents[1] in _called.parents
 NAME = "decksmith" if _is_module else _called.name
 _GOAL = os.environ.get("DECKSMITH_GOAL") if _is_module else None
@@ -71,9 +71,7 @@ class _Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            status = super().invoke(ctx)
-            sys.stdout.flush()
-            return status
+            return super().invoke(ctx)
         except BrokenPipeError:
             _forget(1)
             return 0
@@ -97,13 +95,7 @@ class Script:
     def __call__(self) -> NoReturn:
         found = re.search(r"(?m)^  (.+)", self.command.help or "")
         Script.usage = f"; usage: {found[1]}" if found else ""
-        ends_with(self._run)
-
-    def _run(self) -> int:
-        status = self.command.main(prog_name=NAME, standalone_mode=False) or 0
-        if Script.empty:
-            say("no record came on stdin")
-        return int(status)
+        ends_with(lambda: self.command.main(prog_name=NAME, standalone_mode=False))
 
 
 def ends_with(work: Callable[[], int | None]) -> NoReturn:
@@ -115,7 +107,8 @@ def ends_with(work: Callable[[], int | None]) -> NoReturn:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to put away
     try:
-        sys.stdout.flush()  # what was printed before an error
+        if not sys.stdout.closed:  # by a library
+            sys.stdout.flush()  # what was printed before an error
     except BrokenPipeError:
         _forget(1)
     sys.exit(status)
@@ -137,7 +130,10 @@ def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
 
 def _status(work: Callable[[], int | None]) -> int:
     try:
-        return work() or 0
+        status = work() or 0
+        if Script.empty:
+            say("no record came on stdin")
+        return status
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -150,7 +146,7 @@ def _status(work: Callable[[], int | None]) -> int:
         if not os.isatty(2):
             say(INTERRUPTED)
         elif not stat.S_ISFIFO(os.fstat(1).st_mode):  # else the last of a pipe says it
-            tell(f"\n{NAME}: {INTERRUPTED}")  # behind ^C
+            tell(f"\n{SPEAKER}: {INTERRUPTED}")  # behind ^C
         return 130
     except Exception as error:
         if not (sentence := full(error)):
@@ -196,6 +192,15 @@ def git(*words: str) -> str | None:
     except OSError:
         return None
     return done.stdout.rstrip() if done.returncode == 0 else None
+
+
+def instead(name: object, known: Iterable[str]) -> str:
+    """The end of a sentence on a name that is not there: the nearest one, and all that there are."""
+    import difflib
+
+    names = [*known]
+    near = difflib.get_close_matches(str(name), names, 1)
+    return f"{f' (did you mean {near[0]}?)' if near else ''}; there are: {', '.join(names)}"
 
 
 def say(message: str) -> None:

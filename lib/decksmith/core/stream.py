@@ -153,18 +153,18 @@ def json_object(line: str | bytes) -> Record:
         why = re.sub(r": line 1 (column \d+).*", r", \1", str(error))
         raise ValueError(f"not JSON ({why})") from None
     if isinstance(record, list):
-        raise ValueError("a JSON array, not an object; jq -c '.[]' makes lines of it")
+        raise ValueError("not an object but a JSON array; jq -c '.[]' makes lines of it")
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     return record
 
 
-def json_file(path: Path) -> Record:
-    """The object of a JSON file. Raises cli.BadData naming the file."""
+def json_file(path: Path, refused: type[cli.Stop] = cli.BadData) -> Record:
+    """The object of a JSON file. Raises `refused` naming the file."""
     try:
         return json_object(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise cli.BadData(f"{path}: {error}") from None
+        raise refused(f"{path}: {error}") from None
 
 
 def no_constant(name: str) -> Any:
@@ -244,10 +244,9 @@ class _Stdin(io.RawIOBase):
         return self.seen
 
     def _read(self, size: int) -> bytes:
-        if not self.waited:
-            self.waited = True
-            if os.isatty(0):
-                cli.say(f"waiting for lines on stdin (Ctrl-D ends them){cli.Script.usage}")
+        if not self.waited and os.isatty(0):
+            cli.say(f"waiting for lines on stdin (Ctrl-D ends them){cli.Script.usage}")
+        self.waited = True
         return os.read(0, size)
 
     def take(self, size: int = 1 << 18) -> bytes:
@@ -623,7 +622,7 @@ class _Stage(Generic[R, V]):
             cli.tell(f"{self.progress.line()}, {took:.0f} s")
             return
         said = [f"{self.tally[name]} {word}" for name, word in TALLY.items() if self.tally[name]]
-        usage = "" if self.seen else cli.Script.usage
+        usage = cli.Script.usage if list(+self.tally) == ["bad"] else ""
         if said:
             cli.say(f"{len(self.seen)} records in {took:.1f} s: {', '.join(said)}{usage}")
         cli.Script.empty = not said

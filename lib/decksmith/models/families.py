@@ -96,10 +96,7 @@ def configuration(name: str) -> Config | None:
     path = folder / "config.json" if folder else None
     if path is None or not path.is_file():
         return None
-    try:
-        return stream.json_object(path.read_bytes())
-    except ValueError as error:
-        raise cli.BadConfig(f"{path}: {error}") from None
+    return stream.json_file(path, cli.BadConfig)
 
 
 def _family(ident: str, entry: dict[str, Any]) -> Family:

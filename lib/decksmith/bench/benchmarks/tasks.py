@@ -58,7 +58,7 @@ def load(name: str) -> BenchmarkSpec:
         try:
             spec = tomllib.loads(path.read_text())
         except FileNotFoundError:
-            raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
+            raise cli.BadConfig(f"no benchmark {path}{cli.instead(name, names())}") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise cli.BadConfig(f"{path}: {error}") from None
         source = spec.get("source")

@@ -223,7 +223,10 @@ def markdown(run: str | Path, record: Record) -> str:
 
 def illustrated(run: str | Path, record: Record) -> tuple[Path, str]:
     """(path, text) of a record's deck, with its pictures where it has them. Raises cli.BadData."""
-    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
+    made = record.get("images") or record.get("deck") or {}
+    if "path" not in made:
+        raise cli.BadData(f'{record["id"]}: no "deck" in this record; deck-parse writes it')
+    path = Path(run) / made["path"]
     try:
         return path, path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
