@@ -15,7 +15,7 @@ TYPED := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 FOUND := $(foreach v,$(CHOICES),$(if $(filter environment file,$(origin $v)),$(if $($v),$v)))
 quoted = '$(subst ','\'',$1=$($1))'
 ifneq ($(strip $(TYPED) $(FOUND)),)
-REFUSED := $(shell said=$$(PYTHONPATH=lib $(or $(PYTHON),$(FOUND_PYTHON)) make/given.py \
+REFUSED := $(shell said=$$($(or $(PYTHON),$(FOUND_PYTHON)) make/given.py \
   $(foreach v,$(TYPED),$(call quoted,$v)) -- $(foreach v,$(FOUND),$(call quoted,$v)) \
   2> /dev/null || :); [ -z "$$said" ] || { echo "$$said" >&2; echo 1; })
 $(if $(REFUSED),$(error Nothing was made))

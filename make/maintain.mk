@@ -133,10 +133,10 @@ lint: .venv/.dev
 	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/*.py
 	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/*.py
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
-	.venv/bin/mypy lib/decksmith
+	.venv/bin/mypy lib/decksmith make/given.py
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
-	.venv/bin/shellcheck -x bin/within make/bench make/help make/room containers/build containers/verify slurm/*.sh \
+	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/verify slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
 

@@ -21,7 +21,7 @@ doctor:
 	PYTHONPATH=lib $(PYTHON) -m decksmith.core.doctor --protocol $(PROTOCOL) $(MODEL)
 
 # What the embedded engine needs, where it runs one of MODEL (on a GPU, where one is).
-ENGINE_TOOLS := $(shell $(RUN_CHECK) --needs $(MODEL) 2> /dev/null)
+ENGINE_TOOLS := $(shell $(PYTHON) make/given.py --needs $(MODEL) 2> /dev/null)
 # The offline judge reads by the embedded model, whoever wrote the decks.
 ENGINE_TOOLS += $(if $(filter offline,$(PROTOCOL)),.venv/.local assets/engine/node_modules/.done)
 # With IMAGES=on the images are the toolchain, and nothing is installed here.

@@ -240,7 +240,7 @@
     const asked = row.request.asks.slides;
     const many = row.slides.length ? `${row.slides.length} slide${row.slides.length === 1 ? "" : "s"}${asked && asked !== row.slides.length ? `, ${asked} asked` : ""}` : asked ? `${asked} slides asked` : null;
     return h("div.tags", null, ...[domain(row), theme(row)].filter(Boolean).map((word) => h("span.of", null, word)), many && h("span", null, many),
-      row.status !== "rendered" && h(`span.${row.status}`, null, states[row.status].at(-1)), row.truncated && h("span.cut", { title: "The reply ended at the token limit (finish_reason length)" }, "cut off"));
+      row.status !== "rendered" && h(`span.${row.status}`, null, states[row.status].at(-1)), row.truncated && h("span.cut", { title: row.stopped ? "The reply was stopped: it repeated itself or began no slide" : "The reply ended at the token limit (finish_reason length)" }, "cut off"));
   }
 
   function where(error) {

@@ -80,3 +80,42 @@ refused() {
   make_says -s run-check MODEL=gpt-5.4
   assert_success
 }
+
+@test "before a first set-up a .env that cannot be read is said" {
+  mkdir .env
+  OPENROUTER_API_KEY='' make_says -s run-check MODEL=gpt-5.4
+  assert_failure 2
+  assert_line --index 0 '.env cannot be read (Is a directory): make it a file of yours: chown, chmod 600'
+}
+
+@test "a full disk at set-up is said in the last line before make's, with the place" {
+  full='no room is left on the disk: %s; set-up takes 4 GiB. Make room and type the same command again.'
+  unshare -rm sh -c "mkdir small && mount -t tmpfs -o size=2m tmpfs small" || skip 'no namespaces'
+  run unshare -rm bash -c 'mount -t tmpfs -o size=2m tmpfs small && for name in Makefile make bin lib assets data; do ln -s "$1/$name" small/; done &&
+    cp "$1/pyproject.toml" "$1/uv.lock" small/ && cd small && env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS make .venv/.python' bash "$ROOT"
+  assert_failure 2
+  # shellcheck disable=SC2059
+  assert_line --partial "$(printf "$full" "$PWD/small")"
+  assert_line --regexp '^make: \*\*\* .*Error 75$'
+}
+
+@test "what set-up says of anything else, and its status, stay as they are" {
+  run "$ROOT/make/room" -euo pipefail -c 'echo made; echo "no such host" >&2; exit 7'
+  assert_failure 7
+  assert_line made
+  assert_line 'no such host'
+  [ "${#lines[@]}" = 2 ]
+  run "$ROOT/make/room" -euo pipefail -c 'echo "npm error code ENOSPC" >&2; exit 7'
+  assert_failure 75
+  assert_line --partial 'no room is left on the disk'
+}
+
+@test "a module that a rule runs speaks in the target's name" {
+  ln -s "$ROOT/.venv" .
+  printf '[m]\nlabel = "M"\ncolor = "#123456"\nbase_url = "http://127.0.0.1:9"\nslug = "m"\nkey_env = "M_KEY"\n' > m.toml
+  mkdir -p models results/runs/m/offline && mv m.toml models/
+  head -2 data/prompts.jsonl > results/runs/m/offline/prompts.jsonl
+  DECKSMITH_GOAL=baseline DECKSMITH_MODELS=$PWD/models M_KEY=k DECKSMITH_ROOT=$PWD run within tools python3 -m decksmith.measure.results.cost_prompt results/runs/m/offline
+  assert_failure 78
+  assert_line --index 0 --partial 'make baseline: m: 2 replies, '
+}

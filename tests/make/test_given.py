@@ -34,16 +34,14 @@ def given(monkeypatch):
         ),
         ("AUTHOR=llm:none ENGINE=x IMAGES=x", "AUTHOR=llm:smol ENGINE=local IMAGES=off"),
         ("BENCH=none BENCH= PROMPTS= TRAINER=", "BENCH=gym-mmlu BENCH=guard RECIPE= VOTE="),
-        ("Limit=3 MODLE=x R2D2=x", "RUNS=x VERIFIERS=x YES=1 KILLS=1 HF_HUB_OFFLINE=1"),
+        ("Limit=3 MODLE=x R2D2=x", "RUNS=x BOOTSTRAP=x VERIFIERS=x YES=1 KILLS=1 HF_HUB_OFFLINE=1"),
     ],
 )
-def test_what_is_given(given, monkeypatch, capsys, wrong, right):
+def test_what_is_given(given, capsys, wrong, right):
     for word in wrong.split():
-        monkeypatch.setattr("sys.argv", ["given", word])
-        said = given.main(), capsys.readouterr().out
+        said = given.main([word]), capsys.readouterr().out
         assert said[0] == 78 and word.partition("=")[0] in said[1], word
-    monkeypatch.setattr("sys.argv", ["given", *right.split()])
-    assert (given.main(), capsys.readouterr().out) == (0, "")
+    assert (given.main(right.split()), capsys.readouterr().out) == (0, "")
 
 
 def test_every_variable_with_a_fixed_default_may_keep_it(given):
@@ -56,7 +54,7 @@ def test_every_variable_with_a_fixed_default_may_keep_it(given):
 
 
 def test_the_rules_are_of_variables_that_there_are(given):
-    names = {*given.RULES, *given.run_check.NAMES}
+    names = {*given.RULES, *given.NAMES}
     assert names <= set(given.defaults()), names - set(given.defaults())
 
 

@@ -217,7 +217,7 @@ def test_a_reply_that_the_rule_stops_frees_the_engine_and_says_what_was_written(
     told = {"max_tokens": 7000, "temperature": 0, "stop_early": {**rule, "no_slide_tokens": 100}}
 
     async def ask(**entry):
-        asker = client.Client(registry.Model("smol", base, "smol", **entry))
+        asker = client.Client(registry.Model("smol", "engine:", "smol", **entry))
         try:
             return await asker.ask(asking("Tell me about the sea.")["messages"], told)
         finally:

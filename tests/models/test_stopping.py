@@ -26,7 +26,7 @@ PROSE = "Here is what I think of rivers, and of much else that I will not say tw
 def watched(pieces, rule=RULE):
     watch = stopping.Watch(rule)
     for piece in pieces:
-        watch.feed(piece)
+        watch.hear("text", piece)
     return watch.stopped
 
 
@@ -45,7 +45,7 @@ def chunks(text, seed):
         at += size
 
 
-words = st.text(alphabet="ab \n-|0é字", min_size=1, max_size=30)
+words = st.text(alphabet="ab \n-|0é字\ud83d", min_size=1, max_size=30)
 # Text, a part that is repeated, and more text.
 looping = st.builds(
     lambda head, once, times, tail: head + once * times + tail,

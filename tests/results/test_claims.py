@@ -29,6 +29,7 @@ def load(paths, common=False):
     return loaded
 
 
+STOPPED = {"why": "no slide", "kept": 1200, "read": 1200}
 OFFLINE, READ = Protocol.load("offline"), Protocol.load("published")
 
 
@@ -61,6 +62,7 @@ def record(
             "usage": {},
             "model": {"name": model, "slug": model, "params": body or {}},
             **({"cut_by": cut_by} if cut_by else {}),
+            **({"stopped": STOPPED} if finish == "stopped" else {}),
             **asked,
         },
     }
@@ -355,9 +357,14 @@ def test_a_run_that_was_cut_off_says_nothing_and_other_pairs_do_under_a_protocol
     assert claims.caveats(early)[0].endswith(
         "2 of them by the server before max_tokens: serve a longer context"
     )
+    stopped = [{"overall": 3.0, "finish": "stopped"}] * 2 + [3.0] * 18
+    assert claims.caveats(runs(stopped=stopped)) == [
+        "stopped: 2 of 20 replies were cut off (at most 5 % may); 2 of them were stopped, since they repeated themselves or began no "
+        "slide"
+    ]
     compared = claims.compare(loaded)
     assert compared["caveats"] == [
-        "a: 2 of 20 replies were cut off at the token limit (at most 5 % may); raise max_tokens in the protocol's sampling"
+        "a: 2 of 20 replies were cut off (at most 5 % may); raise max_tokens in the protocol's sampling"
     ]
     assert sentences(compared) == [
         "a and b: inconclusive on 20 prompts (difference 1.00 [0.70, 1.15], but 2 of 20 replies of a were cut off)",

@@ -37,7 +37,15 @@ def run(root: Path, place: str, **summary) -> Path:
     measure = {"offline": "checks"}.get(folder.name, "overall")
     means = {"renderable": {measure: {"mean": 3.25 if measure == "overall" else 0.614}}}
     faults = {"kinds": {"model": 1, "renderer": 0, "judge": 0, "infra": 0}}
-    kept = {"n": 2, "faults": faults, "means": means, "cost": 0.125, "judge_cost": None, **summary}
+    kept = {
+        "n": 2,
+        "partial": 0,
+        "faults": faults,
+        "means": means,
+        "cost": 0.125,
+        "judge_cost": None,
+        **summary,
+    }
     (folder / "summary.json").write_text(json.dumps(kept))
     return folder
 

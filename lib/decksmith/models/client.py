@@ -256,13 +256,13 @@ class Client:
         body = dict(body)
         rule: StopRule | None = body.pop(stopping.NAME, None)
         if rule and not splitter and self._can_leave(body):
-            splitter = stopping.WatchedStream(rule, apart=self.model.base_url == "engine:")
+            splitter = stopping.Watch(rule, apart=self.model.base_url == "engine:")
         try:
             data = await self._once(body, min(self.model.timeout, left), splitter)
             reply = replies.read(data, time.monotonic() - begun, attempt)
             if splitter and splitter.enough and not data["usage"]:
-                asked, written = _guessed(body, splitter)
-                reply.usage |= {"prompt_tokens": asked, "completion_tokens": written}
+                guess = _prompt_tokens(body), splitter.guessed
+                reply.usage["prompt_tokens"], reply.usage["completion_tokens"] = guess
             if rule:
                 stopping.cut(reply, rule)
             self._pay(reply)
@@ -270,9 +270,9 @@ class Client:
         finally:
             self.reserved -= reserve
             # Written and paid for, though nobody says how much.
-            if reply is None and splitter and splitter.pieces:
-                guess = self._price(*_guessed(body, splitter))
-                self.spent += guess if self.model.price else self.dearest
+            if reply is None and splitter and splitter.guessed:
+                price = self._price(_prompt_tokens(body), splitter.guessed)
+                self.spent += price if self.model.price else self.dearest
 
     def _can_leave(self, body: Record) -> bool:
         """Whether the stream of a reply may be left: not where only its end says what it cost, or it may call tools."""
@@ -293,7 +293,7 @@ class Client:
     ) -> Fault | None:
         """The fault of what another attempt does not mend; of one that ends all, nothing is asked any more."""
         status, words = failed.status, str(failed)
-        if splitter and splitter.pieces:
+        if splitter and splitter.guessed:
             return Fault("infra", "cut-off", f"the reply was cut off: {words}")
         if failed.overflows:
             said = f"the request does not fit the model's context ({words})"
@@ -325,7 +325,7 @@ class Client:
                 f"failed after retries; the last said: {failed}"
             )
             cli.say(self.broken)
-        said = f"{failed} (gave up after {attempts} attempts)"
+        said = f"{failed} (gave up after {attempts} attempt{'s' * (attempts > 1)})"
         return Fault("infra", failed.cls, said, status=failed.status)
 
     def _reserve(self, body: Record) -> float:
@@ -335,8 +335,7 @@ class Client:
         amount = self.dearest
         if self.model.price:
             limit = _limit(body) or 0
-            letters = len(json.dumps(_conversation(body), ensure_ascii=False).encode())
-            amount = max(amount if not limit else 0.0, self._price(letters / 2, limit))
+            amount = max(amount if not limit else 0.0, self._price(_prompt_tokens(body), limit))
         if self.spent + self.reserved + amount > self.budget or self.spent >= self.budget:
             raise Fault(
                 "infra",
@@ -456,13 +455,7 @@ def _has_picture(body: Record) -> bool:
     return any(part.get("type") == "image_url" for part in parts)
 
 
-def _conversation(body: Record) -> list[object]:
-    """What the model reads of a body, for a guess at its tokens."""
-    return [body[name] for name in ("messages", "prompt", "tools") if name in body]
-
-
-def _guessed(body: Record, splitter: StreamSplitter) -> tuple[int, int]:
-    """The tokens of a request, and of what came of its reply: at least one a piece."""
-    came = "".join(piece for pieces in splitter.came.values() for piece in pieces)
-    asked = replies.guessed(json.dumps(_conversation(body), ensure_ascii=False))
-    return asked, max(replies.guessed(came), splitter.pieces)
+def _prompt_tokens(body: Record) -> int:
+    """How many tokens the model reads of a body, where nobody counts them: rather too many."""
+    said = [body[name] for name in ("messages", "prompt", "tools") if name in body]
+    return len(json.dumps(said, ensure_ascii=False).encode()) // 2

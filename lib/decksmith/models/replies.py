@@ -150,7 +150,7 @@ def added(*usages: Mapping[str, Any]) -> Usage:
 
 def guessed(text: str) -> int:
     """The tokens of a text where nobody counts them, rather too many: two bytes are one, and so is a digit."""
-    return (len(text.encode()) + sum(map(str.isdecimal, text)) + 1) // 2
+    return (len(text.encode("utf-8", "replace")) + sum(map(str.isdecimal, text)) + 1) // 2
 
 
 class StreamSplitter:
@@ -164,9 +164,10 @@ class StreamSplitter:
         self.state = "head"  # "reasoning" or "text" until a tag closes, "gap", "answer"
 
     @property
-    def pieces(self) -> int:
-        """How many pieces came."""
-        return sum(map(len, self.came.values()))
+    def guessed(self) -> int:
+        """How many tokens came, where nobody counts them: at least one a piece."""
+        pieces = [piece for came in self.came.values() for piece in came]
+        return max(guessed("".join(pieces)), len(pieces))
 
     def feed(self, delta: Mapping[str, Any] | None) -> None:
         """Take the next piece, the `delta` of an event. Raises TypeError for one of another form."""

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from decksmith.models.replies import StreamSplitter
 
 if TYPE_CHECKING:
     import aiohttp
+    from openai import AsyncOpenAI, AsyncStream
 
 Answer = TypeVar("Answer")
 PULSE = float(os.environ.get("DECKSMITH_PULSE") or 2)  # of several servers: seconds between looks
@@ -94,6 +95,7 @@ class ModelServer:
     def __init__(self, url: str, trouble: str | None = None, proxy: str | None = None) -> None:
         self.url, self.trouble, self.misses, self.proxy = url.rstrip("/"), trouble, 0, proxy
         self.calls: set[asyncio.Task[Any]] = set()
+        self.sdk: AsyncOpenAI | None = None
 
     async def during(self, request: Coroutine[Any, Any, Answer]) -> Answer:
         """What the coroutine `request` returns; it is cancelled when the server is given up."""
@@ -156,41 +158,91 @@ class ServerPool:
         )
         return self.session
 
+    def _sdk(self, server: ModelServer) -> "AsyncOpenAI":
+        """The openai package's client of a server, which reads streams. Its import takes longer than a
+        hundred requests: whoever does not stream goes without."""
+        import httpx2
+        from openai import AsyncOpenAI, DefaultAioHttpClient
+
+        if not server.sdk:
+            timeout = httpx2.Timeout(self.model.timeout)
+            client = DefaultAioHttpClient(
+                limits=httpx2.Limits(max_connections=None),
+                timeout=timeout,
+                trust_env=self.trust_env,
+                follow_redirects=False,
+            )
+            server.sdk = AsyncOpenAI(
+                base_url=server.url,
+                api_key=self.key,
+                max_retries=0,
+                timeout=timeout,
+                http_client=client,
+            )
+        return server.sdk
+
     async def exchange(
         self, server: ModelServer, body: Record, splitter: StreamSplitter | None
     ) -> Any:
-        """A server's JSON to one request. For a splitter it is streamed, and put together as if it had come in one piece; what cannot
-        stream comes in one. Prompts and key go to the host that was named, and to no other. Raises RequestError, ConnectionError,
-        ValueError."""
+        """A server's JSON to one request; a streamed reply is put together as if it had come in one
+        piece. Prompts and key go to the host that was named, and to no other. Raises RequestError,
+        ConnectionError, ValueError."""
         import aiohttp
 
         if splitter:
-            # Our servers (the embedded engine, vLLM) count while they write.
-            is_ours = self.model.base_url in ("engine:", "serve:")
-            counts = {"continuous_usage_stats": True} if is_ours else {}
-            more = {"stream": True, "stream_options": {"include_usage": True, **counts}}
-            body = body | {name: more[name] for name in more if name not in self.model.drop}
+            return await self._stream(server, body, splitter)
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         asking = self._connected().post(
             server.url + path(body), data=text.encode(), allow_redirects=False, proxy=server.proxy
         )
         try:
             async with asking as answer:
-                is_good = 200 <= answer.status < 300
-                if splitter and is_good and "json" not in answer.content_type:
-                    return await _streamed(answer, splitter)
-                said = await answer.read()
+                sent, status = await answer.read(), answer.status
         except aiohttp.ClientError as error:
-            raise ConnectionError(str(error) or repr(error)) from None
-        if not is_good:
-            words = said.decode(errors="replace")
-            raise RequestError.of_status(answer.status, words, answer.headers)
-        data = _checked(json.loads(said), answer.headers)
-        if splitter:
-            for choice in data.get("choices", [])[:1]:
-                splitter.feed(choice.get("message"))
-                splitter.end()
-        return data
+            number = getattr(getattr(error, "os_error", None), "errno", None) or 0
+            said = os.strerror(number) if number > 0 else str(error) or repr(error)
+            raise ConnectionError(said) from None
+        if not 200 <= status < 300:
+            raise RequestError.of_status(status, sent.decode(errors="replace"), answer.headers)
+        return _checked(json.loads(sent), answer.headers)
+
+    async def _stream(self, server: ModelServer, body: Record, splitter: StreamSplitter) -> Any:
+        """`exchange` by the openai package, whose errors become ours."""
+        import httpx2
+        import openai
+
+        # Our servers (the embedded engine, vLLM) count while they write.
+        is_ours = self.model.base_url in ("engine:", "serve:")
+        counts = {"continuous_usage_stats": True} if is_ours else {}
+        more = {"stream": True, "stream_options": {"include_usage": True, **counts}}
+        body = body | {name: more[name] for name in more if name not in self.model.drop}
+        try:
+            stream = await self._sdk(server).post(
+                path(body),
+                body=body,
+                cast_to=object,
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+            )
+            async with stream:
+                return await _streamed(stream, splitter)
+        except openai.APIStatusError as error:
+            said = error.response
+            raise RequestError.of_status(said.status_code, said.text, said.headers) from None
+        except openai.APIConnectionError as error:
+            # The aiohttp transport calls a refused connection a timeout of connecting.
+            late = isinstance(error, openai.APITimeoutError)
+            if late and not isinstance(error.__cause__, httpx2.ConnectTimeout):
+                raise TimeoutError from None
+            raise ConnectionError(str(error.__cause__ or error)) from None
+        except openai.APIError as error:  # a failure that came as an event of the stream
+            code = error.body.get("code") if isinstance(error.body, dict) else None
+            status = code if isinstance(code, int) else 502
+            raise RequestError.of_status(status, error.message, {}) from None
+        except httpx2.TimeoutException:
+            raise TimeoutError from None
+        except httpx2.TransportError as error:
+            raise ConnectionError(repr(error)) from None
 
     def choose(self) -> ModelServer:
         """The least busy server that answers; raises RequestError, with what is wrong with each, when
@@ -279,6 +331,9 @@ class ServerPool:
         """Stop watching and close the connections."""
         if self.watcher:
             self.watcher.cancel()
+        for server in self.servers:
+            if server.sdk:
+                await server.sdk.close()
         if self.session:
             await self.session.close()
 
@@ -288,14 +343,21 @@ def path(body: Record) -> str:
     return "/completions" if "prompt" in body else "/chat/completions"
 
 
-async def _streamed(answer: "aiohttp.ClientResponse", splitter: StreamSplitter) -> Any:
-    """The events of a stream as one JSON, up to where the splitter has enough: its connection is closed then. Raises ValueError for
-    events of another form."""
+async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> Any:
+    """The events of a stream as one JSON, up to where the splitter has enough: its connection is closed
+    then. What cannot stream comes in one piece. Raises ValueError for events of another form."""
+    answer = stream.response
     finish, usage = None, None
     named: Record = {}
     try:
-        async for chunk in _events(answer):
-            _checked(chunk, answer.headers)
+        if "json" in answer.headers.get("content-type", ""):
+            data = _checked(json.loads(await answer.aread()), answer.headers)
+            for choice in data.get("choices", [])[:1]:
+                splitter.feed(choice.get("message"))
+                splitter.end()
+            return data
+        async for event in stream:
+            chunk: Any = event
             usage = chunk.get("usage") or usage
             named |= {name: chunk[name] for name in replies.NAMED if chunk.get(name)}
             for choice in (chunk.get("choices") or [])[:1]:
@@ -312,24 +374,11 @@ async def _streamed(answer: "aiohttp.ClientResponse", splitter: StreamSplitter) 
     return {**named, "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
 
 
-async def _events(answer: "aiohttp.ClientResponse") -> AsyncIterator[Any]:
-    """The JSON of each server-sent event: of its line `data: ..`."""
-    rest = b""
-    async for piece in answer.content.iter_any():
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:") and (data := line[5:].strip()):
-                if data == b"[DONE]":
-                    return
-                yield json.loads(data)
-
-
 def _checked(data: Any, headers: Mapping[str, str]) -> Any:
     """A server's JSON. Raises RequestError for a failure that a gateway wraps in a 200."""
     error = data.get("error") if isinstance(data, dict) else None
     if isinstance(error, dict) and not data.get("choices"):
         code = error.get("code")
         status = code if isinstance(code, int) else 502
-        words = error.get("message") or json.dumps(data)
-        raise RequestError.of_status(status, f"{words} ({code})" if code else words, headers)
+        raise RequestError.of_status(status, json.dumps(data), headers)
     return data

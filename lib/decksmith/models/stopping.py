@@ -17,26 +17,36 @@ _BEGUN = re.compile(r"^(?:---|#{1,6}[ \t]|<h[1-6]\b)", re.M)  # a slide: its rul
 WORDS = {"repeats": "it repeats itself", "no slide": "no slide has begun"}
 
 
-class Watch:
-    """Reads an answer piece by piece. `stopped`: where the rule first held, or None."""
+class Watch(StreamSplitter):
+    """A stream that is left as soon as the rule holds. `stopped`: where it first held, or None.
 
-    def __init__(self, rule: StopRule) -> None:
+    apart: the endpoint is known to keep its model's thought apart from the answer; else nothing is left for want of a slide.
+    """
+
+    def __init__(self, rule: StopRule, apart: bool = True) -> None:
+        super().__init__(self.hear)
         self.rule = rule
-        self.stopped: Stopped | None = None
-        self.look, self.start, self.tail = EVERY, 0, ""  # tail: the text from character `start` on
-        self.begun = not rule["no_slide_tokens"]
         # Characters that a look may need.
         self.reach = max(LONGEST * rule["repeats"], 2 * rule["no_slide_tokens"] + EVERY)
+        self.hear("turn", "")
+        self.apart = apart
 
-    def feed(self, piece: str) -> None:
-        """Take the next piece of the answer."""
-        self.tail += piece
+    def hear(self, kind: str, piece: str) -> None:
+        """Take the next piece of the thought or of the answer."""
+        self.apart = kind != "text" or self.apart
+        if kind == "turn":  # what came was thought
+            self.stopped: Stopped | None = None
+            self.begun = not self.rule["no_slide_tokens"]
+            self.look, self.start, self.tail = EVERY, 0, ""  # tail: from character `start` on
+        elif kind == "text":
+            self.tail += piece
         while not self.stopped and self.look <= self.start + len(self.tail):
             end = self.look - self.start
             self.stopped = self._seen(self.tail[max(0, end - self.reach) : end])
             self.look += EVERY
         if (old := len(self.tail) - self.reach - EVERY) > self.reach:
             self.start, self.tail = self.start + old, self.tail[old:]
+        self.enough = bool(self.stopped and (self.apart or self.stopped["why"] == "repeats"))
 
     def _seen(self, text: str) -> Stopped | None:
         """What the rule says after `look` characters, of which `text` are the last."""
@@ -75,30 +85,10 @@ class Watch:
         return None
 
 
-class WatchedStream(StreamSplitter):
-    """A stream that is left as soon as the rule holds; where thought and answer may not be told apart yet, not for want of a slide.
-
-    apart: the endpoint is known to keep its model's thought apart from the answer.
-    """
-
-    def __init__(self, rule: StopRule, apart: bool) -> None:
-        super().__init__(self._hear)
-        self.rule, self.apart, self.watch = rule, apart, Watch(rule)
-
-    def _hear(self, kind: str, piece: str) -> None:
-        self.apart = self.apart or kind != "text"
-        if kind == "turn":  # all of it was thought
-            self.watch = Watch(self.rule)
-        elif kind == "text":
-            self.watch.feed(piece)
-        stopped = self.watch.stopped
-        self.enough = bool(stopped and (self.apart or stopped["why"] == "repeats"))
-
-
 def cut(reply: Reply, rule: StopRule) -> None:
     """Cut a reply where the rule first holds, if anywhere."""
     watch = Watch(rule)
-    watch.feed(reply.text)
+    watch.hear("text", reply.text)
     if watch.stopped:
         reply.stopped, reply.finish_reason = watch.stopped, "stopped"
         reply.text = reply.text[: watch.stopped["kept"]]

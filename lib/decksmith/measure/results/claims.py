@@ -21,7 +21,7 @@ from decksmith.measure.results.comparison import (
 from decksmith.measure.results.pairs import COUNTED, is_headline
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
-from decksmith.measure.results.unnoticed import asked_otherwise, unnoticed
+from decksmith.measure.results.unnoticed import STOPPED, asked_otherwise, unnoticed
 from decksmith.models import registry
 
 LEVEL = 1 - stats.LEVEL
@@ -411,10 +411,10 @@ def caveats(runs: list[Run]) -> list[str]:
             remedy = "raise max_tokens in the protocol's sampling"
             if early := summary.get("cut_by_server"):
                 remedy = f"{early} of them by the server before max_tokens: serve a longer context"
-            stopped = sum(summary.get("stopped", {}).values())
-            at = f"or stopped ({stopped} by stop_early)" if stopped else "at the token limit"
+            if stopped := summary.get("stopped"):
+                remedy = f"{stopped} of them were {STOPPED}"
             found.append(
-                f"{label}: {summary['truncated']} of {summary['n']} replies were cut off {at} "
+                f"{label}: {summary['truncated']} of {summary['n']} replies were cut off "
                 f"(at most {text.percent(most['truncated'])} may); {remedy}"
             )
     return found + unnoticed(runs)

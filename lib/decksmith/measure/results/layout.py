@@ -110,10 +110,11 @@ def _cost(summary: Record) -> str:
 
 def _place(folder: Path) -> tuple[str, str]:
     """The model and the protocol's folder of a run under some results/runs; elsewhere its name and ''."""
-    parts = folder.resolve().parts
-    for at in range(len(parts) - 3, 0, -1):
-        if parts[at - 1 : at + 1] == ("results", "runs"):
-            return parts[at + 1], parts[at + 2]
+    # As it is named, since results may be a link to another disk; then where it really lies.
+    for parts in (folder.absolute().parts, folder.resolve().parts):
+        for at in range(len(parts) - 3, 0, -1):
+            if parts[at - 1 : at + 1] == ("results", "runs"):
+                return parts[at + 1], parts[at + 2]
     return parts[-1], ""
 
 

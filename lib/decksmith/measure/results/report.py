@@ -79,8 +79,9 @@ def page(
         else:
             shown |= {"docs": _docs(out), "send": bool(whole)}
             file, html = out / "index.html", _html(shown, data)
-            sent = f"report_file = {json.dumps(whole)};\n" if whole else ""
-            stream.write(out / "send.js", sent)
+            (out / "send.js").unlink(missing_ok=True)
+            if whole:
+                stream.write(out / "send.js", f"report_file = {json.dumps(whole)};\n")
         stream.write(file, html)
         if not single:
             version = f"{LIVE if live else ''}{stream.fingerprint(html)[:16]}"
@@ -120,7 +121,6 @@ def _shown(runs: list[Run], compared: Comparison | None, live: Live | None) -> S
         "honest": _honest(runs),
         "offline": offline(runs),
         "title": " and ".join(names) if len(runs) < 3 else f"{len(runs)} models",
-        "protocol": runs[0]["protocol"].get("hash") or "unknown",
         "cards": [_card(run) for run in runs],
         "words": report_data.glossary(runs),
         "origin": report_data.origin(runs),
@@ -241,6 +241,7 @@ def _card(run: Run) -> Shown:
             (state, f"{n} {words}") for state, words in STATES.items() if (n := states[state])
         ],
         "truncated": summary["truncated"],
+        "stopped": summary.get("stopped"),
         "classes": summary["faults"]["classes"],
         "spent": ", ".join(usage) if summary["tokens"]["completion"] else "",
         "renders": tables.renders(run),

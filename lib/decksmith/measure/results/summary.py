@@ -96,8 +96,8 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
     }
     if early := sum(gen.get("cut_by") == "server" for gen in cut):
         found["cut_by_server"] = early
-    if stopped := Counter[str](gen["stopped"]["why"] for gen in cut if gen.get("stopped")):
-        found["stopped"] = dict(stopped)
+    if stopped := sum("stopped" in gen for gen in cut):
+        found["stopped"] = stopped
     if apart := _apart(judged):
         found["disagreement"] = apart
     if turns := _turns(records):

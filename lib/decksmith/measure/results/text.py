@@ -174,10 +174,10 @@ def columns(rows: Sequence[Sequence[str]], words: int) -> list[str]:
         ]
         for parts in zip_longest(*cells, fillvalue=""):
             padded = [
-                part.ljust(wide) if at < words else part.rjust(wide)
+                part.ljust(wide) if at < words or len(cells[at]) > 2 else part.rjust(wide)
                 for at, (part, wide) in enumerate(zip(parts, widths, strict=False))
             ]
             lines.append("  ".join(padded).rstrip())
     if fit < len(least):
-        lines += ["", *columns([[row[0], *row[fit:]] for row in rows], 1)]
+        lines += ["", *columns([[row[0], *row[fit:]] for row in rows if any(row[fit:])], 1)]
     return lines

@@ -8,10 +8,9 @@ wrote, all slides but the last one are whole. An answer of fewer whole slides th
 
 from typing import cast
 
-from decksmith.core import stream
+from decksmith.core import cli, stream
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.models.replies import CUT
 
 FEWEST = 3  # slides of a deck
 
@@ -19,7 +18,7 @@ FEWEST = 3  # slides of a deck
 def trim_truncated(record: DeckRecord) -> DeckRecord:
     """The record with its answer cut back where enough is whole; `gen.cut_back`: by how many characters."""
     said = record.get("gen") or {}
-    if said.get("finish_reason") not in CUT:
+    if said.get("finish_reason") != "length":
         return record
     deck = Deck.parse(said["text"])
     if len(deck.slides) <= FEWEST:
@@ -29,6 +28,10 @@ def trim_truncated(record: DeckRecord) -> DeckRecord:
     return {**record, "gen": {**said, "text": kept, "finish_reason": "stop", "cut_back": gone}}
 
 
-if __name__ == "__main__":
+def main() -> None:
     for _, record in stream.records("/dev/stdin"):
         stream.emit(dict(trim_truncated(cast(DeckRecord, record))))
+
+
+if __name__ == "__main__":
+    cli.ends_with(main)
