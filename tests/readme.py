@@ -145,8 +145,9 @@ def megabytes(page, header, row):
 
 
 def waited(stage):
-    """Seconds to a stage of `make paths`."""
-    return int(cell("maintain/speed.md", "| stage | command | s |", stage, 2))
+    """Seconds to a stage of `make paths`; None before the first."""
+    found = cell("maintain/speed.md", "| stage | command | s |", stage, 2)
+    return found and int(found)
 
 
 GRADERS = "lib/decksmith/bench/benchmarks/graders"
@@ -190,7 +191,7 @@ FIGURES = {
     "baseline_mb": lambda: megabytes("platforms.md", "| command | MB |", "`make baseline`"),
     "train_mb": lambda: megabytes("platforms.md", "| part | MB |", "torch and transformers"),
     "first_report_s": lambda: waited("laptop: a report with its first deck"),
-    "first_minutes": lambda: -(-waited("laptop: the whole") // 60),
+    "first_minutes": lambda: (all_of := waited("laptop: the whole")) and -(-all_of // 60),
     "rehearsal_minutes": lambda: round(sum(rehearsed()) / 60),
     "rehearsed_prompts": lambda: re.search(
         r"^REHEARSE \?= (\d+)", (ROOT / "make/rehearse.mk").read_text(), re.M
