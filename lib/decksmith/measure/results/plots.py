@@ -359,6 +359,7 @@ def _plot_scores(
     said = [
         Said("What the models' decks are worth", TITLE, bold=True),
         Said(f"{caption(runs).partition(' (')[0]}. {note}", NOTE, "soft"),
+        *(Said(line) for line in _said(compared)),
         *_legend(runs),
     ]
     figure, axes = _bars(pyplot, tone, said, groups, begin=ends[0])
@@ -416,6 +417,14 @@ def _plot_checks(
             y += 0.12
         top += height
     return figure
+
+
+def _said(compared: Comparison) -> list[str]:
+    """What may be said: each pair where there are few, otherwise the ranks."""
+    if len(compared["runs"]) < 2:
+        return []
+    ranked = claims.ranked(compared)
+    return [ranked] if len(compared["headlines"]) > 3 and ranked else compared["headlines"][:3]
 
 
 def dimensions(runs: list[Run]) -> list[str]:
