@@ -340,22 +340,30 @@ def main() -> None:
     for name in filter(None, [*names, given.drawn]):
         if name not in PICTURES:
             parser.error(f"no picture {name}; there are: {', '.join(PICTURES)}")
+    failed = []
     with tempfile.TemporaryDirectory(prefix="decksmith-pictures-") as place:
         for name in names:
-            picture = PICTURES[name]
-            if picture.take:
-                began = time.monotonic()
-                more = picture.take(Path(place), ROOT / name) or []
-                note(name, picture.shows + more, picture.command)
-                print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
-            else:
-                print(f"{name}: {picture.command} draws it", file=sys.stderr)
+            try:
+                take(name, Path(place))
+            except subprocess.CalledProcessError as error:
+                words = " ".join(map(str, error.cmd))
+                failed.append(f"{name} is as it was: {words} ended with {error.returncode}")
     if given.drawn:
         note(given.drawn, PICTURES[given.drawn].shows, PICTURES[given.drawn].command)
+    if failed:
+        sys.exit("\n".join(failed))
+
+
+def take(name: str, place: Path) -> None:
+    """Take a picture and write its line."""
+    picture, began = PICTURES[name], time.monotonic()
+    if not picture.take:
+        print(f"{name}: {picture.command} draws it", file=sys.stderr)
+        return
+    more = picture.take(place, ROOT / name) or []
+    note(name, picture.shows + more, picture.command)
+    print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"pictures.py: {' '.join(map(str, error.cmd))} ended with {error.returncode}")
+    main()

@@ -111,3 +111,18 @@ def test_the_report_is_of_the_models_and_prompts_that_make_baseline_takes_today(
     said = pictures.value("the defaults of make/measure.mk")
     assert said == "Reference authors, SmolLM2 135M, SmolLM2 135M, fine-tuned: 6 prompts"
     assert len(pictures.value(pictures.HASH)) == 12
+
+
+def test_a_picture_that_cannot_be_taken_is_named_and_the_next_is_taken(monkeypatch):
+    def fails(_, out):
+        pictures.run("false", out.name)
+
+    taken = []
+    both = {"a.png": pictures.Picture([], fails), "b.png": pictures.Picture([], lambda *_: None)}
+    monkeypatch.setattr(pictures, "PICTURES", both)
+    monkeypatch.setattr(pictures, "note", lambda name, *_: taken.append(name))
+    monkeypatch.setattr(sys, "argv", ["pictures.py"])
+    with pytest.raises(SystemExit) as said:
+        pictures.main()
+    assert str(said.value) == "a.png is as it was: false a.png ended with 1"
+    assert taken == ["b.png"]
