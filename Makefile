@@ -31,6 +31,7 @@ baseline $(REPORT)/index.html: SHOW = | bin/run-report --during $(@D) $(BY_PROTO
 # 1. Prompts: of PROMPTS those that the protocol takes, LIMIT of them, this part of SHARD.
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS_FROM) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
+	$(TIDY)
 	$(PROMPTS_TAKEN) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 
@@ -74,6 +75,7 @@ $(CONDITION_PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%
 # 4. Means and intervals of a run; then plots and page of all.
 $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 	$(call SAY,$*: means and intervals)
+	$(TIDY)
 	bin/run-summarize $(BY_PROTOCOL) --run $(@D) < $< > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 

@@ -162,6 +162,7 @@ bench-render-pages: setup .venv/.dev
 ### bench-pipeline: where a baseline's time goes with an instant model: docs/maintain/speed.md
 bench-pipeline: setup .venv/.dev
 	$(SPEED) tests/bench_pipeline.py docs/maintain/pipeline-speed.png
+	.venv/bin/python3 tests/pictures.py --drawn docs/maintain/pipeline-speed.png
 
 DECKS_GIVEN = $(if $(filter command environment,$(origin DECKS)),$(DECKS))
 ### bench-reward: the reward server under 8 clients, DECKS=200: docs/maintain/speed.md
@@ -249,13 +250,11 @@ rl-page: .venv/.python
 gallery: run-tools
 	PYTHONPATH=lib .venv/bin/python3 tests/web/gallery.py
 
-# `make baseline` first, or again after a change: its report is the first picture.
-### screenshots: the pictures of docs/ and README's words: report, vote, demo
-screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done $(REPORT)/index.html
-	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
-	.venv/bin/python3 tests/web/reference.py results/runs/reference/$(SETTING) docs/reference.png
-	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_vote.py docs/vote.png
-	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_demo_page.py docs/demo.png
+# Of runs in a folder of their own: nobody's results are read or changed. docs/pictures.json says
+# what each shows; a test names those that are old.
+### screenshots: the pictures of docs/, from fresh runs: docs/pictures.json
+screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done
+	.venv/bin/python3 tests/pictures.py
 
 ### docs: the pages as a site with a search: results/site
 docs: .venv/.docs

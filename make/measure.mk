@@ -77,7 +77,10 @@ SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHAR
 PROMPTS_TAKEN := $(if $(OWN_PROMPTS),bin/prompt-check $(BY_PROTOCOL) < $(PROMPTS) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %)
+# What was cut off, by Ctrl-C too, is of no use.
+TIDY = trap 'rm -f $@.$$$$.tmp' EXIT
 define BEGIN
+$(TIDY)
 export TOTAL=$$(wc -l < $<) LIVE=$(@D)/.live
 echo "# $(subst results/runs/,,$(@D))" > $$LIVE || {
   echo "$(@D) cannot be written. Make room on its disk or make the folder yours, then type the same command again: what is finished is kept." >&2; exit 75; }

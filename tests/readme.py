@@ -133,7 +133,7 @@ def assumed(stage, side):
 def rehearsed():
     """The seconds of each part of the rehearsal, in its order, as make/rehearse.mk has them."""
     text = (ROOT / "make/rehearse.mk").read_text()
-    names = ["set-up", "the base model writes", "data/gold becomes a corpus"]
+    names = ["set-up", "the base model writes", "data/short becomes a corpus"]
     names += ["an adapter is trained", "the tuned model writes", "the comparison"]
     return [int(re.search(rf"{re.escape(name)}[|,](\d+)", text)[1]) for name in names]
 
@@ -145,8 +145,9 @@ def megabytes(page, header, row):
 
 
 def waited(stage):
-    """Seconds to a stage of `make paths`."""
-    return int(cell("maintain/speed.md", "| stage | command | s |", stage, 2))
+    """Seconds to a stage of `make paths`; None before the first."""
+    found = cell("maintain/speed.md", "| stage | command | s |", stage, 2)
+    return found and int(found)
 
 
 GRADERS = "lib/decksmith/bench/benchmarks/graders"
@@ -190,7 +191,7 @@ FIGURES = {
     "baseline_mb": lambda: megabytes("platforms.md", "| command | MB |", "`make baseline`"),
     "train_mb": lambda: megabytes("platforms.md", "| part | MB |", "torch and transformers"),
     "first_report_s": lambda: waited("laptop: a report with its first deck"),
-    "first_minutes": lambda: -(-waited("laptop: the whole") // 60),
+    "first_minutes": lambda: (all_of := waited("laptop: the whole")) and -(-all_of // 60),
     "rehearsal_minutes": lambda: round(sum(rehearsed()) / 60),
     "rehearsed_prompts": lambda: re.search(
         r"^REHEARSE \?= (\d+)", (ROOT / "make/rehearse.mk").read_text(), re.M

@@ -643,7 +643,7 @@ async function shelf() {
   let decks;
   try { decks = await call("/references"); } catch { return; }
   $("references").hidden = !decks.length;
-  $("shelf").replaceChildren(...decks.map((deck) => h("li.card", null, h("div.thumbs", { "aria-hidden": "true" }, h("img", { src: `/gallery/${deck.picture}`, alt: "", loading: "lazy", width: 640, height: 360 })),
+  $("shelf").replaceChildren(...decks.map((deck) => h("li.card", null, h("div.thumbs", { "aria-hidden": "true" }, h("img", { src: `/${deck.picture}`, alt: "", loading: "lazy", width: 640, height: 360 })),
     h("a", { href: "#", onclick: async (event) => {
       event.preventDefault();
       try { location.hash = (await call(`/references/${deck.id}`, "POST")).id; } catch (error) { wrong(error.message); }

@@ -78,7 +78,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   printf -- '---\ntheme: default\n---\n\n# Cover\n\n---\nlayout: image-right\nimage-query: coral reef\n---\n\n## Reef\n\n![mine](images/own.jpg)\n\n---\n\n## Gone\n\n![lost](images/lost.png)\n' > talk.md
   run --separate-stderr deck-build --format pptx talk.md
   assert_success
-  assert_equal "$stderr" "deck-build: talk: line 19: the picture images/lost.png is not there
+  assert_equal "$stderr" "deck-build: talk: line 20: the picture images/lost.png is not there
 deck-build: 1 records in ${stderr##* in }"
   run "$ROOT/.venv/bin/python3" -c 'from pptx import Presentation
 slide = Presentation("talk/build/deck.pptx").slides[1]

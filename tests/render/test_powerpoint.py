@@ -112,7 +112,7 @@ pie showData title Drinks
 
 # Neither
 
-```mermaid
+```mermaid {scale: 0.3}
 xychart-beta
   x-axis [a, b]
   bar [1, 2]
@@ -236,6 +236,8 @@ def test_every_word_of_a_slide_is_text_in_the_file_or_the_description_of_a_pictu
             seen = words(alt(picture.shapes[0]))
             written = words(" ".join(text_of(slide)))
             described = words(" ".join(alt(one) for one in slide.shapes if is_picture(one)))
+            if any(one.has_chart for one in slide.shapes):
+                continue  # its words are in the chart, and who drew it had others on its axis
             assert written <= seen, (name, number, written - seen)
             if not any(map(is_picture, slide.shapes)):
                 assert written == seen, (name, number)
@@ -313,8 +315,8 @@ def test_titles_of_one_line_are_one_line_in_libreoffice_without_the_fonts(made, 
             heights = [int(effective(slide, one, "lnSpc")[0].get("val")) for one in paragraphs]
             if round(title.height.pt * 100 / sum(heights)) == 1 and len(paragraphs) == 1:
                 seen += 1
-                lines = ["".join(line.split()) for line in page.extract_text().splitlines()]
-                if not any("".join(paragraphs[0].text.split()) in line for line in lines):
+                lines = [re.sub(r"[^!-~]", "", line) for line in page.extract_text().splitlines()]
+                if not any(re.sub(r"[^!-~]", "", title.text_frame.text) in line for line in lines):
                     wrapped.append((file.stem, title.text_frame.text))
     assert seen > 25 and wrapped == []
 
@@ -391,8 +393,10 @@ def test_zoom_counts_and_what_a_style_draws_is_a_picture_in_its_place(made):
         if one.has_text_frame and one.text_frame.text == "Text of twenty"
     ]
     paragraph = line.text_frame.paragraphs[0]
-    assert abs(paragraph.runs[0].font.size.pt - 30 * 960 / 980) < 0.1
-    assert abs(paragraph.line_spacing.pt - 45 * 960 / 980) < 0.1
+    size = effective(slide, paragraph, "defRPr").get("sz")
+    assert abs(int(size) / 100 - 30 * 960 / 980) < 0.1
+    height = effective(slide, paragraph, "lnSpc")[0].get("val")
+    assert abs(int(height) / 100 - 45 * 960 / 980) < 0.1
     [drawn] = [one for one in slide.shapes if is_picture(one)]
     assert abs(drawn.width - 45 * 12192000 / 980) < 10 * 12192000 / 980
 

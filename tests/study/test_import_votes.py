@@ -237,7 +237,7 @@ def test_all_bad_rows_are_named_up_to_a_number(tmp_path):
             "columns choice and winner both say the choice",
         ),
         ('{"prompt": "p1"}\n{', "votes.csv:2: not JSON"),
-        ('{"a": 1}\n[]\n', "votes.csv:2: not a JSON object"),
+        ('{"a": 1}\n[]\n', "votes.csv:2: not an object but a JSON array"),
         (
             '{"prompt": ["x"], "rater": "r", "left": "a", "right": "b", "choice": "tie"}',
             "votes.csv:1: prompt: \"['x']\": Input should be a valid string",

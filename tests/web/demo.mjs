@@ -325,7 +325,7 @@ async function embedded() {
 }
 
 async function screenshot(file) {
-  const page = await visit({ width: 1440, height: 1010, deviceScaleFactor: 1.5 });
+  const page = await visit({ width: 1080, height: 880, deviceScaleFactor: 1.6 });
   await page.fill("#prompt", "Visitors of our harbour open day think eelgrass is weed. Show them why it matters, and what they can do for it.");
   await page.click("#go");
   await wait(page, () => document.querySelectorAll(".side").length === 2);

@@ -325,7 +325,7 @@ class Client:
                 f"failed after retries; the last said: {failed}"
             )
             cli.say(self.broken)
-        said = f"{failed} (gave up after {attempts} attempts)"
+        said = f"{failed} (gave up after {attempts} attempt{'s' * (attempts > 1)})"
         return Fault("infra", failed.cls, said, status=failed.status)
 
     def _reserve(self, body: Record) -> float:

@@ -171,6 +171,8 @@ def model(
 ) -> Model:
     """Find a model by registry name, or make one from an endpoint; an entry's endpoint can be overridden. `base_url`: one or several."""
     base_url = base_url if base_url is None or isinstance(base_url, str) else " ".join(base_url)
+    if base_url and not re.match(r"https?://|(engine|serve|files|command):", base_url):
+        raise cli.BadConfig(f"{base_url} is no address; write --base-url http://HOST:PORT/v1")
     if name is None:
         if not (base_url and slug):
             raise cli.BadConfig(
@@ -180,7 +182,7 @@ def model(
     known = models()
     if name not in known:
         raise cli.BadConfig(
-            f"no model {name!r} in {REGISTRY} and beside it; there are: {', '.join(known)}"
+            f"no model {name!r} in {REGISTRY} and beside it{cli.instead(name, known)}"
         )
     found = known[name]
     found.base_url, found.slug = base_url or found.base_url, slug or found.slug

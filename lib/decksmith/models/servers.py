@@ -197,12 +197,14 @@ class ServerPool:
         )
         try:
             async with asking as answer:
-                said, status = await answer.read(), answer.status
+                sent, status = await answer.read(), answer.status
         except aiohttp.ClientError as error:
-            raise ConnectionError(str(error) or repr(error)) from None
+            number = getattr(getattr(error, "os_error", None), "errno", None) or 0
+            said = os.strerror(number) if number > 0 else str(error) or repr(error)
+            raise ConnectionError(said) from None
         if not 200 <= status < 300:
-            raise RequestError.of_status(status, said.decode(errors="replace"), answer.headers)
-        return _checked(json.loads(said), answer.headers)
+            raise RequestError.of_status(status, sent.decode(errors="replace"), answer.headers)
+        return _checked(json.loads(sent), answer.headers)
 
     async def _stream(self, server: ModelServer, body: Record, splitter: StreamSplitter) -> Any:
         """`exchange` by the openai package, whose errors become ours."""

@@ -34,8 +34,8 @@ def load(name: str) -> Group:
     try:
         group = tomllib.loads(path.read_text())
     except FileNotFoundError:
-        there = ", ".join(sorted(path.stem for path in path.parent.glob("*.toml")))
-        raise cli.BadConfig(f"no group {path}; there are: {there}") from None
+        there = sorted(path.stem for path in path.parent.glob("*.toml"))
+        raise cli.BadConfig(f"no group {path}{cli.instead(name, there)}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     if set(group) != {"title", "margin", "aspects", "parts"}:

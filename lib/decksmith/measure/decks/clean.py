@@ -223,7 +223,10 @@ def markdown(run: str | Path, record: Record) -> str:
 
 def illustrated(run: str | Path, record: Record) -> tuple[Path, str]:
     """(path, text) of a record's deck, with its pictures where it has them. Raises cli.BadData."""
-    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
+    made = record.get("images") or record.get("deck") or {}
+    if "path" not in made:
+        raise cli.BadData(f'{record["id"]}: no "deck" in this record; deck-parse writes it')
+    path = Path(run) / made["path"]
     try:
         return path, path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
@@ -261,6 +264,10 @@ def takes_markdown(
     return wrap
 
 
+# What a line of markdown begins with that is more than prose.
+_MARKED = re.compile(rb"(?m)^\s*(#{1,6} |---|```|<\w|[-*+] |\d+[.)] |!\[|\|)")
+
+
 def _are_records(data: bytes) -> bool:
     """Whether this is JSON, or nothing at all."""
     return data.lstrip()[:1] in (b"", b"{", b"[", b'"')
@@ -278,6 +285,8 @@ def _lines(
         if _are_records(data):
             yield data.rstrip(b"\n") + b"\n"
             continue
+        if b"\0" in data or not (path or _MARKED.search(data)):
+            raise cli.BadData(f"{path or 'stdin:1'}: no record and no markdown{cli.Script.usage}")
         if after:
             stages = after.format(path or "deck.md")
             raise cli.BadData(f"{path or 'stdin'} is markdown, not a record: {stages} | {cli.NAME}")

@@ -556,7 +556,7 @@ def _cut(shot: Image.Image, rect: Sequence[float]) -> Image.Image | None:
     if right <= left or bottom <= top:
         return None
     cut = shot.crop((left, top, right, bottom))
-    low, high = cut.getchannel("A").getextrema() if cut.mode == "RGBA" else (0, 255)
+    low, high = cut.getchannel("A").getextrema()
     if not high:
         return None
     return cut.convert("RGB") if low == 255 else cut
@@ -574,14 +574,8 @@ def _pieces(shot: Image.Image) -> list[list[float]]:
     import numpy
     from scipy import ndimage
 
-    if shot.mode != "RGBA":
-        return []
-    drawn = numpy.asarray(shot.getchannel("A")) > 8
     step = 8  # what is this near to each other, in pixels, is one piece
-    high, wide = (-(-length // step) for length in drawn.shape)
-    grid = numpy.zeros((high * step, wide * step), dtype=bool)
-    grid[: drawn.shape[0], : drawn.shape[1]] = drawn
-    coarse = grid.reshape(high, step, wide, step).any(axis=(1, 3))
+    coarse = numpy.asarray(shot.getchannel("A").reduce(step)) > 1
     labels, _ = ndimage.label(coarse, structure=numpy.ones((3, 3)))
     found = ndimage.find_objects(labels)
     if len(found) > 60:

@@ -36,8 +36,10 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".png": "image/png",
+    ".woff": "font/woff",
     ".woff2": "font/woff2",
     ".svg": "image/svg+xml",
+    ".webp": "image/webp",
     ".json": "application/json",
 }
 DOWNLOADS = {
@@ -47,6 +49,7 @@ DOWNLOADS = {
 }
 # What the page loads, by its name below assets/web.
 ASSETS = ("demo.css", "element.js", "demo.js", "fonts/inter-400.woff", "fonts/inter-600.woff")
+GALLERY = pages.WEB / "references"  # the pictures of `make gallery`
 FOR_A_DAY = "private, max-age=86400, immutable"
 _PICTURE = re.compile(
     rf"({ASK_ID})(?:\.([01])\.(\d+)/slides/(\d+)\.png|/early/([01])/(\d+)/slides/(\d+)\.png)\Z"
@@ -144,11 +147,11 @@ class DemoHandlers:
         self.looking = web.Rate(600, 60)
         self.streams: defaultdict[str | None, int] = defaultdict(int)  # open ones, by visitor
 
-    def routes(self) -> list[http.AbstractRouteDef]:
+    def routes(self) -> list[http.RouteDef]:
         ask, side = f"/asks/{{ask:{ASK_ID}}}", "{side:[01]}"
         return [
             http.get("/", self.page),
-            *map(_asset, ASSETS),
+            *map(_asset, [*ASSETS, *(f"references/{one.name}" for one in GALLERY.iterdir())]),
             http.get("/health", self.health),
             http.get("/asks", self.history),
             http.post("/asks", self.ask),
@@ -159,7 +162,6 @@ class DemoHandlers:
             http.post("/material", self.material),
             http.get("/references", self.references),
             http.post(r"/references/{name:[\w-]+}", self.reference),
-            http.static("/gallery", pages.WEB / "references"),
             http.delete(ask, self.forget),
             http.get(r"/pictures/{path:.+}", self.picture),
             http.get(
@@ -298,7 +300,7 @@ class DemoHandlers:
         return self._answer(request, {**found, "text": forms.visible(found["text"])})
 
     async def references(self, request: http.Request) -> http.Response:
-        """The reference decks, each with its picture: `make gallery` makes them."""
+        """The reference decks, each with the name of its picture."""
         self.looking.check(web.remote(request))
         found = []
         for name, deck in references().items():
@@ -396,8 +398,10 @@ async def _body(request: http.Request) -> bytes:
 
 
 def _asset(name: str) -> http.RouteDef:
+    headers = {"Cache-Control": "no-cache", "Content-Type": TYPES[Path(name).suffix]}
+
     async def send(request: http.Request) -> http.FileResponse:
-        return http.FileResponse(pages.WEB / name, headers={"Cache-Control": "no-cache"})
+        return http.FileResponse(pages.WEB / name, headers=headers)
 
     return http.get(f"/{Path(name).name}", send)
 
