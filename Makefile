@@ -16,6 +16,7 @@ ifndef V
 endif
 
 -include config.mk
+include make/given.mk
 include make/measure.mk make/train.mk make/setup.mk make/bench.mk make/people.mk
 include make/rehearse.mk make/maintain.mk
 
@@ -30,6 +31,7 @@ baseline $(REPORT)/index.html: SHOW = | bin/run-report --during $(@D) $(BY_PROTO
 # 1. Prompts: of PROMPTS those that the protocol takes, LIMIT of them, this part of SHARD.
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS_FROM) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
+	$(TIDY)
 	$(PROMPTS_TAKEN) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 
@@ -73,6 +75,7 @@ $(CONDITION_PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%
 # 4. Means and intervals of a run; then plots and page of all.
 $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 	$(call SAY,$*: means and intervals)
+	$(TIDY)
 	bin/run-summarize $(BY_PROTOCOL) --run $(@D) < $< > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 
@@ -101,7 +104,7 @@ corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
 ## dpo: the adapter of FROM, trained on by the preference pairs in DATA
 ### rft: the same as sft, on the best of many answers in DATA
-sft dpo rft: trainer-check .venv/.corpus $(SFT_TOOLS)
+sft dpo rft: .venv/.corpus $(SFT_TOOLS)
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
 	$(CONFIGURE)
@@ -111,7 +114,7 @@ sft dpo rft: trainer-check .venv/.corpus $(SFT_TOOLS)
 
 .PHONY: rl
 ## rl: GRPO of FROM on the prompts in DATA by rewards of rendered decks; DRY=1
-rl: trainer-check .venv/.corpus $(RL_TOOLS)
+rl: .venv/.corpus $(RL_TOOLS)
 	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
 	$(SITE)
 	$(CONFIGURE)

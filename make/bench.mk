@@ -24,7 +24,7 @@ BENCH_GROUP := $(patsubst assets/groups/%.toml,--group %,$(firstword $(wildcard 
 .PHONY: bench bench-merge regressions $(BENCHES)
 ## bench: general benchmarks of MODEL: asked, graded, summarized
 bench: $(BENCHES) $(DECK_BENCH)
-$(BENCHES): run-tools .venv/.bench $(BENCH_TOOLS)
+$(BENCHES): run-check run-tools .venv/.bench $(BENCH_TOOLS)
 	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' \
 	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 

@@ -16,7 +16,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card real-decks rl-page gaming reward-attack gold-check screenshots numbers
+  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -130,13 +130,13 @@ conditions-check: setup .venv/.dev
 
 ### lint: ruff, the import contract, types, shellcheck
 lint: .venv/.dev
-	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/nltk_data.py
-	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/nltk_data.py
+	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/*.py
+	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/*.py
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
-	.venv/bin/mypy lib/decksmith
+	.venv/bin/mypy lib/decksmith make/given.py
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
-	.venv/bin/shellcheck -x bin/within make/bench make/help containers/build containers/verify slurm/*.sh \
+	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/verify slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
 
@@ -162,6 +162,7 @@ bench-render-pages: setup .venv/.dev
 ### bench-pipeline: where a baseline's time goes with an instant model: docs/maintain/speed.md
 bench-pipeline: setup .venv/.dev
 	$(SPEED) tests/bench_pipeline.py docs/maintain/pipeline-speed.png
+	.venv/bin/python3 tests/pictures.py --drawn docs/maintain/pipeline-speed.png
 
 DECKS_GIVEN = $(if $(filter command environment,$(origin DECKS)),$(DECKS))
 ### bench-reward: the reward server under 8 clients, DECKS=200: docs/maintain/speed.md
@@ -224,6 +225,10 @@ theme: setup .venv/.dev
 themes: setup .venv/.dev
 	DECKSMITH_THEMES=all .venv/bin/python3 -m pytest -q tests/render/test_themes.py tests/render/test_pool.py
 
+### paths: what a newcomer waits for, in a fresh clone: a part of docs/maintain/speed.md
+paths: .venv/.dev
+	$(PART) docs/maintain/speed.md $@ tests/paths.py
+
 ### bench-vote: 50 people who vote at once, and again with the server killed
 bench-vote: setup .venv/.dev
 	.venv/bin/python3 tests/bench_vote.py
@@ -241,13 +246,15 @@ rl-page: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 tests/rl_page.py > docs/maintain/rehearsal-rl.md.tmp
 	mv docs/maintain/rehearsal-rl.md.tmp docs/maintain/rehearsal-rl.md
 
-# `make baseline` first, or again after a change: its report is the first picture.
-### screenshots: the pictures of docs/ and README's words: report, vote, demo
-screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done $(REPORT)/index.html
-	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
-	.venv/bin/python3 tests/web/reference.py results/runs/reference/$(SETTING) docs/reference.png
-	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_vote.py docs/vote.png
-	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_demo_page.py docs/demo.png
+### gallery: the pictures of the demo's gallery, again after a change of data/reference
+gallery: run-tools
+	PYTHONPATH=lib .venv/bin/python3 tests/web/gallery.py
+
+# Of runs in a folder of their own: nobody's results are read or changed. docs/pictures.json says
+# what each shows; a test names those that are old.
+### screenshots: the pictures of docs/, from fresh runs: docs/pictures.json
+screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done
+	.venv/bin/python3 tests/pictures.py
 
 ### docs: the pages as a site with a search: results/site
 docs: .venv/.docs

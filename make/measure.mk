@@ -63,8 +63,6 @@ model_of = $(firstword $(subst +, ,$(firstword $(subst /, ,$1))))
 condition_of = $(patsubst $(model_of)+%,%,$(firstword $(subst /, ,$1)))
 # A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
 # file in its folder.
-space := $(subst ,, )
-comma := ,
 FOR_RUN := .for-$(or $(LIMIT),all)
 FOR_REPORT := .for-$(subst $(space),+,$(strip $(RUN_NAMES)))$(CHAINED:%=-chained)
 
@@ -79,9 +77,13 @@ SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHAR
 PROMPTS_TAKEN := $(if $(OWN_PROMPTS),bin/prompt-check $(BY_PROTOCOL) < $(PROMPTS) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %)
+# What was cut off, by Ctrl-C too, is of no use.
+TIDY = trap 'rm -f $@.$$$$.tmp' EXIT
 define BEGIN
+$(TIDY)
 export TOTAL=$$(wc -l < $<) LIVE=$(@D)/.live
-echo "# $(subst results/runs/,,$(@D))" > $$LIVE
+echo "# $(subst results/runs/,,$(@D))" > $$LIVE || {
+  echo "$(@D) cannot be written. Make room on its disk or make the folder yours, then type the same command again: what is finished is kept." >&2; exit 75; }
 endef
 # A deck without a score through no fault of its model's is done again by the next make: its scores
 # are made older than its prompts. The summary was of the scores before.
@@ -94,7 +96,8 @@ define COMPARE
 bin/run-compare $(CHAINED:%=--chain) --page $(REPORT)/compare.md $(RUNS)
 echo "Every table: $(REPORT)/compare.md"
 echo "Open the report: file://$(abspath $(REPORT))/index.html"
-echo "Next: make vote (people decide), make plan EFFECT=0.05 (how many prompts find 5 points), make runs"
+echo "Next: make vote (people decide), make runs,"
+echo "      make plan EFFECT=0.05 (how many prompts find 5 points)"
 endef
 
 results/runs/reference/$(SETTING)/scores.jsonl: $(wildcard data/reference/*.md)
@@ -104,12 +107,11 @@ $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | run-check
 	rm -f $(@D)/.for-*
 	touch $@
 
-# A name that is not there is said before anything is made, fetched or asked, and a key that is not
-# set before a first set-up, which takes minutes.
-RUN_CHECK = PYTHONPATH=lib $(PYTHON) -m decksmith.core.run_check
+# A model that nobody can ask is said before anything is made, fetched or asked, and a key that is
+# not set before a first set-up, which takes minutes. Other names: make/given.mk.
 .PHONY: run-check
 run-check:
-	$(RUN_CHECK) $(BY_PROTOCOL) $(CONDITIONS:%=--condition %) $(MODEL)
+	$(PYTHON) make/given.py --asked $(MODEL)
 
 $(OWN_PROMPTS):
 	echo "there is no $@; PROMPTS= names a file with a request a line (docs/prompts.md)" >&2

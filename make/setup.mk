@@ -11,10 +11,6 @@ TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://downloa
 # Python 3.13 or later for NeMo Gym's verifiers.
 GYM_PYTHON ?= $(FOUND_GYM_PYTHON)
 
-first_python = $(shell for p in $2; do $$p -c 'import sys, venv; sys.exit(sys.version_info < $1)' \
-  2> /dev/null && echo $$p && break; done)
-FOUND_PYTHON := $(or $(call first_python,(3$(comma)11),python3 python3.14 python3.13 python3.12 python3.11),python3)
-
 ##@ Set up (every target does what it needs by itself)
 .PHONY: setup run-tools
 ## setup: Python, Node, renderer, browser, fonts, embedded model: all pinned
@@ -25,7 +21,7 @@ doctor:
 	PYTHONPATH=lib $(PYTHON) -m decksmith.core.doctor --protocol $(PROTOCOL) $(MODEL)
 
 # What the embedded engine needs, where it runs one of MODEL (on a GPU, where one is).
-ENGINE_TOOLS := $(shell $(RUN_CHECK) --needs $(MODEL) 2> /dev/null)
+ENGINE_TOOLS := $(shell $(PYTHON) make/given.py --needs $(MODEL) 2> /dev/null)
 # The offline judge reads by the embedded model, whoever wrote the decks.
 ENGINE_TOOLS += $(if $(filter offline,$(PROTOCOL)),.venv/.local assets/engine/node_modules/.done)
 # With IMAGES=on the images are the toolchain, and nothing is installed here.
@@ -45,6 +41,9 @@ image-%:
 ### pin: the digests of containers/images.lock, asked of the registries again
 pin:
 	$(PYTHON) containers/pin
+
+# A full disk is said in a sentence.
+.venv/.% .venv-%/.done %/node_modules/.done %/node_modules/.cuda %/node_modules/.built: SHELL := make/room
 
 # A proxy's own certificate authority is the system's, as for pip and npm.
 export UV_SYSTEM_CERTS ?= true

@@ -73,9 +73,6 @@ define LEARN_nemo-rl
 bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json $(OR_LACKING)
 bin/job-submit slurm/rl.sbatch --run $(SFT) $(SUBMITTED)
 endef
-TRAINERS = $(sort $(patsubst TRAIN_%,%,$(filter TRAIN_%,$(.VARIABLES))))
-NO_TRAINER = echo "There is no trainer $(TRAINER). Type TRAINER=NAME with one of: $(TRAINERS)" >&2; exit 2
-TRAINER_CHECK = $(if $(TRAIN_$(TRAINER)),:,$(NO_TRAINER))
 ON_THIS_MACHINE := $(filter trl,$(TRAINER))
 SFT_TOOLS := $(if $(ON_THIS_MACHINE),.venv/.train) $(if $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
 RL_TOOLS := $(if $(ON_THIS_MACHINE),run-tools .venv/.train .venv/.local assets/engine/node_modules/.done,$(FROM)/merged/config.json)
@@ -114,14 +111,11 @@ CHECK_GPUS = $(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(S
 START_SERVER = $(if $(SBATCH),$(SERVE_JOB),exec bin/model-serve $(SERVED))
 
 ##@ Train
-.PHONY: push trainer-check
+.PHONY: push
 ## push: data/chat against REPO=owner/name on the Hub; PUSH=1 sends it
 push: $(if $(REPO),.venv/.hub)
 	[ -n "$(REPO)" ] || { echo "REPO says where: make push REPO=owner/name" >&2; exit 2; }
 	bin/hub-push data/chat --repo $(REPO) $(PUSH:%=--push) $(PUBLIC:%=--public)
-
-trainer-check:
-	$(TRAINER_CHECK)
 
 $(FROM)/merged/config.json: | .venv/.corpus
 	bin/model-export --run $(FROM) --merge > /dev/null

@@ -119,14 +119,14 @@ def main(*wanted: str) -> None:
             if wanted and name not in wanted:
                 continue
             command, stages = path(clone)
-            rows += [f"| {name} | `{command}` | {stage} | {s:.0f} |" for stage, s in stages]
+            rows += [f"| {name}: {stage} | `{command}` | {s:.0f} |" for stage, s in stages]
     print("# What a newcomer waits for\n")
     print(
         f"Written by `make paths` on {os.cpu_count()} cores, in a fresh clone with an empty HOME: seconds from the command to each "
         "stage. The first path includes set-up; the others come after it. The key's endpoint is one of the tests', which answers at "
         "once.\n"
     )
-    print("| path | command | stage | s |\n|---|---|---|---:|")
+    print("| stage | command | s |\n|---|---|---:|")
     print("\n".join(rows))
 
 

@@ -144,6 +144,12 @@ def megabytes(page, header, row):
     return found and int(found)
 
 
+def waited(stage):
+    """Seconds to a stage of `make paths`; None before the first."""
+    found = cell("maintain/speed.md", "| stage | command | s |", stage, 2)
+    return found and int(found)
+
+
 GRADERS = "lib/decksmith/bench/benchmarks/graders"
 # What a figure is called, and where it comes from. Cheap to compute: the test does it each time.
 FIGURES = {
@@ -184,6 +190,8 @@ FIGURES = {
     ),
     "baseline_mb": lambda: megabytes("platforms.md", "| command | MB |", "`make baseline`"),
     "train_mb": lambda: megabytes("platforms.md", "| part | MB |", "torch and transformers"),
+    "first_report_s": lambda: waited("laptop: a report with its first deck"),
+    "first_minutes": lambda: (all_of := waited("laptop: the whole")) and -(-all_of // 60),
     "rehearsal_minutes": lambda: round(sum(rehearsed()) / 60),
     "rehearsed_prompts": lambda: re.search(
         r"^REHEARSE \?= (\d+)", (ROOT / "make/rehearse.mk").read_text(), re.M

@@ -209,9 +209,15 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
     const pass = ({thought, answer}) => {
       reasoning += thought;
       text += answer;
-      if (thought) onText?.(thought, "reasoning");
-      if (answer) onText?.(answer, "text");
+      if (thought) onText?.(thought, "reasoning", counted());
+      if (answer) onText?.(answer, "text", counted());
     };
+    const counted = () => ({
+      prompt_tokens: tokens.length,
+      completion_tokens: made.length,
+      total_tokens: tokens.length + made.length,
+      ...(reasoning ? {completion_tokens_details: {reasoning_tokens: thoughtTokens}} : {}),
+    });
     const hear = (piece) => pass(parts ? parts.push(piece) : {thought: "", answer: piece});
     const emit = (piece) => {
       const [out, stopped] = cut.push(piece);
@@ -245,17 +251,7 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
       else if (cut.rest()) hear(cut.rest());
     }
     if (parts) pass(parts.rest());
-    return {
-      text,
-      reasoning,
-      finish,
-      usage: {
-        prompt_tokens: tokens.length,
-        completion_tokens: made.length,
-        total_tokens: tokens.length + made.length,
-        ...(reasoning ? {completion_tokens_details: {reasoning_tokens: thoughtTokens}} : {}),
-      },
-    };
+    return {text, reasoning, finish, usage: counted()};
   }
 
   /** {characters, bits}: of the first `most` tokens of a text, each after those before it, the first after the token

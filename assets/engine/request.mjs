@@ -82,7 +82,7 @@ function format(value) {
   throw bad("'response_format.type' must be text, json_object or json_schema", "response_format");
 }
 
-/** {model, messages, sampling, maxTokens, stop, format, stream, includeUsage} of a body; throws ApiError 400. */
+/** {model, messages, sampling, maxTokens, stop, format, stream, includeUsage, countsOn} of a body; throws ApiError 400. */
 export function parse(body) {
   if (typeof body !== "object" || body === null || Array.isArray(body))
     throw bad("the body must be a JSON object");
@@ -140,6 +140,8 @@ export function parse(body) {
     format: body.grammar != null ? {kind: "gbnf", gbnf: body.grammar} : format(body.response_format),
     stream: body.stream === true,
     includeUsage: body.stream_options?.include_usage === true,
+    // vLLM's name: the usage so far in each chunk, for a client that may leave before the end.
+    countsOn: body.stream_options?.continuous_usage_stats === true,
   };
 }
 

@@ -133,11 +133,11 @@ async function complete(body, response, signal) {
     });
   }
   const send = (data) => response.write(`data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`);
-  const chunk = (delta, finish = null) => ({
+  const chunk = (delta, finish = null, usage = null) => ({
     ...head,
     object: "chat.completion.chunk",
     choices: [{index: 0, delta, logprobs: null, finish_reason: finish}],
-    ...(ask.includeUsage ? {usage: null} : {}),
+    ...(ask.includeUsage ? {usage: ask.countsOn ? usage : null} : {}),
   });
   let begun = false;
   const begin = () => {
@@ -147,9 +147,9 @@ async function complete(body, response, signal) {
     send(chunk({role: "assistant", content: ""}));
   };
   try {
-    const {finish, usage} = await run((text, kind) => {
+    const {finish, usage} = await run((text, kind, counted) => {
       begin();
-      send(chunk({[kind === "reasoning" ? "reasoning_content" : "content"]: text}));
+      send(chunk({[kind === "reasoning" ? "reasoning_content" : "content"]: text}, null, counted));
     });
     begin();
     send(chunk({}, finish));

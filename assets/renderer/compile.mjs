@@ -14,6 +14,7 @@ import MagicString from 'magic-string'
 import nested from 'postcss-nested'
 import transformDirectives from '@unocss/transformer-directives'
 import { MODULES } from './browser.mjs'
+import { chart } from './charts.mjs'
 import { clean, frontmatter, guard } from './policy.mjs'
 import { ALLOWED, loadRuntime, slidevOptions, stylesheet, withoutWebFonts } from './runtime.mjs'
 import { bundled } from './site.mjs'
@@ -89,7 +90,7 @@ function watch(md, entry) {
   md.renderer.rules.fence = (tokens, idx, ...rest) => {
     const token = tokens[idx]
     if (/^mermaid\b/.test(token.info.trim()))
-      entry.seen.diagrams.push({ code: lz.compressToBase64(token.content.trim()), row: token.map?.[0] ?? 0 })
+      entry.seen.diagrams.push({ code: lz.compressToBase64(token.content.trim()), row: token.map?.[0] ?? 0, chart: chart(token.content) })
     return fence(tokens, idx, ...rest)
   }
 }
@@ -280,7 +281,7 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
     layout = 'default'
   }
   const seen = { formulas: 0, diagrams: [], faults: [], rowOf: piece => Math.max(0, own.findIndex(line => line.includes(piece.split('\n')[0]))) }
-  const done = (code, css = '') => ({ code, css, layout, errors, formulas: seen.formulas, failed: css === null, diagrams: seen.diagrams.map(d => ({ code: d.code, line: lineOf(d.row) })) })
+  const done = (code, css = '') => ({ code, css, layout, errors, formulas: seen.formulas, failed: css === null, diagrams: seen.diagrams.map(d => ({ code: d.code, line: lineOf(d.row), chart: d.chart })) })
   const broken = (error) => {
     errors.push(error)
     return { ...done(errorModule(slide.no, error), ''), failed: true }

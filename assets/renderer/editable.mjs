@@ -2,26 +2,60 @@
  * A slide that stands still, taken apart into what a presentation program edits: boxes, text, tables, and pictures of the rest.
  *
  * The functions below run in the page, in our own world of it, as `OUTLINE` and `SHOW`; nothing of the deck runs meanwhile. Lengths are CSS px.
- * `outline` gives {background, frames, fonts, nodes}, in the order in which they are painted:
+ * `outline` gives {background, layout, frames, fonts, nodes}, in the order in which they are painted:
  *   box      {rect, fill, edges, radius, shadow}                    fill: a colour [r, g, b, a] or {angle, stops: [[share, colour], ..]}
- *   text     {rect, wrap, heading, paragraphs}
+ *   text     {rect, wrap, paragraphs}
  *   table    {rect, columns, rows, cells: [{row, column, down, across, fill, edges, inset, middle, paragraphs}]}
- *   picture  {rect, frame, alt, link, ground}
+ *   picture  {rect, frame, alt, link, ground, chart}                chart: its data, of a diagram that is one (charts.mjs)
+ * Whichever fills a place of the layout says which (`place`): the title 0, the first body or a picture 1, the second body, or a picture's words, 2;
  * and `show(k)` makes of the page what frame `k` is taken of: its pictures alone, on nothing. Frame -1 has what pseudo-elements draw.
  */
 
 const MOST = 1500 // nodes; a slide of more is one picture
 
 /** Of a slide's elements, the nodes; `paint` is the order of layers, as a list of z-indices from the outermost in. */
-function outline({ width, height }) {
-  const page = { width, height, nodes: [], frames: [], background: [255, 255, 255, 1], pseudo: false, flows: [], count: 0, heading: false, fonts: {} }
+function outline({ width, height, charts, layout }) {
+  const diagrams = [...document.querySelectorAll('.mermaid')].filter(el => el.shadowRoot)
+  const page = { charts: new Map(diagrams.length === charts.length ? diagrams.map((el, i) => [el, charts[i]]) : []), width, height, nodes: [], frames: [], background: [255, 255, 255, 1], pseudo: false, flows: [], count: 0, heading: false, fonts: {} }
   const root = document.documentElement
   walk(page, root, { opacity: 1, scale: 1, paint: [], ground: page.background, column: {}, level: 0, clip: { left: 0, top: 0, right: width, bottom: height } })
   for (const flow of page.flows)
     Object.assign(flow.node, textBox(flow))
   const nodes = page.nodes.filter(node => node.kind !== 'text' || node.paragraphs.length)
   const layered = nodes.map((node, i) => ({ node, i })).sort((a, b) => layers(a.node.paint, b.node.paint) || a.i - b.i).map(({ node: { paint, ...node } }) => node)
-  return { background: page.background, frames: page.frames.length, pseudo: page.pseudo, fonts: page.fonts, nodes: layered }
+  return { background: page.background, layout: settle(layered, layout, width, height), frames: page.frames.length, pseudo: page.pseudo, fonts: page.fonts, nodes: layered }
+}
+
+/** Says which nodes fill a place of their slide's layout; the name of that layout among those of a presentation program. `layout` is Slidev's. */
+function settle(nodes, layout, width, height) {
+  const fixed = { 'cover': 'Title Slide', 'intro': 'Title Slide', 'section': 'Section Header', 'two-cols': 'Two Content', 'two-cols-header': 'Two Content',
+    'image': 'Picture with Caption', 'image-left': 'Picture with Caption', 'image-right': 'Picture with Caption' }
+  const title = nodes.find(node => node.place === 0)
+  const letters = ({ paragraphs = [], cells = [] }) => [...paragraphs, ...cells.flatMap(cell => cell.paragraphs)].flatMap(one => one.runs).reduce((sum, run) => sum + (run.text ?? '').length, 0)
+  const leads = ({ kind, chart, paragraphs = [] }) => kind === 'table' || !!chart || paragraphs.some(one => one.marker)
+  // A list, a table or a chart is a slide's body, else what has most letters.
+  const bodies = nodes.filter(node => node !== title && (letters(node) || node.chart)).sort((a, b) => leads(b) - leads(a) || letters(b) - letters(a))
+  const bounded = ({ rect: [x, y, w, h] }) => nodes.some(({ kind, rect: [left, top, wide, high] }) => left < x + w && left + wide > x
+    && (top >= y + h - 1 || (kind === 'box' && top <= y && top + high >= y + h))) // something is below it, or a box around it
+  const put = (node, place) => {
+    if (node && !Object.assign(node, { place }).chart && node.kind === 'text' && !bounded(node)) // the room below is its own, on every slide alike
+      node.rect[3] = Math.max(node.rect[3], height - 32 - node.rect[1])
+  }
+  const all = bodies.reduce((sum, node) => sum + letters(node), 0)
+  const name = Object.hasOwn(fixed, layout) ? fixed[layout] : bodies.length && (leads(bodies[0]) || 3 * letters(bodies[0]) > 2 * all) ? 'Title and Content' : title ? 'Title Only' : 'Blank'
+  const right = ({ rect: [x, , w] }) => x + w / 2 > width / 2
+  if (name === 'Two Content') {
+    put(bodies.find(node => !right(node)), 1)
+    put(bodies.find(right), 2)
+  }
+  else if (name === 'Picture with Caption') {
+    put(bodies[0], 2)
+    put(nodes.filter(({ kind, chart }) => kind === 'picture' && !chart).sort((a, b) => b.rect[2] * b.rect[3] - a.rect[2] * a.rect[3])[0], 1)
+  }
+  else if (!/Only|Blank/.test(name)) {
+    put(bodies[0], 1)
+  }
+  return name
 }
 
 /** Which of two lists of z-indices is painted first; what is not positioned comes after the negative ones. */
@@ -130,7 +164,7 @@ function picture(page, el, rect, now, ground = false) {
     for (const inner of el.querySelectorAll('*'))
       inner.setAttribute('data-deck-in', frame)
   }
-  page.nodes.push({ kind: 'picture', rect: shown, frame, alt: ground ? '' : described(el), link: now.link ?? '', ground, paint: now.paint })
+  page.nodes.push({ kind: 'picture', rect: shown, frame, alt: ground ? '' : described(el), link: now.link ?? '', ground, chart: page.charts.get(el) ?? null, paint: now.paint })
   now.column.flow = undefined
 }
 
@@ -459,7 +493,7 @@ function place(page, el, s, rect, now, marker, into) {
     flow.paragraphs.push(one)
     return
   }
-  const fresh = { paragraphs: [one], heading: title, node: { kind: 'text', paint: now.paint, paragraphs: [] }, paint: now.paint }
+  const fresh = { paragraphs: [one], heading: title, node: { kind: 'text', place: title ? 0 : undefined, paint: now.paint, paragraphs: [] }, paint: now.paint }
   now.column.flow = fresh
   if (now.cell) {
     now.cell.push(fresh)
@@ -471,7 +505,7 @@ function place(page, el, s, rect, now, marker, into) {
 }
 
 /** A flow as a text box. Its paragraphs say how far they stand in, and how far below the one before. */
-function textBox({ paragraphs, heading }) {
+function textBox({ paragraphs }) {
   const left = Math.min(...paragraphs.map(one => one.outer))
   const right = Math.max(...paragraphs.map(one => one.right))
   const { top } = paragraphs[0]
@@ -484,7 +518,7 @@ function textBox({ paragraphs, heading }) {
   // Another program sets the same words a little wider: where a line is nearly full, the box gets the room, or does not wrap.
   const tight = Math.max(...paragraphs.map(one => (one.glyphs.right - one.glyphs.left) / Math.max(1, one.right - one.left)))
   const single = paragraphs.every(one => one.count === one.hard)
-  return { heading, paragraphs: told, wrap: !(paragraphs.some(one => one.nowrap) || (single && tight > 0.92)), full: tight, rect: [left, top, right - left, bottom - top] }
+  return { paragraphs: told, wrap: !(paragraphs.some(one => one.nowrap) || (single && tight > 0.92)), full: tight, rect: [left, top, right - left, bottom - top] }
 }
 
 /** A table as one node; false where its cells do not make a grid. */
@@ -552,7 +586,7 @@ function tableCell(page, { td, tr, row, column, down, across, rect }, total, aro
   const paragraphs = sink.flatMap(flow => flow.paragraphs)
   if (!paragraphs.length)
     return told
-  const box = textBox({ paragraphs, heading: false })
+  const box = textBox({ paragraphs })
   const [x, y, w, h] = box.rect
   // A cell grows with its text: where that nearly fills it, nothing may be lost to insets.
   return { ...told, inset: [y - rect.top, Math.max(0, Math.min(rect.right - (x + w), 4)), Math.max(0, rect.bottom - (y + h)), x - rect.left].map(one => Math.max(0, one)), middle: Math.abs((y - rect.top) - (rect.bottom - y - h)) < 6, paragraphs: box.paragraphs }
@@ -569,7 +603,7 @@ function show(k) {
       [data-deck-ground]::before, [data-deck-ground]::after { -webkit-text-fill-color: currentcolor }`
 }
 
-const IN_PAGE = [outline, layers, inside, address, walk, isPicture, visible, picture, described, colour, over, gradient, edges, decorate, pseudos, contents, hasBlocks, marker, family, look, runs, textRun, lines, median, paragraph, parted, place, textBox, table, tableCell]
+const IN_PAGE = [outline, settle, layers, inside, address, walk, isPicture, visible, picture, described, colour, over, gradient, edges, decorate, pseudos, contents, hasBlocks, marker, family, look, runs, textRun, lines, median, paragraph, parted, place, textBox, table, tableCell]
 export const OUTLINE = `(facts) => { let page_canvas, page_families; ${IN_PAGE.join('\n')}; return JSON.stringify(outline(facts)) }`
 export const SHOW = `${show}`
 

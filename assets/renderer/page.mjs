@@ -184,9 +184,9 @@ export async function open(browser, browserContextId, scale) {
       return data
     },
     /** Of a held page, what a presentation program edits (editable.mjs); the last thing that is asked of it. */
-    parts() {
+    parts({ diagrams, layout }) {
       const ground = colour => send('Emulation.setDefaultBackgroundColorOverride', colour ? { color: colour } : {})
-      return parts((fn, ...args) => run(world, fn, ...args), () => this.picture(), seen => ground(seen ? null : { r: 0, g: 0, b: 0, a: 0 }), { width: WIDTH, height: HEIGHT })
+      return parts((fn, ...args) => run(world, fn, ...args), () => this.picture(), seen => ground(seen ? null : { r: 0, g: 0, b: 0, a: 0 }), { width: WIDTH, height: HEIGHT, layout, charts: diagrams.map(diagram => diagram.chart) })
     },
     close() {
       browser.listen(sessionId, null)
@@ -232,7 +232,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
         await page.hold()
         const picture = await page.picture()
         const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
-        return { state, xray, picture, print: print && await page.print(), parts: edit && await page.parts() }
+        return { state, xray, picture, print: print && await page.print(), parts: edit && await page.parts(slide) }
       }
       let replaced = !!slide.failed
       const replace = (cls, message) => {

@@ -532,7 +532,7 @@ class Ask {
       for (const event of JSON.parse(message.data)) if (event.n > this.last) { this.last = event.n; this.apply(event); }
       this.soon();
     };
-    this.source.addEventListener("rest", () => { this.source.close(); this.shared ? shelf() : refresh(); });
+    this.source.addEventListener("rest", () => { this.source.close(); if (!this.shared) refresh(); });
     this.source.onerror = () => {
       if (this.source.readyState === EventSource.CLOSED) this.lost();
       else for (const side of this.sides) if (side.busy) put(side.e.count, "connection lost, trying again");
@@ -639,12 +639,11 @@ async function refresh() {
   }));
   mark();
 }
-// The reference decks: their cards are there before any of them is drawn.
 async function shelf() {
   let decks;
   try { decks = await call("/references"); } catch { return; }
   $("references").hidden = !decks.length;
-  $("shelf").replaceChildren(...decks.map((deck) => h("li.card", null, h("div.thumbs", { "aria-hidden": "true" }, deck.picture ? h("img", { src: `/pictures/${deck.picture}`, alt: "", loading: "lazy" }) : h("span.request", { dir: "auto" }, deck.request)),
+  $("shelf").replaceChildren(...decks.map((deck) => h("li.card", null, h("div.thumbs", { "aria-hidden": "true" }, h("img", { src: `/${deck.picture}`, alt: "", loading: "lazy", width: 640, height: 360 })),
     h("a", { href: "#", onclick: async (event) => {
       event.preventDefault();
       try { location.hash = (await call(`/references/${deck.id}`, "POST")).id; } catch (error) { wrong(error.message); }

@@ -5,6 +5,8 @@
   const $ = (id) => document.getElementById(id);
   const embedded = $("inside") && JSON.parse($("inside").textContent); // of a page that is one file
   const picture = (size, name) => (embedded ? embedded[name] : `img/${size}/${name}`);
+  /** The sources of a slide that is so many points wide: the small picture where it has enough pixels, else the large one. */
+  const sources = (name, wide) => ({ src: picture("small", name), ...(!embedded && { srcset: `${picture("small", name)} 490w, ${picture("full", name)} 980w`, sizes: wide }) });
 
   function sign(path) {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -46,9 +48,10 @@
   const pair = () => (pairs.length === 1 ? pairs[0] : pairs.find((one) => one.name === state.pair));
   const ours = (row) => !pair() || row.run === pair().a || row.run === pair().b;
 
+  const average = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   function mean(prompt, run) {
     const scores = siblings.get(prompt).filter((row) => row.run === run && typeof row.worth === "number").map((row) => row.worth);
-    return scores.length ? scores.reduce((sum, score) => sum + score, 0) / scores.length : null;
+    return scores.length ? average(scores) : null;
   }
 
   /** {by: how far apart the models are on a prompt, first: the better one}; of two models `by` is the first's less the second's. */
@@ -63,9 +66,9 @@
 
   // Filters and order
 
-  const empty = { q: "", pair: "", model: "", status: "", class: "", domain: "", theme: "", sort: "request" };
-  const state = { ...empty };
-  const states = { rendered: ["renders"], partial: ["renders", "a slide failed"], failed: ["does not render"], excluded: ["not counted"] };
+  const unfiltered = { q: "", pair: "", model: "", status: "", class: "", domain: "", theme: "", sort: "request" };
+  const state = { ...unfiltered };
+  const states = { rendered: ["renders"], partial: ["renders", "with an error"], failed: ["does not render"], excluded: ["not counted"] };
   const filters = {
     model: ["All models", (row) => [row.model.label]],
     status: ["Any status", (row) => [...states[row.status], row.truncated && "cut off"].filter(Boolean)],
@@ -155,7 +158,7 @@
 
   function clear() {
     $("search").value = "";
-    change({ ...empty, sort: state.sort });
+    change({ ...unfiltered, sort: state.sort });
   }
 
   /** What stands above the decks of one request. */
@@ -175,7 +178,7 @@
   function address(replace) {
     if (restoring) return;
     const words = new URLSearchParams();
-    for (const [name, value] of Object.entries(state)) if (value !== empty[name]) words.set(name, value);
+    for (const [name, value] of Object.entries(state)) if (value !== unfiltered[name]) words.set(name, value);
     if (deck) {
       words.set("deck", key(deck));
       if (view === "diff" && other) words.set("with", key(other));
@@ -190,8 +193,8 @@
   function restore() {
     const words = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
     restoring = true;
-    for (const name of Object.keys(empty)) state[name] = words.get(name) ?? empty[name];
-    if (!Object.hasOwn(orders, state.sort)) state.sort = empty.sort;
+    for (const name of Object.keys(unfiltered)) state[name] = words.get(name) ?? unfiltered[name];
+    if (!Object.hasOwn(orders, state.sort)) state.sort = unfiltered.sort;
     $("search").value = state.q;
     apply();
     const wanted = rows.find((row) => key(row) === words.get("deck"));
@@ -237,7 +240,7 @@
     const asked = row.request.asks.slides;
     const many = row.slides.length ? `${row.slides.length} slide${row.slides.length === 1 ? "" : "s"}${asked && asked !== row.slides.length ? `, ${asked} asked` : ""}` : asked ? `${asked} slides asked` : null;
     return h("div.tags", null, ...[domain(row), theme(row)].filter(Boolean).map((word) => h("span.of", null, word)), many && h("span", null, many),
-      row.status !== "rendered" && h(`span.${row.status}`, null, states[row.status].at(-1)), row.truncated && h("span.cut", { title: "The reply ended at the token limit (finish_reason length)" }, "cut off"));
+      row.status !== "rendered" && h(`span.${row.status}`, null, states[row.status].at(-1)), row.truncated && h("span.cut", { title: row.stopped ? "The reply was stopped: it repeated itself or began no slide" : "The reply ended at the token limit (finish_reason length)" }, "cut off"));
   }
 
   function where(error) {
@@ -251,14 +254,14 @@
     return h(`p.fault.${row.status}`, { dir: "auto" }, h("b", null, error.class), h("span", null, [kind, where(error)].filter(Boolean).join(" · ")), h("q", null, error.message || ""));
   }
 
-  function shot(row, slide, size, onclick) {
+  function shot(row, slide, wide, onclick) {
     const wrong = row.errors.some((error) => error.slide === slide.n) || (row === deck && row.findings.some((one) => one.slide === slide.n));
     const label = `Slide ${slide.n}${slide.title ? `: ${slide.title}` : ""}`;
     return h(`button.shot${wrong ? ".wrong" : ""}`, { type: "button", tabindex: -1, "aria-label": label, title: label, onclick: (event) => { event.stopPropagation(); onclick(); } },
-      slide.img ? h("img", { src: picture(size, slide.img), loading: "lazy", decoding: "async", width: 336, height: 189, alt: "" }) : h("span.lost", null, "picture missing"));
+      slide.img ? h("img", { ...sources(slide.img, wide), loading: "lazy", decoding: "async", width: 980, height: 552, alt: "" }) : h("span.lost", null, "picture missing"));
   }
 
-  const film = (row) => h("div.film", null, ...row.slides.map((slide, index) => shot(row, slide, "thumb", () => { choose(row); open(row, index); })));
+  const film = (row) => h("div.film", null, ...row.slides.map((slide, index) => shot(row, slide, "240px", () => { choose(row); open(row, index); })));
 
   /** How many checks a deck passes, and which of them it fails how often. */
   function passed(row, open) {
@@ -378,7 +381,7 @@
     }
     return h("div.stage", null, h("div.picture", null, h("button", { type: "button", title: "The slide alone (f)", "aria-label": "The slide alone", onclick: () => look("show") }, h("img", { id: "picture", alt: "" })), frame()),
       h("div.seen", { id: "seen" }), h("ul.remarks", { id: "remarks" }),
-      h("div.film", { id: "film" }, ...deck.slides.map((one, index) => shot(deck, one, "thumb", () => turn(index)))), faultLine(deck), interactive());
+      h("div.film", { id: "film" }, ...deck.slides.map((one, index) => shot(deck, one, "128px", () => turn(index)))), faultLine(deck), interactive());
   }
 
   /** How to open the deck itself: a page from disk cannot, since a built site needs a server. */
@@ -601,7 +604,7 @@
 
   function replyFacts() {
     const usage = deck.usage;
-    return [["finish", deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
+    return [["finish", deck.stopped ? `stopped after ${deck.stopped.read} characters: ${deck.stopped.why === "repeats" ? "it repeats itself" : "no slide has begun"}` : deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
       usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`]].filter(Boolean);
   }
 
@@ -620,14 +623,16 @@
 
   function sides() {
     const decks = siblings.get(deck.prompt).filter((row) => ours(row) || row === deck);
-    const most = Math.max(...decks.map((row) => row.slides.length));
-    const wrote = (row) => !row.slides.length && h("pre.reply.whole", { dir: "auto" }, (row.markdown || row.reply || "").slice(0, 3000));
-    const cells = decks.map((row) => h("header", null, who(row), points(row), faultLine(row), row.truncated && h("div.tags", null, h("span.cut", null, "cut off")), wrote(row)));
-    for (let index = 0; index < most; index += 1) {
-      for (const row of decks) cells.push(row.slides[index] ? shot(row, row.slides[index], "full", () => { choose(row); open(row, index); }) : h("span"));
-    }
-    return h("div.sides", null, h("details", { open: innerWidth > 640 }, h("summary", null, "Request"), h("p", { dir: "auto" }, deck.request.text)), h("div.columns", { "--n": decks.length }, ...cells));
+    const most = Math.max(1, ...decks.map((row) => row.slides.length));
+    const one = (row, index) => row.slides[index] ? shot(row, row.slides[index], "max(280px, 45vw)", () => { choose(row); open(row, index); }) : h("span", null, !index && empty(row));
+    const rows = Array.from({ length: most }, (_, index) => decks.map((row) => one(row, index)));
+    return h("div.sides", { tabindex: 0, role: "region", "aria-label": "Side by side" },
+      h("div.columns", { "--n": decks.length }, ...decks.map(who), ...rows, ...decks.map((row) => h("div.below", null, faultLine(row), points(row), row.truncated && h("div.tags", null, h("span.cut", null, "cut off"))))),
+      h("h3", null, "Request"), h("p", { dir: "auto" }, deck.request.text));
   }
+
+  /** What stands in the place of slides where there are none. */
+  const empty = (row) => h("div.empty", null, h("p", null, "No slide."), h("pre.reply.whole", { dir: "auto" }, (row.markdown || row.reply || "").slice(0, 3000)));
 
   // The difference of two decks' markdown
 
@@ -672,6 +677,28 @@
     address();
   });
 
+  // The head's pair: one slide of an ordinary request, by the best and the worst of those models that have slides
+
+  function headed() {
+    const good = (row) => row && row.slides.length > 1 && ["rendered", "partial"].includes(row.status);
+    const worth = data.runs.map((_, run) => rows.filter((row) => row.run === run && good(row)).map((row) => row.worth ?? 0));
+    const drawn = [...worth.keys()].filter((run) => worth[run].length).sort((a, b) => average(worth[b]) - average(worth[a]));
+    if (!drawn.length) return;
+    const others = [...worth.keys()].filter((run) => run !== drawn[0]);
+    const last = drawn.length > 1 ? drawn.at(-1) : others.at(-1);
+    const of = (decks, run) => decks.find((row) => row.run === run);
+    const both = [...siblings.values()].map((decks) => [of(decks, drawn[0]), of(decks, last)]).filter(([a, b]) => good(a) && (drawn.length < 2 || good(b)));
+    const gap = ([a, b]) => (a.worth ?? 0) - (b?.worth ?? 0);
+    const [a, b] = both.sort((x, y) => gap(x) - gap(y))[both.length >> 1] || [];
+    if (!a) return;
+    const show = (row, index) => (good(row) ? shot(row, row.slides[index], "(max-width: 640px) 46vw, 310px", () => { choose(row); open(row, index, b ? "beside" : "one"); })
+      : h("div.shot", null, h("span.lost", null, `No deck that renders${row.fault ? `: ${row.fault.class}` : ""}`)));
+    const tile = (row, index) => h("figure", null, who(row), show(row, index), row.passed && good(row) && h("figcaption", null, `${row.passed.passed} of ${row.passed.of} checks passed`));
+    $("pair").append(h("p.ask", { dir: "auto", title: a.request.text }, a.request.text), h("div.two", null, tile(a, b ? 1 : 0), tile(b || a, 1)));
+    if (b && drawn.length > 1 && both.length > 2) $("pair").append(h("p.soft", null, "Slide 2 of each, for the request at which these two are neither closest nor furthest apart: the middle one."));
+    $("pair").hidden = false;
+  }
+
   // Keys
 
   document.addEventListener("keydown", (event) => {
@@ -699,13 +726,12 @@
   function slideFilm(by) { const strip = current && current.node.querySelector(".film"); if (strip) strip.scrollLeft += by * 198; }
 
   $("help-open").addEventListener("click", () => $("help").showModal());
-  $("filters-open").addEventListener("click", () => $("filters-open").setAttribute("aria-expanded", String(document.querySelector(".filters").classList.toggle("open"))));
   $("clear").addEventListener("click", clear);
   let waiting = 0;
   $("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => change({ q: $("search").value }, Boolean(state.q)), 90); });
   for (const button of document.querySelectorAll("[data-class]")) button.addEventListener("click", () => {
     $("search").value = "";
-    change({ ...empty, sort: state.sort, class: button.dataset.class });
+    change({ ...unfiltered, sort: state.sort, class: button.dataset.class });
     $("decks").scrollIntoView();
   });
 
@@ -744,9 +770,61 @@
     const lines = [Object.keys(columns), ...shown.map((row) => Object.values(columns).map((value) => value(row)))];
     return `${lines.map((line) => line.map(cell).join(",")).join("\r\n")}\r\n`;
   }
-  for (const id of ["save-decks", "save-tables"]) $(id).hidden = false;
-  $("save-decks").addEventListener("click", () => save("decks.csv", "text/csv", csv()));
-  $("save-tables").addEventListener("click", () => save("tables.md", "text/markdown", data.markdown));
+  const offer = (id, name, kind, text) => { if ($(id)) { $(id).hidden = false; $(id).addEventListener("click", () => save(name, kind, text())); } };
+  offer("save-decks", "decks.csv", "text/csv", csv);
+  offer("save-tables", "tables.md", "text/markdown", () => data.markdown);
+
+  /** Load a script beside the page, which sets a global; a page from disk can read no other file. */
+  function beside(name, then) {
+    const script = h("script", { src: `${name}?${Date.now()}`, onload: () => { script.remove(); then(); }, onerror: () => script.remove() });
+    document.head.append(script);
+  }
+  // The page as one file stands in a script, as text.
+  $("send")?.addEventListener("click", () => beside("send.js", () => { save("report.html", "text/html", window.report_file); delete window.report_file; }));
+
+  // While a run goes on: the page loads itself again when it was written anew, unless somebody reads a deck or types
+
+  const busy = () => document.querySelector("dialog[open]") || /^(INPUT|SELECT)$/.test(document.activeElement.tagName);
+  const folds = () => [...document.querySelectorAll("main details")];
+  const named = (fold) => fold.firstElementChild.textContent;
+
+  /** Where the reader is; the first deck in the window keeps its place, whatever comes above it. */
+  function here() {
+    const row = shown.find((one) => one.node.getBoundingClientRect().bottom > 0);
+    const top = row && row.node.getBoundingClientRect().top;
+    const inList = row && $("list").getBoundingClientRect().top < 0;
+    return { y: scrollY, deck: inList && key(row), top, current: current && document.activeElement === current.node && key(current), open: folds().filter((one) => one.open).map(named) };
+  }
+
+  function back({ y, deck: first, top, current: focused, open: opened }) {
+    for (const fold of folds()) fold.open = opened.includes(named(fold));
+    const find = (name) => name && rows.find((row) => key(row) === name);
+    if (find(focused)) { choose(find(focused)); current.node.focus({ preventScroll: true }); }
+    const node = find(first)?.node;
+    scrollTo(0, y);
+    if (node?.isConnected) { node.scrollIntoView(); scrollBy(0, node.getBoundingClientRect().top - top); }
+  }
+
+  function follow() {
+    let version = null;
+    setInterval(() => beside("version.js", () => {
+      version ??= window.report_version;
+      if (version === window.report_version || busy()) return;
+      history.replaceState({ here: here() }, "");
+      location.reload();
+    }), 2000);
+  }
+
+  // On paper: every deck that is listed, and every fold open
+
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = folds().filter((fold) => !fold.open);
+    for (const fold of closed) fold.open = true;
+    shown.forEach(fill);
+    for (const image of document.images) image.loading = "eager";
+  });
+  addEventListener("afterprint", () => { for (const fold of closed) fold.open = false; });
 
   // Light or dark: as the system says, until the button says otherwise. Storage may be closed to a page from disk.
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -764,6 +842,9 @@
   rows.forEach(shell);
   fillSelects();
   restore();
+  headed();
+  if (data.live) follow();
+  if (history.state?.here) { back(history.state.here); history.replaceState(null, ""); }
   // For the browser test: milliseconds until the page answers.
   requestAnimationFrame(() => setTimeout(() => { document.documentElement.dataset.ready = String(Math.round(performance.now())); }));
 })();

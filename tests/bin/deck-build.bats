@@ -57,3 +57,39 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   run deck-build --format docx < /dev/null
   assert_failure 2
 }
+
+@test "decks of one's own that have one name have a folder each, whether they are built together or one by one" {
+  mkdir a b
+  for folder in a b; do printf -- '---\ntheme: default\n---\n\n# Deck %s\n\n---\n\n## Two\n' $folder > $folder/deck.md; done
+  deck-build --format pdf a/deck.md > /dev/null 2>&1
+  cp a-deck/build/deck.pdf first.pdf
+  run --separate-stderr deck-build --format pdf b/deck.md a/deck.md
+  assert_success
+  run of '[.id, .build.pdf.path]' <<< "$output"
+  assert_output '["b-deck","b-deck/build/deck.pdf"]
+["a-deck","a-deck/build/deck.pdf"]'
+  cmp a-deck/build/deck.pdf first.pdf
+  run ! cmp a-deck/build/deck.pdf b-deck/build/deck.pdf
+}
+
+@test "pictures that a deck asks for are there as deck-illustrate puts them, its own too, and a missing one is said" {
+  mkdir images
+  cp "$ROOT/assets/pictures/"$(ls "$ROOT/assets/pictures" | grep -m 1 jpg) images/own.jpg
+  printf -- '---\ntheme: default\n---\n\n# Cover\n\n---\nlayout: image-right\nimage-query: coral reef\n---\n\n## Reef\n\n![mine](images/own.jpg)\n\n---\n\n## Gone\n\n![lost](images/lost.png)\n' > talk.md
+  run --separate-stderr deck-build --format pptx talk.md
+  assert_success
+  assert_equal "$stderr" "deck-build: talk: line 20: the picture images/lost.png is not there
+deck-build: 1 records in ${stderr##* in }"
+  run "$ROOT/.venv/bin/python3" -c 'from pptx import Presentation
+slide = Presentation("talk/build/deck.pptx").slides[1]
+print(slide.slide_layout.name)
+for shape in slide.shapes:
+    print(shape.shape_type, shape._element.xpath(".//p:cNvPr/@descr"))'
+  assert_output --partial "Picture with Caption"
+  assert_output --partial "['coral reef']"
+  assert_output --partial "['mine']"
+  assert [ -s images/own.jpg ]
+  run --separate-stderr bash -c 'deck-illustrate talk.md | deck-build --run . --format pptx'
+  run of '[.build.errors[].message]' <<< "$output"
+  assert_output '["the picture images/lost.png is not there"]'
+}

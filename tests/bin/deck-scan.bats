@@ -74,10 +74,11 @@ none None None"
     deck-parse --run elsewhere tides.md > /dev/null 2>&1
   done
   mkdir deck && cp tides.md deck/deck.md
-  run -65 deck-parse deck/deck.md
-  assert_output --partial "deck-parse: deck has files of your own (deck.md)"
+  (cd deck && run -65 deck-parse --run .. deck.md &&
+    assert_output --partial "deck-parse: ../deck has files of your own (deck.md)")
+  deck-parse deck/deck.md > /dev/null 2>&1
   cmp tides.md deck/deck.md
-  deck-illustrate deck/deck.md > /dev/null 2>&1
+  cmp tides.md deck-deck/deck.md
 }
 
 # marks: slow

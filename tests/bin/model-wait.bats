@@ -44,7 +44,7 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
 @test "the deadline says what is lacking" {
   run model-wait --timeout 0
   assert_failure 75
-  assert_output "model-wait: no server in $PWD/serve is ready after 0 s: no endpoint file"
+  assert_output "model-wait: no server in $PWD/serve is ready after 0 s: none has been started (make serve)"
 }
 
 @test "a process that dies ends the waiting at once" {

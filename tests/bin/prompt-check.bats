@@ -41,7 +41,7 @@ setup() { load ../helper; }
 @test "nothing on stdin is said" {
   run prompt-check < /dev/null
   assert_failure 65
-  assert_output 'prompt-check: stdin: no request in it'
+  assert_output --partial 'prompt-check: stdin: no request in it; usage: printf '
 }
 
 @test "a reference sentence that its item does not find is refused" {

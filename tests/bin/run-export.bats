@@ -7,7 +7,7 @@ setup_file() {
 }
 
 @test "writes a log for each run and prints their paths" {
-  run --separate-stderr run-export --format inspect --out logs "$RUNS/smol" "$RUNS/smol-sft"
+  run --separate-stderr run-export --out logs "$RUNS/smol" "$RUNS/smol-sft"
   assert_success
   assert_output $'logs/smol_offline.eval\nlogs/smol-sft_offline.eval'
   run jq -r '.eval.model, .status' <(unzip -p logs/smol_offline.eval header.json)
@@ -15,19 +15,13 @@ setup_file() {
 }
 
 @test "two runs that would be one file are refused" {
-  run run-export --format inspect --out logs "$RUNS/smol" "$RUNS/smol"
+  run run-export --out logs "$RUNS/smol" "$RUNS/smol"
   assert_failure 65
   assert_output --partial 'would both be logs/smol_offline.eval; write them into two folders'
-}
-
-@test "another format is refused with those that there are" {
-  run run-export --format csv --out logs "$RUNS/smol"
-  assert_failure 2
-  assert_output --partial "'csv' is not one of 'inspect', 'mlflow', 'wandb'"
 }
 
 @test "help is the script's own header" {
   run run-export --help
   assert_success
-  assert_line --index 0 --partial 'Write finished runs as files of another tool'
+  assert_line --index 0 --partial 'Write finished runs as logs of Inspect'
 }

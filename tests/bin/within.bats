@@ -40,6 +40,20 @@ load ../helper
   [ ! -e danger ]
 }
 
+@test ".env that cannot be read is said by every script, with two ways on" {
+  ln -s "$ROOT/.venv" .venv
+  ln -s nowhere .env
+  DECKSMITH_ROOT=$PWD run within tools echo done
+  assert_failure 78
+  assert_output "within: $PWD/.env cannot be read: make it a file of yours (chown, chmod 600), or go on without it: DECKSMITH_ENV_READ=1"
+  DECKSMITH_ENV_READ=1 DECKSMITH_ROOT=$PWD run within tools echo done
+  assert_output done
+  rm .env
+  echo A=1 > .env
+  chmod 000 .env
+  [ -r .env ] || { DECKSMITH_ROOT=$PWD run within tools echo done; assert_failure 78; }  # root reads it
+}
+
 @test "a script works through its own first line from another folder" {
   cd /
   PATH=/usr/bin:/bin run sh -c "echo '{\"id\":\"a\"}' | $BIN/record-sample"

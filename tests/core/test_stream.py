@@ -107,7 +107,10 @@ def test_a_broken_line_is_named_and_the_others_are_done(stage):
     assert [ident for ident, _ in values(done)] == ["a", "c"]
     errors = done.stderr.decode().splitlines()
     assert errors[0].startswith("x-stage: stdin:2: not JSON")
-    assert errors[1] == "x-stage: stdin:3: not a JSON object"
+    assert (
+        errors[1]
+        == "x-stage: stdin:3: not an object but a JSON array; jq -c '.[]' makes lines of it"
+    )
     assert errors[2].startswith('x-stage: stdin:4: no usable "id"')
     assert errors[3] == "x-stage: stdin:5: a: this id came before; ids must be unique"
     assert errors[4].startswith('x-stage: stdin:6: b: no "messages" in this record')

@@ -250,15 +250,20 @@ class Counted:
         return picture(colour=(len(self.asked), 0, 0)), None
 
 
-def test_many_queries_share_pictures_and_old_pictures_go(tmp_path, own_cache, monkeypatch):
+def test_many_queries_share_pictures_and_old_pictures_go_but_not_the_decks_own(
+    tmp_path, own_cache, monkeypatch
+):
     monkeypatch.setattr(pictures, "PICTURES_PER_DECK", 4)
     (tmp_path / "p1/images").mkdir(parents=True)
-    (tmp_path / "p1/images/old.png").write_bytes(b"x")
+    for name in ("0123456789abcdef.png", "own.png"):
+        (tmp_path / "p1/images" / name).write_bytes(b"x")
     deck = "# T\n\n" + "\n".join(f"![](image-query://mountain{i})" for i in range(40))
     provider = Counted()
     value, text = run(tmp_path, deck, provider)
     assert len(value["items"]) == 40 and "image-query" not in text
-    assert len(provider.asked) == len(list((tmp_path / "p1/images").iterdir())) == 4
+    kept = {path.name for path in (tmp_path / "p1/images").iterdir()}
+    assert len(provider.asked) == 4 and len(kept) == 5
+    assert "own.png" in kept and "0123456789abcdef.png" not in kept
 
 
 FILES = sorted(pictures.DRAWN.glob("*.jpg"))

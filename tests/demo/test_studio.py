@@ -668,13 +668,23 @@ def test_a_change_that_fails_leaves_the_deck_as_it_was_and_says_so(tmp_path):
     talk(tmp_path, work)
 
 
+def test_each_picture_of_the_gallery_is_small_and_of_its_deck_as_it_is_today():
+    folder = cli.ROOT / "assets/web/references"
+    there = {path.name for path in folder.iterdir()}
+    wanted = {f"{one.id}.{one.ask[:12]}.webp" for one in studios.references().values()}
+    old = sorted(name.partition(".")[0] for name in wanted - there)
+    assert not old, f"no picture of what these decks are today: {old}; run: make gallery"
+    assert there == wanted, f"pictures of no deck: {sorted(there - wanted)}; run: make gallery"
+    assert all(path.stat().st_size <= 15_000 for path in folder.iterdir())
+
+
 def test_a_reference_deck_is_seen_by_all_and_changed_by_nobody(tmp_path):
     async def work(pages, decks, studio):
         shown = await (await pages.get("/references")).json()
         assert [deck["id"] for deck in shown][:2] == ["p002", "p010"] and len(shown) == 12
-        assert (
-            shown[0]["title"] == "The easiest pet in the science block" and not shown[0]["picture"]
-        )
+        assert shown[0]["title"] == "The easiest pet in the science block"
+        picture = await pages.get(f"/{shown[0]['picture']}")
+        assert (picture.status, picture.content_type) == (200, "image/webp")
         ask = studio._open_ask(
             studios.references()["p002"].ask,
             visitor=studios.EVERYBODY,

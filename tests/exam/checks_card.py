@@ -1,4 +1,4 @@
-"""How often the checks are right: a part of docs/judge-card.md, and a picture of each in docs/pictures.
+"""How often the checks are right: a part of docs/judge-card.md. `make screenshots` takes its picture: a planted defect of each.
 
   .venv/bin/python3 tests/exam/checks_card.py --run RUN [--real RUN2]      (make judge-card)
 
@@ -13,6 +13,7 @@ import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,6 @@ from planted_defects import CHECKS, Case  # noqa: E402
 OFFLINE = Protocol.load("offline")
 EACH = 20  # versions with a defect, of as many decks
 MARK = "seen", "unseen"
-PICTURES = ROOT / "docs/pictures"
 
 
 def half(ident: str) -> str:
@@ -88,8 +88,8 @@ async def judged(run: Path, records: list[dict]) -> list[dict]:
     return [record for record in records if "judge" in record]
 
 
-def versions(run: Path, good: list[dict]) -> list[dict]:
-    """Each defect in EACH decks that have a place for it, other decks for each defect, as records with `planted`."""
+def versions(run: Path, good: list[dict], each: int = EACH) -> list[dict]:
+    """Each defect in `each` decks that have a place for it, other decks for each defect, as records with `planted`."""
     found = []
     asked = [record for record in good if "outline" in record["asks"] or record["checklist"]]
     for name, make in CHECKS.items():
@@ -97,7 +97,7 @@ def versions(run: Path, good: list[dict]) -> list[dict]:
         for record in sorted(asked, key=lambda r: stream.shuffled(f"{name} {r['id']}")) * 2:
             ident = f"planted/{record['id']}/{name}{made if name == 'checklist' else ''}"
             case = Case(record, clean.illustrated(run, record)[1], ident)
-            if made < EACH and (version := make(case)) and ident not in {r["id"] for r in found}:
+            if made < each and (version := make(case)) and ident not in {r["id"] for r in found}:
                 found.append(planted(run, record, ident, version))
                 found[-1]["planted"] = name
                 made += 1
@@ -196,8 +196,8 @@ def page(good: list[dict], versions: list[dict], real: list[dict]) -> str:
         f"({slides} slides), {len(real)} public talks ({sum(theirs[mark][1] for mark in MARK)} slides that could be shown as their "
         "authors made them, each counted once). Half of all decks, by the hash of the id, was looked at while limits were set.",
         "",
-        "| check | found, seen half | found, unseen half | wrong on ours | wrong on talks, seen half | unseen half | |",
-        "|---|---:|---:|---:|---:|---:|---|",
+        "| check | found, seen half | found, unseen half | wrong on ours | wrong on talks, seen half | unseen half |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for name, of in recall(good, versions).items():
         cells = []
@@ -209,8 +209,7 @@ def page(good: list[dict], versions: list[dict], real: list[dict]) -> str:
         for mark in MARK:
             found, n, _ = theirs[mark]
             cells.append("-" if name in ASKED else rate(len(found[check]), n))
-        picture = f"![](pictures/{name}.webp)" if (PICTURES / f"{name}.webp").is_file() else ""
-        lines.append(f"| `{name}` | {' | '.join(cells)} | {picture} |")
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
     shares = sorted(r["judge"]["checks"]["passed"] / r["judge"]["checks"]["of"] for r in good)
     lines += [
         "",
@@ -220,30 +219,47 @@ def page(good: list[dict], versions: list[dict], real: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(run: Path, good: list[dict], versions: list[dict]) -> None:
-    """A small picture of a defect of each check that is about a slide, the finding's box in red."""
+@dataclass
+class Planted:
+    """A slide with a planted defect, and what its check says of it."""
+
+    check: str
+    message: str
+    picture: Image.Image  # the finding's box in red
+    source: str  # the deck without the defect, a path in the checkout
+
+
+# Of few decks, those that have a place for each defect.
+FEW = 12
+
+
+async def pictures_of(run: Path) -> list[Planted]:
+    """A slide with a defect of each check that is about a slide."""
+    gold = [record for record in ours() if (ROOT / "data/gold" / record["id"]).is_dir()][:FEW]
+    good = await judged(run, [prepared(run, record) for record in gold])
     originals = {record["id"]: record for record in good}
-    PICTURES.mkdir(exist_ok=True)
-    for name in CHECKS:
-        for record in versions:
-            shown = new(record, originals) if record["planted"] == name else []
-            places = {int(Path(path).stem): path for path in record["render"]["slides"]}
-            place = next((one for one in reversed(shown) if one["slide"] in places), None)
-            if place:
-                thumbnail(run / places[place["slide"]], place["box"]).save(
-                    PICTURES / f"{name}.webp", quality=50
-                )
-                break
+    found: dict[str, Planted] = {}
+    for record in await judged(run, versions(run, good, 2)):
+        places = {int(Path(path).stem): run / path for path in record["render"]["slides"]}
+        shown = [one for one in reversed(new(record, originals)) if one["slide"] in places]
+        if shown and record["planted"] not in found:
+            picture = framed(places[shown[0]["slide"]], shown[0]["box"])
+            source = f"data/gold/{record['of']}/deck.md"
+            kept = Planted(record["planted"], shown[0]["message"], picture, source)
+            found[record["planted"]] = kept
+    return list(found.values())
 
 
-def thumbnail(path: Path, box: list[int] | None) -> Image.Image:
+def framed(path: Path, box: list[int] | None) -> Image.Image:
+    """A slide's picture with a finding's box."""
     with Image.open(path) as opened:
-        picture = opened.convert("RGB").resize((294, 166))
+        picture = opened.convert("RGB")
     if box:
-        x, y, width, height = (value * 0.3 for value in box)
-        ends = [max(0, x), max(0, y), min(293, x + width), min(165, y + height)]
+        x, y, width, height = box
+        right, bottom = picture.width - 1, picture.height - 1
+        ends = [max(0, x), max(0, y), min(right, x + width), min(bottom, y + height)]
         if ends[2] > ends[0] and ends[3] > ends[1]:
-            ImageDraw.Draw(picture).rectangle(ends, outline="red", width=2)
+            ImageDraw.Draw(picture).rectangle(ends, outline="red", width=4)
     return picture
 
 
@@ -264,7 +280,6 @@ async def main(run: Path, real: Path | None, listing: bool) -> None:
             for name, found in alarms(records)[0].items():
                 print(title, name, len(found), found[:8])
         return
-    draw(run, good, planted_ones)
     print(page(good, planted_ones, public), end="")
 
 

@@ -29,6 +29,9 @@ doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.core.doctor "$@"; }
   PYTHONPATH=lib run python3 -m decksmith.core.doctor smol
   assert_failure 69
   assert_line 'LACK packages       not set up   mend: make setup'
+  ln -s nowhere .env
+  PYTHONPATH=lib run python3 -m decksmith.core.doctor smol
+  assert_line 'LACK .env           cannot be read   mend: make it a file of yours: chown, chmod 600'
   PYTHONPATH=lib run bash -c 'set -o pipefail; python3 -m decksmith.core.doctor smol | true'
   assert_success
   assert_output ""

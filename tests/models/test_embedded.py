@@ -1,5 +1,6 @@
 """The embedded model, for real: every test here talks to llama.cpp with the shipped weights."""
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -16,11 +17,12 @@ import urllib.request
 
 import pytest
 from decksmith.core import cli
+from decksmith.core.protocol import Protocol
 from decksmith.measure.decks import templates
 from decksmith.measure.decks.clean import clean
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.render.worker import usage
-from decksmith.models import embedded, errors
+from decksmith.models import client, embedded, errors, registry
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
 ASK = {
@@ -198,6 +200,39 @@ def test_a_client_that_leaves_stops_its_generation(base):
     begun = time.process_time(), time.monotonic()
     words(base, max_tokens=1)  # would wait for 7000 tokens, a minute at least
     assert time.monotonic() - begun[1] < 20
+
+
+def test_each_chunk_says_what_was_counted_so_far_where_that_is_asked_for(base):
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    *chunks, last, _ = events(base, ASK | {"stream": True, "stream_options": options})
+    counts = [json.loads(chunk)["usage"] for chunk in chunks]
+    said = [usage["completion_tokens"] for usage in counts if usage]
+    assert said == sorted(said) and len(said) > 10 and said[0] <= 2
+    assert json.loads(last)["usage"]["completion_tokens"] == 24 == said[-1]
+
+
+def test_a_reply_that_the_rule_stops_frees_the_engine_and_says_what_was_written(base):
+    """Of 7,000 tokens, as the same of a reply that comes whole."""
+    rule = Protocol.load("offline").sampling["stop_early"]
+    told = {"max_tokens": 7000, "temperature": 0, "stop_early": {**rule, "no_slide_tokens": 100}}
+
+    async def ask(**entry):
+        asker = client.Client(registry.Model("smol", "engine:", "smol", **entry))
+        try:
+            return await asker.ask(asking("Tell me about the sea.")["messages"], told)
+        finally:
+            await asker.close()
+
+    left = asyncio.run(ask())
+    begun = time.monotonic()
+    words(base, max_tokens=1)  # would wait for what is left of 7,000 tokens, a minute at least
+    assert time.monotonic() - begun < 20
+    assert left.finish_reason == "stopped" and len(left.text) == left.stopped["kept"]
+    assert 20 < left.usage["completion_tokens"] < 400 and left.usage["prompt_tokens"] > 20
+    told["max_tokens"] = 400
+    whole = asyncio.run(ask(drop=["stream", "stream_options"]))
+    assert (whole.text, whole.stopped) == (left.text, left.stopped)
+    assert whole.usage["completion_tokens"] == 400
 
 
 def test_a_prompt_longer_than_the_context_is_refused_in_words_that_the_client_understands(base):

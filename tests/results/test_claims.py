@@ -29,6 +29,7 @@ def load(paths, common=False):
     return loaded
 
 
+STOPPED = {"why": "no slide", "kept": 1200, "read": 1200}
 OFFLINE, READ = Protocol.load("offline"), Protocol.load("published")
 
 
@@ -61,6 +62,7 @@ def record(
             "usage": {},
             "model": {"name": model, "slug": model, "params": body or {}},
             **({"cut_by": cut_by} if cut_by else {}),
+            **({"stopped": STOPPED} if finish == "stopped" else {}),
             **asked,
         },
     }
@@ -184,6 +186,17 @@ def test_the_clauses_of_all_pairs_are_one_family_and_the_floor_is_another(runs):
     assert {pair["family"] for pair in read if pair["clause"]} == {2}
     (floor,) = [p for p in read if (p["accounting"], p["measure"]) == pairs.COUNTED]
     assert not floor["clause"] and floor["family"] == 1
+
+
+def test_decks_from_a_folder_cost_the_models_no_power_and_are_spoken_of_last(runs):
+    made = runs(author=[98] * 6, old=[FAILED] * 6, new=[40, 41] * 3)
+    made[0]["summary"]["model"]["files"] = "data/reference/"
+    compared = claims.compare(made)
+    families = {(p["a"], p["b"]): p["family"] for p in compared["pairs"] if p["clause"]}
+    assert families == {("new", "old"): 1, ("author", "new"): 3, ("author", "old"): 3}
+    assert compared["headlines"][0] == (
+        "The decks of new render for 6 of 6 requests, those of old for none."
+    )
 
 
 def test_decks_that_were_lost_may_undo_the_second_clause_too(runs):
@@ -344,9 +357,14 @@ def test_a_run_that_was_cut_off_says_nothing_and_other_pairs_do_under_a_protocol
     assert claims.caveats(early)[0].endswith(
         "2 of them by the server before max_tokens: serve a longer context"
     )
+    stopped = [{"overall": 3.0, "finish": "stopped"}] * 2 + [3.0] * 18
+    assert claims.caveats(runs(stopped=stopped)) == [
+        "stopped: 2 of 20 replies were cut off (at most 5 % may); 2 of them were stopped, since they repeated themselves or began no "
+        "slide"
+    ]
     compared = claims.compare(loaded)
     assert compared["caveats"] == [
-        "a: 2 of 20 replies were cut off at the token limit (at most 5 % may); raise max_tokens in the protocol's sampling"
+        "a: 2 of 20 replies were cut off (at most 5 % may); raise max_tokens in the protocol's sampling"
     ]
     assert sentences(compared) == [
         "a and b: inconclusive on 20 prompts (difference 1.00 [0.70, 1.15], but 2 of 20 replies of a were cut off)",

@@ -65,7 +65,6 @@ def test_page_comes_with_the_first_deck_and_compares_nothing(runs, tmp_path):
     page = written(job, out / "index.html")
     live = live_of(page)
     assert (live["model"], live["done"], live["of"]) == ("SmolLM2 135M, fine-tuned", 1, 3)
-    assert (out / live["mark"]).is_file()
     assert "SmolLM2 135M" in page and "<table>" not in page and "more prompts" not in page
     said, errors = job.communicate(b"".join(lines[1:]))
     assert said == b"".join(lines)
@@ -73,17 +72,19 @@ def test_page_comes_with_the_first_deck_and_compares_nothing(runs, tmp_path):
     assert f"The report so far: file://{out}/index.html" in errors.decode()
 
 
-def test_the_report_that_follows_takes_the_mark_away(runs, tmp_path):
+def test_the_report_that_follows_has_another_version(runs, tmp_path):
     first, second, lines = runs
     out = tmp_path / "report"
     job = follow(out, second, first, second)
     job.communicate(b"".join(lines))
     assert live_of((out / "index.html").read_text())
+    before = (out / "version.js").read_text()
+    assert before.startswith('report_version = "live ')
     (second / "scores.jsonl").write_bytes(b"".join(lines))
     subprocess.run([SCRIPT, "--out", out, first, second], check=True, capture_output=True)
     page = (out / "index.html").read_text()
     assert live_of(page) is None
-    assert not [*out.glob("now-*.svg")]
+    assert "live" not in (out / "version.js").read_text()
 
 
 def test_a_run_of_other_prompts_is_left_out(runs, tmp_path):

@@ -10,17 +10,17 @@ from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import scoring
 from decksmith.measure.results import (
     claims,
+    looks,
     report,
     report_data,
     report_pictures,
     stats,
     tables,
-    trackers,
     verify,
 )
 from decksmith.measure.results.plots import plots
 from decksmith.measure.results.runs import load
-from decksmith.measure.results.summary import rendering, summarize
+from decksmith.measure.results.summary import rendered, rendering, summarize
 from decksmith.measure.results.tables import HAPPENED, NOTES, spent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
@@ -290,7 +290,7 @@ def test_the_page_states_everything_and_claims_nothing_that_the_lost_decks_could
         "| high minus low | Renders | 3 | +0 of 3 | -25, 25 | 0/3/0 |",
         "| high minus low | Overall, where both render | 2 | 0.20 | -1.20, 1.47 | 2/0/0 |",
         "| Model | Render | Cut off | Model faults | Judge faults | Tokens in | Tokens out | Cost | Wall |",
-        "| high | 2 of 3, 1 with a slide that failed | 1 | 1 | 1 | 40 | 200 | $0.0400 | 5 s |",
+        "| high | 2 of 3, 1 with an error | 1 | 1 | 1 | 40 | 200 | $0.0400 | 5 s |",
         "| every setting | the same | the same |",
     ):
         assert line in said.splitlines(), line
@@ -372,7 +372,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
     assert (
         first["made"]
         == len(list((tmp_path / "r").glob("img/full/*")))
-        == len(list((tmp_path / "r").glob("img/thumb/*")))
+        == len(list((tmp_path / "r").glob("img/small/*")))
     )
     assert report.page(tmp_path / "r", runs)[1]["made"] == 0
     assert digests(tmp_path / "r") == before
@@ -473,26 +473,28 @@ def test_the_page_begins_with_what_may_be_said_its_n_and_who_read_it(small, tmp_
     assert f"The decks of one render for {tables.renders(runs[0])} requests. They pass" in title
 
 
-def test_card_terminal_table_and_log_say_the_same_two_numbers(small):
+def test_card_terminal_table_and_log_say_the_same_in_the_same_words(small):
     runs = load([small / "one", small / "two"])
-    compared = claims.compare(runs)
+    runs[1]["summary"]["partial"] = 2
+    compared, found = claims.compare(runs), {}
+    for title, _, rows, _ in tables.tables(runs, compared):
+        found[title] = {row[0]: row for row in reversed(rows)}
     for run in runs:
-        card, (rendered, counted) = report._card(run), rendering(run["summary"])
-        assert card["renders"] == f"{rendered} of {counted}"
-        assert (
-            sum(n for state, n, _ in card["states"] if state in ("rendered", "partial")) == rendered
-        )
+        card, (drawn, counted) = report._card(run), rendering(run["summary"])
+        said = rendered(run["summary"])
+        assert card["renders"] == f"{drawn} of {counted}" == said.partition(", ")[0]
+        (value, _, _), *_ = card["values"]
         (line,) = [
             one
-            for one in tables.brief([run], compared, 100).splitlines()
-            if run["label"] in one and card["renders"] in one
+            for one in tables.brief([run], compared).splitlines()
+            if run["label"] in one and said in one
         ]
-        assert card["good"] in line
-        rows = next(
-            rows for title, _, rows, _ in tables.tables(runs, compared) if title == "Scores"
-        )
-        assert any(row[2] == card["renders"] and card["good"] in " ".join(row) for row in rows)
-        assert trackers.figures(run)["renders"] == rendered
+        assert value in line
+        assert found["What happened"][run["label"]][1] == said
+        assert found["Scores"][run["label"]][2] == card["renders"]
+        assert found["Scores"][run["label"]][5].startswith(value)
+    assert rendered(runs[1]["summary"]).endswith(", 2 with an error")
+    assert report.STATES["partial"] == "with an error"
 
 
 def test_of_many_models_the_page_begins_with_the_ranks_and_sentences_about_people_s_decks_come_last(
@@ -505,11 +507,39 @@ def test_of_many_models_the_page_begins_with_the_ranks_and_sentences_about_peopl
     third["summary"]["model"]["files"] = "data/reference/"
     runs = [{**run, "order": order} for order, run in enumerate([third, *runs])]
     said = report._headline(runs, claims.compare(runs))
-    assert [("aaa" in line) for _, line in said["headlines"]] == [False, True, True]
+    assert [("aaa" in line) for _, line in said["headlines"]] == [False]
+    assert [("aaa" in line) for _, line in said["others"]][:2] == [True, True]
     runs.append({**fourth, "order": 3})
     compared = claims.compare(runs)
     said = report._headline(runs, compared)
-    assert said["headlines"] == [(True, claims.ranked(compared))] and len(said["others"]) == 6
+    assert said["headlines"] == [(True, claims.ranked(compared))] and len(said["others"]) >= 6
+
+
+def test_the_page_of_a_run_that_goes_on_says_how_far_it_is_compares_nothing_and_is_no_look(
+    small, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(looks, "remember", lambda runs: pytest.fail("that is a look"))
+    far = {"model": "two", "done": 4, "of": 6}
+    page, _ = report.page(tmp_path, load([small / "one", small / "two"]), live=far)
+    html = page.read_text()
+    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+    assert data["live"] == far and "two: 4 of 6 so far" in html
+    assert 'id="comparison"' not in html and 'id="plots"' not in html and 'id="send"' not in html
+
+
+def test_what_the_page_sends_is_the_single_file(small, tmp_path):
+    runs = load([small / "one"])
+    page, _ = report.page(tmp_path / "folder", runs)
+    alone, _ = report.page(tmp_path / "alone", runs, single=True)
+    sent = (tmp_path / "folder" / "send.js").read_text()
+    assert json.loads(sent.removeprefix("report_file = ").removesuffix(";\n")) == alone.read_text()
+    assert 'id="send"' in page.read_text() and 'id="send"' not in alone.read_text()
+
+
+def test_a_report_too_large_to_be_mailed_offers_no_file(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "MAILED", 10)
+    page, _ = report.page(tmp_path, load([small / "one"]))
+    assert 'id="send"' not in page.read_text() and not (tmp_path / "send.js").exists()
 
 
 def test_one_file_holds_every_picture_and_plot_and_asks_for_nothing_else(small, tmp_path):

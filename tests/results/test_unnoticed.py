@@ -314,13 +314,17 @@ def test_how_two_models_were_asked_and_what_was_cut_off_stands_in_the_headline(t
             row["gen"]["finish_reason"] = "length" if name == "a" else "stop"
             row["gen"]["sampling"] = own
             row["gen"]["model"]["params"] = own
+        for row in rows[:3]:
+            stopped = {"why": "repeats", "kept": 30, "read": 450}
+            row["gen"] |= {"finish_reason": "stopped", "stopped": stopped}
 
     a, b = two(edit)
     said = unnoticed.asked_otherwise(a, b)
     assert said == (
         ". a was asked at chat_template_kwargs.enable_thinking True and temperature 0.7, "
         "b at chat_template_kwargs.enable_thinking unset and temperature 0.2"
-        ". 8 of 8 replies of a were cut off at 1,024 tokens"
+        ". 5 of 8 replies of a were cut off at 1,024 tokens and 3 of 8 replies of a and 3 of 8 replies of b were stopped, since they "
+        "repeated themselves or began no slide"
     )
     for first, second in itertools.permutations((a, b)):
         compared = claims.compare([copy.deepcopy(first), copy.deepcopy(second)])

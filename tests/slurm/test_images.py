@@ -173,7 +173,7 @@ def test_every_script_starts_in_its_image(checkout):
         for path in sorted((checkout / "bin").glob("*-*"))
         if path.read_text().splitlines()[0]
         in [
-            f"""#!/usr/bin/env -S sh -c 'exec "${{0%/*}}/within" {image} python3 "$0" "$@"'"""
+            f"""#!/usr/bin/env -S sh -c 's=$(readlink -f "$0"); exec "${{s%/*}}/within" {image} python3 "$s" "$@"'"""
             for image in IMAGES
         ]
     ]

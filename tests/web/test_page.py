@@ -75,6 +75,17 @@ def test_many_decks_work_too_and_the_time_until_the_page_answers_is_printed(tmp_
         )
 
 
+def test_the_page_of_a_run_that_goes_on_loads_itself_again_and_disturbs_nobody(tmp_path):
+    runs = [
+        synthetic.run(tmp_path / name, name, skill, 6, slides_too="plain")
+        for name, skill in (("smol", 0.6), ("gpt-5.4", 0.9))
+    ]
+    far = {"model": "gpt-5.4", "done": 6, "of": 12}
+    page, _ = report.page(tmp_path / "report", load(runs), live=far)
+    done = drive("live", page)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_picture_for_the_readme_is_made_from_a_report(tmp_path):
     from PIL import Image
 

@@ -343,7 +343,7 @@ try {
   }
   if (mode === "shots") await shots(out);
   if (mode === "screenshot") {
-    const { owner } = await serve(), page = await visitor({ height: 860, scale: 1.5 });
+    const { owner } = await serve(), page = await visitor({ width: 1080, height: 780, scale: 1.6 });
     await page.goto(await link(owner, "Somebody"));
     await ready(page);
     await look(page);

@@ -2,10 +2,12 @@
 
 import errno
 import os
+import re
 import signal
+import stat
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,7 +20,13 @@ from decksmith.core import masking
 ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents[3])
 # Where .venv and the folders node_modules are: the checkout; in an image (containers/*.def), a folder of its own.
 TOOLCHAIN = Path(os.environ.get("DECKSMITH_TOOLCHAIN") or ROOT)
-NAME = Path(sys.argv[0]).name or "decksmith"
+_called = Path(sys.argv[0])
+# Nobody typed the name of a module (`python3 -m ..`); one that make runs speaks for the target.
+_is_module = _called.name in ("", "-c", "-m") or Path(__file__).parents[1] in _called.parents
+NAME = "decksmith" if _is_module else _called.name
+_GOAL = os.environ.get("DECKSMITH_GOAL") if _is_module else None
+SPEAKER = f"make {_GOAL}" if _GOAL else NAME
+INTERRUPTED = "interrupted; run the same command again to go on"
 
 
 class Stop(Exception):
@@ -63,12 +71,12 @@ class _Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            status = super().invoke(ctx)
-            sys.stdout.flush()
-            return status
+            return super().invoke(ctx)
         except BrokenPipeError:
             _forget(1)
             return 0
+        except KeyboardInterrupt:
+            raise click.Abort from None  # click itself would write an empty line
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write((self.help or "").strip() + "\n")
@@ -78,22 +86,37 @@ class _Command(click.Command):
 class Script:
     """A script: called, it runs its `command` on the arguments of the process, and ends the process."""
 
+    # Of the script that runs: what to add to a sentence on its input, and whether no record came.
+    usage, empty = "", False
+
     def __init__(self, command: click.Command) -> None:
         self.command = command
 
     def __call__(self) -> NoReturn:
-        sys.stderr = masking.Stream(sys.stderr)
-        status = _status(self.command)
-        try:
+        found = re.search(r"(?m)^  (.+)", self.command.help or "")
+        Script.usage = f"; usage: {found[1]}" if found else ""
+        ends_with(lambda: self.command.main(prog_name=NAME, standalone_mode=False))
+
+
+def ends_with(work: Callable[[], int | None]) -> NoReturn:
+    """End the process with what `work` returns, or with the sentence and status of its exception."""
+    sys.stderr = masking.Stream(sys.stderr)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # lib/sitecustomize.py
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    status = _status(work)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to put away
+    try:
+        if not sys.stdout.closed:  # by a library
             sys.stdout.flush()  # what was printed before an error
-        except BrokenPipeError:
-            _forget(1)
-        sys.exit(status)
+    except BrokenPipeError:
+        _forget(1)
+    sys.exit(status)
 
 
 def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
     """Make a script of a function: `--help` prints `doc`, the return value is the exit status."""
-    settings = {"max_content_width": 110}
+    settings = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
     version = click.version_option(
         __version__, message="decksmith %(version)s", help="Say decksmith's version."
     )
@@ -105,19 +128,25 @@ def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
     return wrap
 
 
-def _status(inner: click.Command) -> int:
+def _status(work: Callable[[], int | None]) -> int:
     try:
-        return inner.main(prog_name=NAME, standalone_mode=False) or 0
+        status = work() or 0
+        if Script.empty:
+            say("no record came on stdin")
+        return status
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        say(f"{error.format_message()} (see {NAME} --help)")
+        say(f"{' '.join(error.format_message().split())} (see {NAME} --help)")
         return 2
     except Stop as stop:
         say(str(stop))
         return stop.status
     except (KeyboardInterrupt, click.Abort):
-        say("interrupted; run the same command again to go on")
+        if not os.isatty(2):
+            say(INTERRUPTED)
+        elif not stat.S_ISFIFO(os.fstat(1).st_mode):  # else the last of a pipe says it
+            tell(f"\n{SPEAKER}: {INTERRUPTED}")  # behind ^C
         return 130
     except Exception as error:
         if not (sentence := full(error)):
@@ -165,9 +194,18 @@ def git(*words: str) -> str | None:
     return done.stdout.rstrip() if done.returncode == 0 else None
 
 
+def instead(name: object, known: Iterable[str]) -> str:
+    """The end of a sentence on a name that is not there: the nearest one, and all that there are."""
+    import difflib
+
+    names = [*known]
+    near = difflib.get_close_matches(str(name), names, 1)
+    return f"{f' (did you mean {near[0]}?)' if near else ''}; there are: {', '.join(names)}"
+
+
 def say(message: str) -> None:
     """Print one line on stderr, the script's name first."""
-    tell(f"{NAME}: {message}")
+    tell(f"{SPEAKER}: {message}")
 
 
 def tell(line: str) -> None:

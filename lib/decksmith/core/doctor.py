@@ -19,6 +19,7 @@ from decksmith.core import config_files, local_servers
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / ".venv/bin/python3"
+ENV = ROOT / ".env"
 DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
 ELSEWHERE = "not here; needed only for images, the cluster, or training"
 
@@ -31,7 +32,7 @@ def run(
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=300, env=env
         )
-    except FileNotFoundError:
+    except OSError:  # not there, or not for us
         return 127, "not found"
     except subprocess.TimeoutExpired:
         return 124, "no answer in 300 s"
@@ -70,8 +71,10 @@ def machine(report: Report) -> None:
     local = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
     direct = not proxies or "127.0.0.1" in local
     report.line(direct, "proxies", proxies or "none", "export no_proxy=127.0.0.1,localhost")
-    if (ROOT / ".env").exists():
-        alone = not (ROOT / ".env").stat().st_mode & 0o077
+    if not _env_is_readable():
+        report.line(False, ".env", "cannot be read", "make it a file of yours: chown, chmod 600")
+    elif ENV.exists():
+        alone = not ENV.stat().st_mode & 0o077
         found = "read by you alone" if alone else "others of this machine may read it"
         report.line(alone, ".env", found, "chmod 600 .env")
 
@@ -241,12 +244,16 @@ def main() -> int:
 
 def _read_env() -> None:
     """The keys of .env, as bin/within reads them: what is set already stays."""
-    path = ROOT / ".env"
-    for line in path.read_text().splitlines() if path.exists() else ():
+    os.environ["DECKSMITH_ENV_READ"] = "1"  # for the scripts: what is wrong with it is said here
+    for line in ENV.read_text().splitlines() if ENV.exists() and _env_is_readable() else ():
         name, equals, value = line.partition("=")
         if equals and name.isidentifier():
             quoted = value[:1] == value[-1:] == '"'
             os.environ.setdefault(name, value[1:-1] if quoted else value)
+
+
+def _env_is_readable() -> bool:
+    return not os.path.lexists(ENV) or (ENV.is_file() and os.access(ENV, os.R_OK))
 
 
 if __name__ == "__main__":

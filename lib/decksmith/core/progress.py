@@ -146,8 +146,9 @@ class Progress:
         while not self.ended.wait(EVERY):
             self._look()
             width = shutil.get_terminal_size((100, 24)).columns
-            sys.stderr.write(f"\r\033[K{self.line()[: width - 1]}")
-            sys.stderr.flush()
+            if self.count or self.total:
+                sys.stderr.write(f"\r\033[K{self.line()[: width - 1]}")
+                sys.stderr.flush()
 
     def _clear(self) -> None:
         if self.drawer:

@@ -38,8 +38,8 @@ class Protocol:
         try:
             data = config_files.read(path, SHIPPED)
         except FileNotFoundError:
-            known = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.toml")))
-            raise cli.BadConfig(f"no protocol {path}; there are: {known}") from None
+            known = sorted(path.stem for path in SHIPPED.glob("*.toml"))
+            raise cli.BadConfig(f"no protocol {path}{cli.instead(name, known)}") from None
         except (OSError, ValueError) as error:  # no TOML, no UTF-8, or extends what is not there
             raise cli.BadConfig(f"{path}: {error}") from None
         _check(path, data)

@@ -132,23 +132,43 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 def loads(line: str | bytes) -> Record:
     """Parse one line into a record without lone surrogates (`whole`). Raises ValueError, a sentence."""
-    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
-    try:
-        record = json.loads(line, parse_constant=_no_constant)
-        if _HALF.search(line):
-            record = json.loads(whole(json.dumps(record, ensure_ascii=False)))
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error})") from None
-    if not isinstance(record, dict):
-        raise ValueError("not a JSON object")
+    if line.lstrip()[:1] in ("[", b"["):
+        raise ValueError("not an object but a JSON array; jq -c '.[]' makes lines of it")
+    record = json_object(line)
     if not isinstance(record.get("id"), str) or not ID.match(record["id"]):
         raise ValueError("no usable \"id\" (letters, digits, '.', '_', '~', '-'; at most 128)")
     return record
 
 
-def _no_constant(name: str) -> Any:
+def json_object(line: str | bytes) -> Record:
+    """The object of a line of JSON, without lone surrogates. Raises ValueError, a sentence."""
+    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+    try:
+        record = json.loads(line, parse_constant=no_constant)
+        if _HALF.search(line):
+            record = json.loads(whole(json.dumps(record, ensure_ascii=False)))
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+    except ValueError as error:
+        why = re.sub(r": line 1 (column \d+).*", r", \1", str(error))
+        raise ValueError(f"not JSON ({why})") from None
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")
+    return record
+
+
+def json_file(path: Path, refused: type[cli.Stop] = cli.BadData) -> Record:
+    """The object of a JSON file. Raises `refused` naming the file."""
+    try:
+        return json_object(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise refused(f"{path}: {error}") from None
+
+
+def no_constant(name: str) -> Any:
+    """What `parse_constant` of json is: Python's parser takes NaN and Infinity. Raises ValueError."""
     raise ValueError(f"{name} is not JSON")
 
 
@@ -179,7 +199,8 @@ def records(path: str | Path, takes: type[R] | None = None) -> Iterator[tuple[in
 
     Raises cli.BadData naming file, line and what is wrong there.
     """
-    with io.BufferedReader(stdin) if path == "/dev/stdin" else open(path, "rb") as file:
+    is_stdin, count = str(path) == "/dev/stdin", 0
+    with io.BufferedReader(stdin) if is_stdin else open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -187,8 +208,12 @@ def records(path: str | Path, takes: type[R] | None = None) -> Iterator[tuple[in
                 record = loads(line)
                 yield number, record if takes is None else typed(record, takes)
             except ValueError as error:
-                name = str(path).removeprefix("/dev/")
-                raise cli.BadData(f"{name}:{number}: {error}") from None
+                name = "stdin" if is_stdin else path
+                said = cli.Script.usage if is_stdin and not count else ""
+                raise cli.BadData(f"{name}:{number}: {error}{said}") from None
+            count += 1
+    if is_stdin:
+        cli.Script.empty = not count
 
 
 def typed(record: Record, takes: type[R]) -> R:
@@ -210,11 +235,19 @@ class _Stdin(io.RawIOBase):
     def __init__(self) -> None:
         self.prepare: Callable[[], None] | None = None
         self.seen = b""
+        self.waited = self.ended = False
 
     def peek(self) -> bytes:
         """The first bytes, which stay to be read; none at the end."""
-        self.seen = self.seen or os.read(0, 1 << 18)
+        self.seen = self.seen or self._read(1 << 18)
+        self.ended = not self.seen  # a terminal would want a second Ctrl-D
         return self.seen
+
+    def _read(self, size: int) -> bytes:
+        if not self.waited and os.isatty(0):
+            cli.say(f"waiting for lines on stdin (Ctrl-D ends them){cli.Script.usage}")
+        self.waited = True
+        return os.read(0, size)
 
     def take(self, size: int = 1 << 18) -> bytes:
         """The next bytes, at most `size`; none at the end."""
@@ -222,7 +255,7 @@ class _Stdin(io.RawIOBase):
             self.prepare = None
             prepare()
         first, self.seen = self.seen[:size], self.seen[size:]
-        return first or os.read(0, size)
+        return first or (b"" if self.ended else self._read(size))
 
     def readable(self) -> bool:
         return True
@@ -589,5 +622,7 @@ class _Stage(Generic[R, V]):
             cli.tell(f"{self.progress.line()}, {took:.0f} s")
             return
         said = [f"{self.tally[name]} {word}" for name, word in TALLY.items() if self.tally[name]]
-        counts = ", ".join(said) or "nothing to do"
-        cli.say(f"{len(self.seen)} records in {took:.1f} s: {counts}")
+        usage = cli.Script.usage if list(+self.tally) == ["bad"] else ""
+        if said:
+            cli.say(f"{len(self.seen)} records in {took:.1f} s: {', '.join(said)}{usage}")
+        cli.Script.empty = not said

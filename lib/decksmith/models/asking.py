@@ -13,7 +13,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record, expanded, sample_of
 from decksmith.core.stream import ID, Fault
 from decksmith.models import client as chat_client
-from decksmith.models import loops, registry, servers
+from decksmith.models import loops, registry, servers, stopping
 from decksmith.models.client import Client
 from decksmith.models.records import ChatMessage, ChatRequest, Gen, Messages, Usage
 from decksmith.models.registry import FILES, Model
@@ -182,6 +182,9 @@ class Endpoint(Answerer):
             by = ", by the server before max_tokens" if reply.cut_by == "server" else ""
             written = reply.usage["completion_tokens"]
             stream.warn(record["id"], f"truncated after {written} tokens{by}")
+        if reply.stopped:
+            read, why = reply.stopped["read"], stopping.WORDS[reply.stopped["why"]]
+            stream.warn(record["id"], f"stopped after {read} characters: {why}")
         # Of a later turn without the replies before it, which are each model's own.
         said = chat_client.asked(self.request(record, record.get("messages", [])))
         model = self.loop.client.model

@@ -13,9 +13,9 @@ from typing import Any, Self
 from decksmith.core import cli, masking
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault, fingerprint
-from decksmith.models import embedded, registry, replies, servers
+from decksmith.models import embedded, registry, replies, servers, stopping
 from decksmith.models.errors import ENDS_ALL, RequestError
-from decksmith.models.records import Messages, Served
+from decksmith.models.records import Messages, Served, StopRule
 from decksmith.models.registry import Model
 from decksmith.models.replies import Reply, StreamSplitter
 from decksmith.models.servers import ModelServer, ServerPool, path
@@ -202,7 +202,8 @@ class Client:
         return await self.post(body, StreamSplitter(on_chunk) if on_chunk else None)
 
     async def post(self, body: Record, splitter: StreamSplitter | None = None) -> Reply:
-        """`ask` for a body made by `request`."""
+        """`ask` for a body made by `request`. Where its `stop_early` holds (it is not posted) the reply is cut, and the stream of one
+        that nobody listens to is left."""
         reply = await self._patiently(body, splitter)
         reply.cut_by = replies.cut_by(reply, _limit(body))
         return reply
@@ -252,18 +253,31 @@ class Client:
         """One attempt, its price put aside meanwhile. Raises RequestError, and Fault where the budget does not allow it."""
         reserve = self._reserve(body)
         begun, reply = time.monotonic(), None
+        body = dict(body)
+        rule: StopRule | None = body.pop(stopping.NAME, None)
+        if rule and not splitter and self._can_leave(body):
+            splitter = stopping.Watch(rule, apart=self.model.base_url == "engine:")
         try:
             data = await self._once(body, min(self.model.timeout, left), splitter)
             reply = replies.read(data, time.monotonic() - begun, attempt)
+            if splitter and splitter.enough and not data["usage"]:
+                guess = _prompt_tokens(body), splitter.guessed
+                reply.usage["prompt_tokens"], reply.usage["completion_tokens"] = guess
+            if rule:
+                stopping.cut(reply, rule)
             self._pay(reply)
             return reply
         finally:
             self.reserved -= reserve
             # Written and paid for, though nobody says how much.
-            if reply is None and splitter and splitter.letters:
-                asked = len(json.dumps(_conversation(body))) / 4
-                written = splitter.letters / 4
-                self.spent += self._price(asked, written) if self.model.price else self.dearest
+            if reply is None and splitter and splitter.guessed:
+                price = self._price(_prompt_tokens(body), splitter.guessed)
+                self.spent += price if self.model.price else self.dearest
+
+    def _can_leave(self, body: Record) -> bool:
+        """Whether the stream of a reply may be left: not where only its end says what it cost, or it may call tools."""
+        is_priced = bool(self.model.price) or not self.model.reports_cost
+        return is_priced and "stream" not in self.model.drop and not {"tools", "prompt"} & set(body)
 
     def _pay(self, reply: Reply) -> None:
         """Note what a reply cost: by the endpoint's word, else by the registry's price."""
@@ -279,7 +293,7 @@ class Client:
     ) -> Fault | None:
         """The fault of what another attempt does not mend; of one that ends all, nothing is asked any more."""
         status, words = failed.status, str(failed)
-        if splitter and splitter.letters:
+        if splitter and splitter.guessed:
             return Fault("infra", "cut-off", f"the reply was cut off: {words}")
         if failed.overflows:
             said = f"the request does not fit the model's context ({words})"
@@ -311,7 +325,7 @@ class Client:
                 f"failed after retries; the last said: {failed}"
             )
             cli.say(self.broken)
-        said = f"{failed} (gave up after {attempts} attempts)"
+        said = f"{failed} (gave up after {attempts} attempt{'s' * (attempts > 1)})"
         return Fault("infra", failed.cls, said, status=failed.status)
 
     def _reserve(self, body: Record) -> float:
@@ -321,8 +335,7 @@ class Client:
         amount = self.dearest
         if self.model.price:
             limit = _limit(body) or 0
-            letters = len(json.dumps(_conversation(body), ensure_ascii=False).encode())
-            amount = max(amount if not limit else 0.0, self._price(letters / 2, limit))
+            amount = max(amount if not limit else 0.0, self._price(_prompt_tokens(body), limit))
         if self.spent + self.reserved + amount > self.budget or self.spent >= self.budget:
             raise Fault(
                 "infra",
@@ -442,6 +455,7 @@ def _has_picture(body: Record) -> bool:
     return any(part.get("type") == "image_url" for part in parts)
 
 
-def _conversation(body: Record) -> list[object]:
-    """What the model reads of a body, for a guess at its tokens."""
-    return [body[name] for name in ("messages", "prompt", "tools") if name in body]
+def _prompt_tokens(body: Record) -> int:
+    """How many tokens the model reads of a body, where nobody counts them: rather too many."""
+    said = [body[name] for name in ("messages", "prompt", "tools") if name in body]
+    return len(json.dumps(said, ensure_ascii=False).encode()) // 2

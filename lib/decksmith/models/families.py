@@ -1,7 +1,6 @@
 """What belongs to a model: parsers, context, sampling, switches of its chat template. From assets/recipes/families.toml and
 from the model's own configuration."""
 
-import json
 import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -9,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import cli
+from decksmith.core import cli, stream
 
 TABLE = cli.ROOT / "assets/recipes/families.toml"
 MATCHED = ("names", "types", "with")  # keys that choose a family
@@ -97,13 +96,7 @@ def configuration(name: str) -> Config | None:
     path = folder / "config.json" if folder else None
     if path is None or not path.is_file():
         return None
-    try:
-        found = json.loads(path.read_text())
-    except ValueError as error:
-        raise cli.BadConfig(f"{path}: not JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise cli.BadConfig(f"{path}: not a JSON object")
-    return found
+    return stream.json_file(path, cli.BadConfig)
 
 
 def _family(ident: str, entry: dict[str, Any]) -> Family:

@@ -96,14 +96,29 @@ class GivenCondition(TypedDict):
     template: Annotated[NotRequired[Record], "`name` and `sha256` of the template behind it"]
 
 
+class StopRule(TypedDict):
+    repeats: Annotated[int, "how often a text stands, one after the other; 0: it may"]
+    repeated_characters: Annotated[int, "letters and digits that it then covers at least"]
+    no_slide_tokens: Annotated[int, "before a slide begins, two bytes or a digit each; 0: any"]
+
+
+class Stopped(TypedDict):
+    why: Annotated[Literal["repeats", "no slide"], "what the rule found"]
+    kept: Annotated[int, "characters of the answer up to the end of what was repeated once"]
+    read: Annotated[int, "characters after which the rule held"]
+
+
 class Gen(TypedDict, total=False):
     text: Annotated[str, "the answer, its reasoning apart"]
     reasoning: Annotated[str, "the thought, from a field of its own or from think tags"]
-    finish_reason: Annotated[str | None, "as the endpoint said it; `length` means truncated"]
+    finish_reason: Annotated[
+        str | None, "as the endpoint said it; `length`: truncated; `stopped`: by `stop_early`"
+    ]
     usage: Annotated[Usage, "tokens and cost"]
     model: Annotated[Asked, "who answered"]
     sampling: Annotated[
-        Record, "the body of the request as it was posted, less model, messages, prompt and tools"
+        Record,
+        "the body of the request as it was posted, less model, messages, prompt and tools; `stop_early` is our rule and not posted",
     ]
     request: Annotated[str, "fingerprint of the body less the model"]
     sample: Annotated[Sample, "which of several samples (`--samples N`)"]
@@ -112,6 +127,10 @@ class Gen(TypedDict, total=False):
         CutBy,
         "what ended a reply of `length`: as many tokens as were asked for, or the server before that "
         "(its context was full, or a limit of its own); absent where its counts do not say",
+    ]
+    stopped: Annotated[
+        Stopped,
+        "why and where `stop_early` ended it; without a count of the server's, usage is a guess: a token for two bytes or a digit",
     ]
     calls: Annotated[
         list[ChatMessage],

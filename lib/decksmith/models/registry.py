@@ -22,7 +22,7 @@ FILES = "files:"  # of a base_url: what follows is a folder of finished decks (a
 COMMAND = "command:"  # what follows is a command line that leaves a deck (corpus/agents.py)
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
 OWNED = frozenset(
-    "messages prompt input model models n best_of seed stream stream_options response_format".split()
+    "messages prompt input model models n best_of seed stream stream_options stop_early response_format".split()
 )
 # What of it an endpoint that does not take it may drop.
 DROPPED = {"stream", "stream_options", "seed", "response_format"}
@@ -171,6 +171,8 @@ def model(
 ) -> Model:
     """Find a model by registry name, or make one from an endpoint; an entry's endpoint can be overridden. `base_url`: one or several."""
     base_url = base_url if base_url is None or isinstance(base_url, str) else " ".join(base_url)
+    if base_url and not re.match(r"https?://|(engine|serve|files|command):", base_url):
+        raise cli.BadConfig(f"{base_url} is no address; write --base-url http://HOST:PORT/v1")
     if name is None:
         if not (base_url and slug):
             raise cli.BadConfig(
@@ -180,7 +182,7 @@ def model(
     known = models()
     if name not in known:
         raise cli.BadConfig(
-            f"no model {name!r} in {REGISTRY} and beside it; there are: {', '.join(known)}"
+            f"no model {name!r} in {REGISTRY} and beside it{cli.instead(name, known)}"
         )
     found = known[name]
     found.base_url, found.slug = base_url or found.base_url, slug or found.slug

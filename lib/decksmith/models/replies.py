@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from decksmith.models.errors import RequestError
-from decksmith.models.records import CutBy, Gen, ToolCall, Usage
+from decksmith.models.records import CutBy, Gen, Stopped, ToolCall, Usage
 
 # What an endpoint says of a reply (OpenAI's API reference, chat completions).
 NAMED = ("id", "model", "created", "system_fingerprint")
+CUT = ("length", "stopped")  # how a reply ended that its model did not end
 # Called with what arrives of a streamed reply: its kind ("reasoning", "text", "turn") and the piece.
 OnChunk = Callable[[str, str], object]
 
@@ -20,6 +21,7 @@ class Reply:
 
     response: what the endpoint calls this reply, of `NAMED` what it said.
     cut_by: what ended a reply of finish_reason `length` (`cut_by`); None for any other, and where it is not known.
+    stopped: where and why the rule of the protocol ended it (models/stopping.py), or None.
     tool_calls: the tools that it calls.
     """
 
@@ -31,6 +33,7 @@ class Reply:
     attempts: int
     response: dict[str, str | int] = field(default_factory=dict)
     cut_by: CutBy | None = None
+    stopped: Stopped | None = None
     tool_calls: list[ToolCall] = field(default_factory=list)
 
     def value(self) -> Gen:
@@ -43,6 +46,8 @@ class Reply:
         }
         if self.cut_by:
             said["cut_by"] = self.cut_by
+        if self.stopped:
+            said["stopped"] = self.stopped
         return said
 
 
@@ -143,28 +148,36 @@ def added(*usages: Mapping[str, Any]) -> Usage:
     return cast(Usage, sums)
 
 
+def guessed(text: str) -> int:
+    """The tokens of a text where nobody counts them, rather too many: two bytes are one, and so is a digit."""
+    return (len(text.encode("utf-8", "replace")) + sum(map(str.isdecimal, text)) + 1) // 2
+
+
 class StreamSplitter:
     """Parts a reply that comes in pieces as `split_reasoning` parts a whole one. A piece that may be the beginning of a tag waits for
-    the next."""
+    the next. `enough`: whether the listener has heard enough, and the stream shall be left."""
 
     def __init__(self, on_chunk: OnChunk) -> None:
-        self.on_chunk = on_chunk
-        self.content, self.reasoning = "", ""  # as they came
-        self.said, self.closed = 0, False  # characters passed on of thought or answer; which it is
+        self.on_chunk, self.enough = on_chunk, False
+        self.came: dict[str, list[str]] = {"content": [], "reasoning": []}
+        self.held = ""  # of the content, what has not been passed on
+        self.state = "head"  # "reasoning" or "text" until a tag closes, "gap", "answer"
 
     @property
-    def letters(self) -> int:
-        """How many characters came."""
-        return len(self.content) + len(self.reasoning)
+    def guessed(self) -> int:
+        """How many tokens came, where nobody counts them: at least one a piece."""
+        pieces = [piece for came in self.came.values() for piece in came]
+        return max(guessed("".join(pieces)), len(pieces))
 
     def feed(self, delta: Mapping[str, Any] | None) -> None:
         """Take the next piece, the `delta` of an event. Raises TypeError for one of another form."""
         delta = delta or {}
         if thought := _text(delta.get("reasoning") or delta.get("reasoning_content")):
-            self.reasoning += thought
+            self.came["reasoning"].append(thought)
             self.on_chunk("reasoning", thought)
         if piece := _text(delta.get("content")):
-            self.content += piece
+            self.came["content"].append(piece)
+            self.held += piece
             self._pass_on(ended=False)
 
     def end(self) -> None:
@@ -172,24 +185,24 @@ class StreamSplitter:
         self._pass_on(ended=True)
 
     def _pass_on(self, ended: bool) -> None:
-        head = self.content.lstrip()
-        opened = head.startswith("<think>")
-        if not opened and not ended and "<think>".startswith(head):
-            return
-        before, closed, after = (head[7:] if opened else self.content).partition("</think>")
-        if not closed and not ended:
-            held = next((n for n in range(7, 0, -1) if before.endswith("</think>"[:n])), 0)
-            before = before[: len(before) - held]
-        if not self.closed:
-            self._say("reasoning" if opened else "text", before)
-            if closed:
-                self.said, self.closed = 0, True
-                if not opened:
-                    self.on_chunk("turn", "")
-        if self.closed:
-            self._say("text", after.lstrip("\n"))
-
-    def _say(self, kind: str, text: str) -> None:
-        piece, self.said = text[self.said :], max(self.said, len(text))
-        if piece:
-            self.on_chunk(kind, piece)
+        if self.state == "head":
+            head = self.held.lstrip()
+            opened = head.startswith("<think>")
+            if not opened and not ended and "<think>".startswith(head):
+                return
+            self.state, self.held = ("reasoning", head[7:]) if opened else ("text", self.held)
+        if self.state in ("reasoning", "text"):
+            before, closed, after = self.held.partition("</think>")
+            if not closed and not ended:
+                held = next((n for n in range(7, 0, -1) if before.endswith("</think>"[:n])), 0)
+                before, after = before[: len(before) - held], before[len(before) - held :]
+            if before:
+                self.on_chunk(self.state, before)
+            if closed and self.state == "text":
+                self.on_chunk("turn", "")
+            self.state, self.held = ("gap" if closed else self.state), after
+        if self.state == "gap":
+            self.held = self.held.lstrip("\n")
+        if self.state in ("gap", "answer") and self.held:
+            self.on_chunk("text", self.held)
+            self.state, self.held = "answer", ""

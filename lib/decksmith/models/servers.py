@@ -197,19 +197,24 @@ class ServerPool:
         )
         try:
             async with asking as answer:
-                said, status = await answer.read(), answer.status
+                sent, status = await answer.read(), answer.status
         except aiohttp.ClientError as error:
-            raise ConnectionError(str(error) or repr(error)) from None
+            number = getattr(getattr(error, "os_error", None), "errno", None) or 0
+            said = os.strerror(number) if number > 0 else str(error) or repr(error)
+            raise ConnectionError(said) from None
         if not 200 <= status < 300:
-            raise RequestError.of_status(status, said.decode(errors="replace"), answer.headers)
-        return _checked(json.loads(said), answer.headers)
+            raise RequestError.of_status(status, sent.decode(errors="replace"), answer.headers)
+        return _checked(json.loads(sent), answer.headers)
 
     async def _stream(self, server: ModelServer, body: Record, splitter: StreamSplitter) -> Any:
         """`exchange` by the openai package, whose errors become ours."""
         import httpx2
         import openai
 
-        more = {"stream": True, "stream_options": {"include_usage": True}}
+        # Our servers (the embedded engine, vLLM) count while they write.
+        is_ours = self.model.base_url in ("engine:", "serve:")
+        counts = {"continuous_usage_stats": True} if is_ours else {}
+        more = {"stream": True, "stream_options": {"include_usage": True, **counts}}
         body = body | {name: more[name] for name in more if name not in self.model.drop}
         try:
             stream = await self._sdk(server).post(
@@ -339,8 +344,8 @@ def path(body: Record) -> str:
 
 
 async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> Any:
-    """The events of a stream as one JSON; what cannot stream comes in one piece. Raises ValueError for
-    events of another form."""
+    """The events of a stream as one JSON, up to where the splitter has enough: its connection is closed
+    then. What cannot stream comes in one piece. Raises ValueError for events of another form."""
     answer = stream.response
     finish, usage = None, None
     named: Record = {}
@@ -358,12 +363,14 @@ async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> 
             for choice in (chunk.get("choices") or [])[:1]:
                 splitter.feed(choice.get("delta"))
                 finish = choice.get("finish_reason") or finish
+            if splitter.enough:
+                break
     except (AttributeError, TypeError, KeyError) as error:
         raise ValueError(f"an event of another form, {error!r}") from None
-    if finish is None:
+    if finish is None and not splitter.enough:
         raise RequestError("connection", f"{answer.url}: the stream ended before the reply did")
     splitter.end()
-    message = {"content": splitter.content, "reasoning": splitter.reasoning}
+    message = {name: "".join(pieces) for name, pieces in splitter.came.items()}
     return {**named, "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
 
 

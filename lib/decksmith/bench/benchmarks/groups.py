@@ -34,8 +34,8 @@ def load(name: str) -> Group:
     try:
         group = tomllib.loads(path.read_text())
     except FileNotFoundError:
-        there = ", ".join(sorted(path.stem for path in path.parent.glob("*.toml")))
-        raise cli.BadConfig(f"no group {path}; there are: {there}") from None
+        there = sorted(path.stem for path in path.parent.glob("*.toml"))
+        raise cli.BadConfig(f"no group {path}{cli.instead(name, there)}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     if set(group) != {"title", "margin", "aspects", "parts"}:
@@ -316,10 +316,10 @@ def planned(found: GroupPlan) -> str:
     )
 
 
+def _list(name: str) -> None:
+    for part in load(name)["parts"]:
+        print(part["bench"], part["questions"])
+
+
 if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.groups GROUP: its parts
-    try:
-        for part in load(sys.argv[1])["parts"]:
-            print(part["bench"], part["questions"])
-    except cli.Stop as stop:
-        print(f"bench: {stop}", file=sys.stderr)
-        sys.exit(stop.status)
+    cli.ends_with(lambda: _list(sys.argv[1]))

@@ -472,17 +472,6 @@ def text(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def aligned(header: list[str], rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-
-    def line(row: list[str]) -> str:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[:2] = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
-        return "  ".join(cells).rstrip()
-
-    return "\n".join([line(header), "  ".join("-" * w for w in widths), *map(line, rows)])
-
-
 # Two models
 
 

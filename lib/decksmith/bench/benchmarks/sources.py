@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from decksmith.bench.benchmarks import generators
 from decksmith.bench.benchmarks.graders import plus
 from decksmith.bench.benchmarks.records import BenchmarkSpec, RowSource
-from decksmith.core import cli
+from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import sources as documents
 from decksmith.measure.decks import templates
@@ -330,10 +330,7 @@ def _checklist(case: Path, domain: Path) -> list[Record]:
     lists: Record = {}
     for path in (common, own):
         if path.is_file():
-            found = _json(str(path), path.read_bytes())
-            if not isinstance(found, dict):
-                raise cli.BadData(f"{path}: not a JSON object")
-            lists |= found
+            lists |= stream.json_file(path)
     return [
         {"id": f"{short}.{k}", "ask": item.strip()}
         for short, name in LISTS.items()

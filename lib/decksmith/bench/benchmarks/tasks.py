@@ -41,6 +41,7 @@ SOURCES = {
 GRADERS = (
     "math choice instructions exact contains code tools equal pairwise rubric refusal deck"
 ).split()
+NO_TASK = "no task in this record; bench-prepare writes it"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -57,7 +58,7 @@ def load(name: str) -> BenchmarkSpec:
         try:
             spec = tomllib.loads(path.read_text())
         except FileNotFoundError:
-            raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
+            raise cli.BadConfig(f"no benchmark {path}{cli.instead(name, names())}") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise cli.BadConfig(f"{path}: {error}") from None
         source = spec.get("source")
@@ -270,7 +271,9 @@ def order(record: BenchRecord) -> list[int]:
 
 
 def asked(record: Mapping[str, Any]) -> str:
-    """What a row asks, as one text without its template."""
+    """What a row asks, as one text without its template. Raises cli.BadData."""
+    if not isinstance((record.get("task") or {}).get("fields"), dict):
+        raise cli.BadData(f"{record['id']}: {NO_TASK}")
     return " ".join(
         " ".join(map(str, value)) if isinstance(value, list) else str(value)
         for value in record["task"]["fields"].values()
@@ -314,8 +317,7 @@ def messages(record: BenchRecord, shots: Sequence[Record] = (), n: int = 0) -> l
     try:
         task, spec = record["task"], load(record["task"]["bench"])
     except (KeyError, TypeError):
-        said = "no task in this record; bench-prepare writes it"
-        raise cli.BadData(f"{record['id']}: {said}") from None
+        raise cli.BadData(f"{record['id']}: {NO_TASK}") from None
     fields, ident = task["fields"], prompt_of(record)
     text = template(spec.get("template") or spec["name"], spec["folder"])
     turns: list[Record] = []
@@ -380,7 +382,4 @@ def flags(each: str, model: str | None = None) -> str:
 
 
 if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.tasks NAME:N MODEL
-    try:
-        print(flags(sys.argv[1], sys.argv[2]))
-    except cli.Stop as stop:
-        sys.exit(f"bench: {stop}")
+    cli.ends_with(lambda: print(flags(*sys.argv[1:])))

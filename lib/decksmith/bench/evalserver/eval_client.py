@@ -492,7 +492,7 @@ def main(path: str, seconds: str = "600") -> int:
             print(f"waiting up to {float(seconds):g} s: {error}", file=sys.stderr, flush=True)
             found = ready(path, float(seconds))
     except EvaluationFailed as error:
-        print(f"decksmith.bench.evalserver.eval_client: {error}", file=sys.stderr)
+        print(f"eval-serve: {error}", file=sys.stderr)
         return 69 if error.kind == "failed" else 75
     url, token = shlex.quote(found["url"]), shlex.quote(found["token"])
     print(f"export DECKSMITH_EVAL_URL={url} DECKSMITH_EVAL_TOKEN={token}")

@@ -147,7 +147,8 @@ def read(path: str) -> str:
         with open(path, "rb") as file:
             return file.read(SIZE + 1).decode()
     except UnicodeDecodeError as error:
-        raise cli.BadData(f"{path}: not UTF-8 text (byte {error.start})") from None
+        name = str(path).replace("/dev/stdin", "stdin:1")
+        raise cli.BadData(f"{name}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         words = f"{path}: {error.strerror}; assets/multi_tasks.yaml is one to begin with"
         raise cli.Missing(words) from None

@@ -1,7 +1,6 @@
 """What may be asked of an eval server, and what holds where a request does not say: a job has every
 key and every number."""
 
-import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 from decksmith.bench.benchmarks import tasks
 from decksmith.bench.evalserver import router
 from decksmith.bench.evalserver.worker import SLIDEV
-from decksmith.core import validation
+from decksmith.core import cli, validation
 from decksmith.core.protocol import Protocol
 
 # How a request came: at /jobs, at /evaluate by a client that blocks, or by one that polls.
@@ -174,10 +173,8 @@ def _known(name: Any, info: ValidationInfo) -> str:
 
 def _missing(asked: list[str]) -> str:
     """The sentence on benchmarks that are not here."""
-    near = [close for name in asked for close in difflib.get_close_matches(name, names(), 1)]
-    meant = f" (did you mean {near[0]}?)" if near else ""
     named = ", ".join(repr(name[:NAME]) for name in asked)
-    return f"no benchmark {named}{meant}; there are: {', '.join(names())}"
+    return f"no benchmark {named}{cli.instead(asked[0][:NAME], names())}"
 
 
 Name = Annotated[str, BeforeValidator(_known)]

@@ -217,10 +217,9 @@ def result(folder: Path) -> WorkerResult:
 def read(path: Path) -> dict[str, Any]:
     """The JSON object in a file; an empty one where there is none."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+        return stream.json_object(path.read_bytes())
+    except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 if __name__ == "__main__":

@@ -223,7 +223,10 @@ def markdown(run: str | Path, record: Record) -> str:
 
 def illustrated(run: str | Path, record: Record) -> tuple[Path, str]:
     """(path, text) of a record's deck, with its pictures where it has them. Raises cli.BadData."""
-    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
+    made = record.get("images") or record.get("deck") or {}
+    if "path" not in made:
+        raise cli.BadData(f'{record["id"]}: no "deck" in this record; deck-parse writes it')
+    path = Path(run) / made["path"]
     try:
         return path, path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
@@ -240,9 +243,7 @@ def takes_markdown(
     after   the commands whose records the script needs: what markdown is answered with"""
 
     def wrap(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        @click.argument(
-            "decks", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-        )
+        @click.argument("decks", nargs=-1, type=FILE)
         @functools.wraps(function)
         def with_markdown(decks: Sequence[Path], **options: Any) -> int | None:
             run = options.get("run", Path())
@@ -263,6 +264,10 @@ def takes_markdown(
     return wrap
 
 
+# What a line of markdown begins with that is more than prose.
+_MARKED = re.compile(rb"(?m)^\s*(#{1,6} |---|```|<\w|[-*+] |\d+[.)] |!\[|\|)")
+
+
 def _are_records(data: bytes) -> bool:
     """Whether this is JSON, or nothing at all."""
     return data.lstrip()[:1] in (b"", b"{", b"[", b'"')
@@ -280,10 +285,14 @@ def _lines(
         if _are_records(data):
             yield data.rstrip(b"\n") + b"\n"
             continue
+        if b"\0" in data or not (path or _MARKED.search(data)):
+            raise cli.BadData(f"{path or 'stdin:1'}: no record and no markdown{cli.Script.usage}")
         if after:
             stages = after.format(path or "deck.md")
             raise cli.BadData(f"{path or 'stdin'} is markdown, not a record: {stages} | {cli.NAME}")
-        ident = _ident(path.stem if path else "stdin", names)
+        # Where a folder of that name is written, a/deck.md and b/deck.md have one each.
+        called = (os.path.relpath(path) if writes else path.name) if path else "stdin"
+        ident = _ident(os.path.splitext(called)[0], names)
         if writes:
             _check_folder(run / ident, path if reply else None)
         if reply:
@@ -305,9 +314,9 @@ def _redirected() -> Path | None:
     return path if path.is_file() else None
 
 
-def _ident(stem: str, names: set[str]) -> str:
-    """An id of a file's name that no earlier one has."""
-    first = re.sub(r"[^A-Za-z0-9._~-]+", "-", stem).strip("._~-")[:100] or "deck"
+def _ident(called: str, names: set[str]) -> str:
+    """An id of a file's name or path that no earlier one has."""
+    first = re.sub(r"[^A-Za-z0-9._~-]+", "-", called)[-100:].strip("._~-") or "deck"
     numbered = (f"{first}-{number}" for number in itertools.count(2))
     ident = next(name for name in itertools.chain([first], numbered) if name not in names)
     names.add(ident)

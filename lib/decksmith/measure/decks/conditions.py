@@ -116,10 +116,7 @@ def load(name: str | None) -> Condition | None:
         return None
     if name.endswith("/condition.json"):
         path = Path(name)
-        try:
-            return held(json.loads(path.read_bytes()), path)
-        except (OSError, ValueError) as error:
-            raise cli.BadConfig(f"{path}: {error}") from None
+        return held(stream.json_file(path, cli.BadConfig), path)
     first, _, second = name.partition("+")
     if second:
         return under(load(first), templates.read(_template(second)))
@@ -127,7 +124,7 @@ def load(name: str | None) -> Condition | None:
     if not path.is_file():
         if _template(name).is_file():
             return under(None, templates.read(_template(name)))
-        raise cli.BadConfig(f"no condition {name!r} in {FOLDER}; there are: {', '.join(names())}")
+        raise cli.BadConfig(f"no condition {name!r} in {FOLDER}{cli.instead(name, names())}")
     try:
         data = config_files.read(path, FOLDER)
     except (OSError, ValueError) as error:

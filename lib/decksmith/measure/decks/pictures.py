@@ -12,7 +12,7 @@ import tomllib
 import unicodedata
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from decksmith.core import cli, stream
@@ -35,7 +35,7 @@ ATTEMPTS, LONGEST_WAIT, TIMEOUT, DEADLINE = 3, 20, (5, 20), 60  # seconds, but f
 GIVE_UP_AFTER = 3  # transient failures in a row; then the process leaves the service alone
 
 
-def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
+def illustrate(run: str | Path, record: Record, provider: "Pexels | None") -> Images:
     """Replace the image queries of a record's deck.
 
     Writes <id>/images/<hash>.jpg (.png of a photo) and <id>/illustrated.md, which keeps every line in
@@ -68,8 +68,9 @@ def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
         }
         items.append(item)
     made = {Path(item["path"]).name for item in items}
-    for old in [path for path in (folder / "images").glob("*") if path.name not in made]:
-        old.unlink()
+    for old in [*(folder / "images").glob("*")]:
+        if re.fullmatch(r"[0-9a-f]{16}\.(jpg|png)", old.name) and old.name not in made:
+            old.unlink()  # one of ours; others are the deck's own
     if not items:
         (folder / "illustrated.md").unlink(missing_ok=True)
         return {"path": record["deck"]["path"], "items": []}
@@ -99,11 +100,11 @@ def normal(query: str) -> str:
 
 
 def _picture(
-    provider: "Provider", words: str
+    provider: "Pexels | None", words: str
 ) -> tuple[bytes, str, Attribution | None, Fallback | None]:
     """(the picture's file, provider, attribution, fallback) for one query."""
     fallback: Fallback | None = None
-    if provider.name != "drawn":
+    if provider:
         try:
             data, attribution = _cached(provider, words)
             return data, provider.name, attribution, None
@@ -143,7 +144,7 @@ def cache_folder(name: str) -> Path:
     return (Path(home) / "decksmith" if home else cli.ROOT / "data") / name
 
 
-def _cached(provider: "Provider", words: str) -> Found:
+def _cached(provider: "Pexels", words: str) -> Found:
     """What a provider finds, from the cache where it is there. `<key>.json` is written last and names the
     sha256 of `<key>.png`: half an entry or a damaged one counts as none."""
     key = hashlib.sha256(f"{provider.name}\n{words}".encode()).hexdigest()[:40]
@@ -175,27 +176,12 @@ class Unavailable(Exception):
         self.transient, self.after = transient, after
 
 
-class Provider(Protocol):
-    """Where pictures come from; `find` gives the best one or raises Unavailable."""
-
-    name: str
-
-    def find(self, words: str) -> Found: ...
+def providers(name: str) -> "Pexels | None":
+    """The provider of photos, or None of drawn pictures alone; raises cli.BadConfig when its key is not set."""
+    return Pexels() if name == "pexels" else None
 
 
-class _Drawn:
-    name = "drawn"
-
-    def find(self, words: str) -> Found:
-        return drawn(words), None
-
-
-def providers(name: str) -> Provider:
-    """The provider called `drawn` or `pexels`; raises cli.BadConfig when its key is not set."""
-    return _Pexels() if name == "pexels" else _Drawn()
-
-
-class _Pexels:
+class Pexels:
     """https://www.pexels.com/api/documentation/#photos-search, with bounded retries and safe downloads."""
 
     name = "pexels"

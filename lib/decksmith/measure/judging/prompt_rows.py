@@ -3,11 +3,11 @@ hand-written parts by a seed, so that a set can be made after a model was traine
 
 import functools
 import hashlib
+import io
 import itertools
 import json
 import operator
 import re
-import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -46,8 +46,9 @@ THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNO
 def row(line: str) -> Record:
     """The prompt of a line: plain words, or an object with `request` or `messages`. What it does not say
     is filled in: id, sets, system message, what the request names of `asks`. Raises ValueError."""
-    is_object = line.lstrip().startswith("{")
-    given: Record = json.loads(line) if is_object else {"request": line.strip()}
+    line = line.strip()
+    is_json = line.startswith("{") or (line.startswith("[") and line.endswith("]"))
+    given: Record = stream.json_object(line) if is_json else {"request": line}
     request = given.pop("request", None) or given.pop("prompt", None)
     messages = given.get("messages")
     if isinstance(request, str) and not messages:
@@ -120,24 +121,25 @@ def check(protocol: Protocol) -> int:
     seen: dict[str, int] = {}
     lacks: Counter[str] = Counter()
     bad = 0
-    for number, line in enumerate(sys.stdin, 1):
-        if not line.strip():
+    for number, data in enumerate(io.BufferedReader(stream.stdin), 1):
+        if not data.strip():
             continue
         try:
-            made = rows(line)
+            made = rows(data.decode())
             for record in made:
                 valid(validator, record)
                 if (first := seen.setdefault(record["id"], number)) != number:
                     raise ValueError(f"{record['id']}: this id is on line {first} already")
         except ValueError as error:
-            cli.say(f"stdin:{number}: {error}")
+            is_text = not isinstance(error, UnicodeDecodeError)
+            cli.say(f"stdin:{number}: {error if is_text else 'not UTF-8 text'}")
             bad += 1
             continue
         for record in made:
             stream.emit(record)
             lacks.update(_say(record))
     if not seen:
-        raise cli.BadData("stdin: no request in it")
+        raise cli.BadData(f"stdin: no request in it{cli.Script.usage}")
     if lacks:
         said = ", ".join(f"{count} lack {what}" for what, count in lacks.most_common())
         cli.say(f"{len(seen)} prompts; {said} (docs/prompts.md)")

@@ -257,7 +257,7 @@ def one_object(text: str, schema: Record) -> Record:
 
 def _objects(text: str) -> list[Any]:
     """Every top-level JSON object; else the outermost braces as YAML, which forgives bare keys."""
-    decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(strict=False, parse_constant=stream.no_constant)
     objects: list[Any] = []
     first = place = text.find("{")
     tries = 0
@@ -280,7 +280,3 @@ def _objects(text: str) -> list[Any]:
         except (YAMLError, ValueError, RecursionError):
             pass
     return objects
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -38,12 +39,16 @@ MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 2
 
 
 def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
-    """The deck of a record as `(text, {name: bytes})`: pictures are regular files of `images/` that it names."""
+    """The deck of a record as `(text, {name: bytes})`: pictures are regular files of `images/` that it names,
+    beside what deck-illustrate wrote or beside the deck."""
     path, text = clean.illustrated(run, record)
+    own = (record.get("deck") or {}).get("path")
+    folders = dict.fromkeys([path.parent, *([(Path(run) / own).parent] if own else [])])
     pictures: dict[str, bytes] = {}
     left = MAX_PICTURES
-    for name in sorted(set(re.findall(r"images/[A-Za-z0-9][\w.-]*", text))):
-        place = path.parent / name
+    names = sorted(set(re.findall(r"images/[A-Za-z0-9][\w.-]*", text)))
+    for name, folder in itertools.product(names, folders):
+        place = folder / name
         try:
             descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -51,7 +56,7 @@ def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
         with open(descriptor, "rb") as file:
             info = os.fstat(descriptor)
             is_plain = stat.S_ISREG(info.st_mode) and not place.parent.is_symlink()
-            if is_plain and info.st_size <= min(MAX_PICTURE, left):
+            if name not in pictures and is_plain and info.st_size <= min(MAX_PICTURE, left):
                 pictures[name] = file.read()
                 left -= info.st_size
     return text, pictures

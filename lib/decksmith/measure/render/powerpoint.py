@@ -1,11 +1,12 @@
 """PowerPoint files of what the renderer made of a deck: text is text, a table a table, a box a shape, the rest pictures
 cut from the slide as it was drawn. Equal slides give equal bytes: no date, no identifier."""
 
+import base64
 import io
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 
 from lxml import etree
 from lxml.etree import _Element as Element
@@ -17,41 +18,40 @@ from pptx.presentation import Presentation as Show
 from pptx.slide import Slide
 from pptx.util import Emu
 
-from decksmith.measure.render import shapes
+from decksmith.measure.render import master, shapes
 from decksmith.measure.render.shapes import Node, Part, StyledRun
-from decksmith.measure.render.worker import words
+from decksmith.measure.render.worker import RenderResult, words
 
 SIZE = Emu(12192000), shapes.emu(shapes.HEIGHT)
-TITLE_ONLY, BLANK = 5, 6  # layouts of the library's template
 FRAMES = [(scale * shapes.WIDTH, scale * shapes.HEIGHT) for scale in (1, 2)]  # in pixels
+DATE = b"2024-01-01T00:00:00Z"  # of every file, so that equal slides give equal bytes
 
 
-def powerpoint(
-    parts: Sequence[Part | None],
-    shots: Sequence[Sequence[bytes]],
-    pictures: Sequence[bytes],
-    titles: Sequence[str],
-    alts: Sequence[str],
-    notes: Sequence[str],
-) -> bytes:
-    """A file (bytes). parts: of editable.mjs; None for a slide that shall be a picture (`pictures`: PNG
-    bytes, `alts`). shots: frames (PNG bytes) to cut pictures from. Raises ValueError for strange parts."""
-    show = _empty()
+def powerpoint(result: RenderResult, *, whole: bool = False) -> bytes:
+    """A file (bytes) of the slides that a worker drew; `whole`: each is its picture, as is one without parts.
+    Raises ValueError for strange parts."""
+    show, count = _empty(), len(result["pictures"])
+    parts: Sequence[Part | None] = [None] * count if whole else result["parts"]
+    titles = [page["title"] for page in result["xray"]]
     drawn = [part for part in parts if part]
     painter = shapes.Painter(*(_theme(show, drawn) if drawn else ({}, {})))
-    for number, part in enumerate(parts):
-        headed = part and any(node.get("heading") for node in part["nodes"])
-        slide = show.slides.add_slide(show.slide_layouts[TITLE_ONLY if headed else BLANK])
+    layouts = {layout.name: layout for layout in show.slide_layouts}
+    for number, (part, page) in enumerate(zip(parts, result["xray"], strict=True)):
+        slide = show.slides.add_slide(layouts.get(part["layout"] if part else "", layouts["Blank"]))
         if part:
-            painter.draw(slide, part, [_frame(shot) for shot in shots[number]])
+            painter.draw(slide, part, [_frame(shot) for shot in part["shots"]])
         else:
-            _whole(slide, pictures[number], titles[number] or f"Slide {number + 1}", alts[number])
-        _note(slide, notes[number])
+            picture = base64.b64decode(result["pictures"][number])
+            title = page["title"] or f"Slide {number + 1}"
+            _whole(slide, picture, title, page["text"] or page["title"])
+        _note(slide, result["notes"][number])
+    master.share(show)
     return _saved(show, titles)
 
 
 def _empty() -> Show:
-    """A presentation without slides, of the canvas's shape; its layouts are made as wide as that."""
+    """A presentation without slides, of the canvas's shape; its layouts are made as wide as that, and their
+    texts look as the master's."""
     show = Presentation()
     package = show.part.package
     for key, relation in list(package._rels.items()):
@@ -65,6 +65,8 @@ def _empty() -> Show:
             for name, factor in (("x", across), ("cx", across), ("y", down), ("cy", down)):
                 if name in place.attrib:
                     place.set(name, str(round(int(place.get(name)) * factor)))
+        for style in [] if page is show.slide_master else page._element.iter(qn("a:lstStyle")):
+            style.clear()
     return show
 
 
@@ -81,9 +83,9 @@ def _note(slide: Slide, note: str) -> None:
         frame.text = words(note)
 
 
-def _frame(data: bytes) -> Image.Image:
-    """A frame of the worker's browser. Raises ValueError for anything else."""
-    picture = Image.open(io.BytesIO(data), formats=["PNG"])
+def _frame(data: str) -> Image.Image:
+    """A frame of the worker's browser, in base64. Raises ValueError for anything else."""
+    picture = Image.open(io.BytesIO(base64.b64decode(data)), formats=["PNG"])
     if picture.size not in FRAMES:
         raise ValueError(f"the worker sent a frame of {picture.width} x {picture.height} pixels")
     return picture.convert("RGBA")
@@ -108,7 +110,7 @@ def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str,
                 inks[shapes.ink(node["fill"])] += 5
             for run in _runs(node):
                 inks[shapes.ink(run["ink"])] += len(run["text"])
-                kind = headings if node.get("heading") else fonts
+                kind = headings if node.get("place") == 0 else fonts
                 kind[words(run["font"])[:80]] += len(run["text"])
     ground = max(grounds, key=lambda one: grounds[one])  # of equally frequent ones the first met
     used = [one for one, _ in inks.most_common() if one != ground] or ["000000"]
@@ -132,7 +134,8 @@ def _themed(blob: bytes, colours: dict[str, str], major: str, minor: str) -> byt
         slot = theme.find(f".//{qn('a:clrScheme')}/{qn(f'a:{name}')}")
         slot[:] = [etree.Element(qn("a:srgbClr"), {"val": colour})]
     for kind, family in (("a:majorFont", major), ("a:minorFont", minor)):
-        theme.find(f".//{qn(kind)}/{qn('a:latin')}").set("typeface", family)
+        latin = theme.find(f".//{qn(kind)}/{qn('a:latin')}")
+        latin.attrib.update({"typeface": family, **shapes.like(family)})
     out: bytes = etree.tostring(theme, xml_declaration=True, encoding="UTF-8", standalone=True)
     return out
 
@@ -143,13 +146,21 @@ def _saved(show: Show, titles: Sequence[str]) -> bytes:
     facts.author = facts.last_modified_by = facts.keywords = facts.comments = ""
     facts.title = words(next(filter(None, titles), ""))[:255]
     facts.revision = 1
-    facts.created = facts.modified = datetime(2024, 1, 1)
     loose = io.BytesIO()
     show.save(loose)
+    return _still(loose.getvalue())
+
+
+def _still(data: bytes) -> bytes:
+    """A package, with the tables of its charts in it, as of one date."""
     out = io.BytesIO()
-    with zipfile.ZipFile(loose) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
-        for name in old.namelist():
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            new.writestr(entry, old.read(name))
+    with zipfile.ZipFile(io.BytesIO(data)) as old:
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+            for name in old.namelist():
+                entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                text = old.read(name)
+                if name == "docProps/core.xml":
+                    text = re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", DATE, text)
+                new.writestr(entry, _still(text) if name.endswith(".xlsx") else text)
     return out.getvalue()

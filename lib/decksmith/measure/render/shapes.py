@@ -7,17 +7,21 @@ import io
 import math
 import re
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from lxml import etree
 from lxml.etree import _Element as Element
 from PIL import Image
+from pptx.chart.data import ChartData
+from pptx.enum.chart import XL_CHART_TYPE
 from pptx.enum.shapes import MSO_SHAPE
 from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
 from pptx.oxml.ns import qn
 from pptx.shapes.autoshape import Shape as Autoshape
+from pptx.shapes.base import BaseShape
+from pptx.shapes.graphfrm import GraphicFrame
 from pptx.slide import Slide
-from pptx.util import Emu, Length
+from pptx.util import Emu, Length, Pt
 
 from decksmith.measure.decks.templates import meet
 from decksmith.measure.render.worker import OWN_ADDRESS, words
@@ -94,12 +98,22 @@ class TableCell(TypedDict):
     paragraphs: list[Paragraph]
 
 
+class Chart(TypedDict):
+    """The data of a chart. kind: one of CHARTS; series: (name, a value for each category)."""
+
+    kind: str
+    title: str
+    categories: list[str]
+    series: list[tuple[str, list[float]]]
+
+
 class Node(TypedDict, total=False):
-    """A box, a text, a table or a picture; which keys there are depends on `kind`."""
+    """A box, a text, a table or a picture; which keys there are depends on `kind`. place: of its slide's
+    layout, where it fills one: the title's is 0."""
 
     kind: str
     rect: list[float]
-    heading: bool
+    place: int
     wrap: bool
     full: float
     paragraphs: list[Paragraph]
@@ -114,12 +128,14 @@ class Node(TypedDict, total=False):
     ground: bool
     alt: str
     link: str
+    chart: Chart | None
 
 
 class Part(TypedDict):
     """A slide taken apart. pseudo: whether its last frame shows what CSS draws before and after elements; shots: PNG, base64."""
 
     background: Colour
+    layout: str
     nodes: list[Node]
     pseudo: bool
     shots: list[str]
@@ -129,6 +145,13 @@ WIDTH, HEIGHT = 980, 552  # CSS px of a slide
 EMU = 12192000 / WIDTH  # of a CSS px: a slide is as wide as PowerPoint's own
 POINT = EMU / 12700  # points of a CSS px
 NO_STYLE = "{2D5ABB26-0587-4C30-8999-92F81FD0307C}"  # PowerPoint's table without one
+MOST_VALUES = 2000  # of a chart
+CHARTS = {
+    "pie": XL_CHART_TYPE.PIE,
+    "bar": XL_CHART_TYPE.BAR_CLUSTERED,
+    "column": XL_CHART_TYPE.COLUMN_CLUSTERED,
+    "line": XL_CHART_TYPE.LINE,
+}
 ALIGN = {"center": "ctr", "right": "r", "justify": "just"}
 _LINK = re.compile(r"(?:https?://|mailto:)[^\x00-\x20\x7f\s<>\"\\^`{|}\ud800-\udfff]+\Z")
 # A link in PowerPoint has the theme's colour unless it is told to keep the text's.
@@ -139,17 +162,28 @@ _KEEPS_COLOUR = (
 )
 
 
+def _finite(number: object) -> float:
+    value = float(number) if isinstance(number, int | float) else math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"the worker named a number that cannot be: {number!r:.80}")
+    return value
+
+
 def emu(length: object) -> Length:
     """A length in CSS px as EMU, within four canvases."""
-    value = float(length) if isinstance(length, int | float) else math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"the worker named a length that cannot be: {length!r:.80}")
-    return Emu(round(max(-4 * WIDTH, min(4 * WIDTH, value)) * EMU))
+    return Emu(round(max(-4 * WIDTH, min(4 * WIDTH, _finite(length))) * EMU))
 
 
 def ink(colour: Sequence[float]) -> str:
     """A colour [r, g, b, ..] as RRGGBB."""
     return "".join(f"{max(0, min(255, round(channel))):02X}" for channel in colour[:3])
+
+
+def like(family: str) -> dict[str, str]:
+    """The kind of a font, by which a machine that lacks it finds another: fixed, with serifs or without."""
+    kinds = (("Code|Mono|Courier", "49"), ("Serif", "18"), ("", "34"))
+    pitch = next(number for name, number in kinds if re.search(name, family))
+    return {"pitchFamily": pitch, "charset": "0"}
 
 
 def link(address: object) -> str | None:
@@ -192,14 +226,17 @@ class Painter:
         nodes = list(part["nodes"])
         x, y, width, height = nodes[0]["rect"] if nodes else [0, 0, 0, 0]
         is_whole = x < 1 and y < 1 and width > WIDTH - 2 and height > HEIGHT - 2
-        if is_whole and nodes[0]["kind"] == "picture" and nodes[0]["ground"]:
+        is_behind = is_whole and nodes[0]["kind"] == "picture" and nodes[0]["ground"]
+        if is_behind and "place" not in nodes[0]:
             self._background(slide, part, shots[nodes.pop(0)["frame"]])
         elif self.names.get(ink(part["background"])) != "bg1":
             about = _ground(slide)
             self._fill(about, part["background"])
             _sub(about, "a:effectLst")
         extra = _pieces(shots[-1]) if part["pseudo"] else []
+        empty = {one.placeholder_format.idx: one for one in slide.placeholders}
         for node in nodes:
+            place = empty.pop(node.get("place", -1), None)
             if node["kind"] in ("text", "table"):
                 for piece in [one for one in extra if meet(one, node["rect"])]:
                     extra.remove(piece)
@@ -207,13 +244,17 @@ class Painter:
             if node["kind"] == "box":
                 self._box(slide, node)
             elif node["kind"] == "text":
-                self._text(slide, node)
+                self._text(slide, node, place)
             elif node["kind"] == "table":
-                self._table(slide, node)
+                _put(place, self._table(slide, node))
+            elif chart := node.get("chart"):
+                _put(place, self._chart(slide, node, chart))
             else:
-                self._picture(slide, node, shots[node["frame"]])
+                _put(place, self._picture(slide, node, shots[node["frame"]]))
         for piece in extra:
             self._picture(slide, {"rect": piece}, shots[-1])
+        for unused in empty.values():
+            unused._element.getparent().remove(unused._element)
 
     def _colour(self, parent: Element, colour: Sequence[float]) -> None:
         hexed = ink(colour)
@@ -292,26 +333,23 @@ class Painter:
         outer = _sub(_sub(properties, "a:effectLst"), "a:outerShdw", **facts)
         self._colour(outer, shadow["colour"])
 
-    def _text(self, slide: Slide, node: Node) -> None:
+    def _text(self, slide: Slide, node: Node, place: BaseShape | None) -> None:
         x, y, width, height = node["rect"]
-        if node["wrap"] and node["full"] > 0.96:  # another program sets the words a little wider
+        wraps = node["wrap"] or place is not None
+        if wraps and node["full"] > 0.96:  # another program sets the words a little wider
             extra = 4 + width * 0.02
             align = node["paragraphs"][0]["align"]
             x -= {"center": extra / 2, "right": extra}.get(align, 0)
             width += extra
-        title = slide.shapes.title if node["heading"] else None
-        if title is not None:
-            shape = title
-            tree = title._element.getparent()
-            tree.remove(title._element)  # it comes in its turn
-            tree.append(title._element)
-            shape.left, shape.top, shape.width, shape.height = map(emu, (x, y, width, height))
-        else:
-            shape = slide.shapes.add_textbox(*map(emu, (x, y, width, height)))
+        shape = place or slide.shapes.add_textbox(*map(emu, (x, y, width, height)))
+        if place:
+            slide.shapes._spTree.append(place._element)  # it comes in its turn
+            place.left, place.top, place.width, place.height = map(emu, (x, y, width, height))
         body = _clear(shape._element.txBody)
         facts = {"lIns": 0, "tIns": 0, "rIns": 0, "bIns": 0, "anchor": "t", "rtlCol": 0}
-        wrap = "square" if node["wrap"] else "none"
-        _sub(_sub(body, "a:bodyPr", wrap=wrap, **facts), "a:noAutofit")
+        about = _sub(body, "a:bodyPr", wrap="square" if wraps else "none", **facts)
+        # Where a font is missing, what is in a place gets smaller, and has no line more.
+        _sub(about, "a:normAutofit" if place else "a:noAutofit")
         _sub(body, "a:lstStyle")
         for one in node["paragraphs"]:
             self._paragraph(slide, body, one)
@@ -395,12 +433,13 @@ class Painter:
         if style["highlight"]:
             _sub(_sub(about, "a:highlight"), "a:srgbClr", val=ink(style["highlight"]))
         family = words(style["font"])[:80]
+        named = self.fonts.get(family)
         for tag in ("a:latin", "a:cs"):
-            _sub(about, tag, typeface=self.fonts.get(family, family))
+            _sub(about, tag, typeface=named or family, **({} if named else like(family)))
         if (hyperlink := _hyperlink(slide, about, style["link"])) is not None:
             hyperlink.append(etree.fromstring(_KEEPS_COLOUR))
 
-    def _table(self, slide: Slide, node: Node) -> None:
+    def _table(self, slide: Slide, node: Node) -> BaseShape:
         rows, columns = len(node["rows"]), len(node["columns"])
         frame = slide.shapes.add_table(rows, columns, *map(emu, node["rect"]))
         table = frame.table
@@ -417,6 +456,7 @@ class Painter:
                 last = one["row"] + one["down"] - 1, one["column"] + one["across"] - 1
                 cell.merge(table.cell(*last))
             self._cell(slide, cell._tc, one)
+        return frame
 
     def _cell(self, slide: Slide, element: Element, one: TableCell) -> None:
         body = element.get_or_add_txBody()
@@ -436,15 +476,39 @@ class Painter:
             self._line(about, tag, edge)
         self._fill(about, one["fill"])
 
-    def _picture(self, slide: Slide, node: Node, shot: Image.Image) -> None:
+    def _picture(self, slide: Slide, node: Node, shot: Image.Image) -> BaseShape | None:
         cut = _cut(shot, node["rect"])
         if cut is None:
-            return
+            return None
         shape = slide.shapes.add_picture(_png(cut), *map(emu, node["rect"]))
         facts: Element = shape._element.find(f".//{qn('p:cNvPr')}")
         facts.set("name", f"Picture {len(slide.shapes)}")
         facts.set("descr", words(node.get("alt", "")))
         _hyperlink(slide, facts, node.get("link", ""))
+        return shape
+
+    def _chart(self, slide: Slide, node: Node, told: Chart) -> BaseShape:
+        """A chart with its table of numbers. Raises ValueError for one that cannot be."""
+        names, kind = told["categories"], CHARTS.get(told["kind"])
+        sizes = {len(values) for _, values in told["series"]}
+        if kind is None or sizes != {len(names)} or len(names) * len(told["series"]) > MOST_VALUES:
+            raise ValueError(f"the worker named a chart that cannot be: {told!r:.80}")
+        data = ChartData()
+        data.categories = [_label(name) for name in names]
+        for name, values in told["series"]:
+            data.add_series(_label(name), [_finite(value) for value in values])
+        x, y, width, height = map(emu, node["rect"])
+        frame = cast(GraphicFrame, slide.shapes.add_chart(kind, x, y, width, height, data))
+        frame._element.find(f".//{qn('p:cNvPr')}").set("descr", words(node["alt"]))
+        chart = frame.chart
+        chart.font.size = Pt(12)
+        chart.has_title = bool(told["title"])
+        if told["title"]:
+            chart.chart_title.text_frame.text = words(told["title"])[:200]
+        chart.has_legend = told["kind"] == "pie" or len(told["series"]) > 1
+        if chart.has_legend:
+            chart.legend.include_in_layout = False
+        return frame
 
     def _background(self, slide: Slide, part: Part, shot: Image.Image) -> None:
         """The picture of a whole slide, as its background: nobody drags that away by accident."""
@@ -463,6 +527,21 @@ EMPTY = Paragraph(
 )
 
 
+def _put(place: BaseShape | None, shape: BaseShape | None) -> None:
+    """Have a picture, table or chart fill a place of its slide's layout."""
+    if place and shape:
+        kind = place._element.find(f".//{qn('p:ph')}")
+        shape._element.find(f".//{qn('p:nvPr')}").insert(0, kind)
+    if place:
+        place._element.getparent().remove(place._element)
+
+
+def _label(text: object) -> str:
+    """A word of a chart: in a spreadsheet nothing of a deck's is a formula or a link."""
+    label = words(text)[:200]
+    return f" {label}" if re.match(r"[={+@-]|\w+:", label) else label
+
+
 def _ground(slide: Slide) -> Element:
     """The properties of a slide's own background, empty."""
     return _clear(slide.background._cSld.get_or_add_bgPr())
@@ -477,7 +556,7 @@ def _cut(shot: Image.Image, rect: Sequence[float]) -> Image.Image | None:
     if right <= left or bottom <= top:
         return None
     cut = shot.crop((left, top, right, bottom))
-    low, high = cut.getchannel("A").getextrema() if cut.mode == "RGBA" else (0, 255)
+    low, high = cut.getchannel("A").getextrema()
     if not high:
         return None
     return cut.convert("RGB") if low == 255 else cut
@@ -495,14 +574,8 @@ def _pieces(shot: Image.Image) -> list[list[float]]:
     import numpy
     from scipy import ndimage
 
-    if shot.mode != "RGBA":
-        return []
-    drawn = numpy.asarray(shot.getchannel("A")) > 8
     step = 8  # what is this near to each other, in pixels, is one piece
-    high, wide = (-(-length // step) for length in drawn.shape)
-    grid = numpy.zeros((high * step, wide * step), dtype=bool)
-    grid[: drawn.shape[0], : drawn.shape[1]] = drawn
-    coarse = grid.reshape(high, step, wide, step).any(axis=(1, 3))
+    coarse = numpy.asarray(shot.getchannel("A").reduce(step)) > 1
     labels, _ = ndimage.label(coarse, structure=numpy.ones((3, 3)))
     found = ndimage.find_objects(labels)
     if len(found) > 60:

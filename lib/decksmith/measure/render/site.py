@@ -5,6 +5,7 @@ does. Slides that failed there are error slides here too."""
 
 import asyncio
 import base64
+import bisect
 import hashlib
 import io
 import os
@@ -17,7 +18,7 @@ from typing import Literal
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.measure.decks.records import Build, BuiltFile, Render
+from decksmith.measure.decks.records import Build, BuiltFile, ImageItem, Render
 from decksmith.measure.render import pool, toolchain
 from decksmith.measure.render.worker import (
     OWN_ADDRESS,
@@ -113,6 +114,7 @@ class Builder(pool.Pool):
     ) -> Build:
         if not result.get("pictures"):
             return {"slides": 0, "errors": result["errors"], "error": result["errors"][0]}
+        _describe(result, (record.get("images") or {}).get("items") or [])
         return await asyncio.to_thread(_write, Path(run), record["id"], formats, result, pictures)
 
 
@@ -134,18 +136,23 @@ def _write(
         # python-pptx, for those who want such a file
         from decksmith.measure.render.powerpoint import powerpoint
 
-        alts = [page["text"] or page["title"] for page in result["xray"]]
-        shown = [base64.b64decode(picture) for picture in result["pictures"]]
-        told = shown, titles, alts, result["notes"]
         if "pptx" in formats:
-            taken = [part["shots"] if part else [] for part in result["parts"]]
-            shots = [[base64.b64decode(shot) for shot in shots] for shots in taken]
-            data = powerpoint(result["parts"], shots, *told)
-            value["pptx"] = _file(run, f"{ident}/build/deck.pptx", data)
+            value["pptx"] = _file(run, f"{ident}/build/deck.pptx", powerpoint(result))
         if "pptx-image" in formats:
-            data = powerpoint([None] * len(shown), [], *told)
+            data = powerpoint(result, whole=True)
             value["pptx_image"] = _file(run, f"{ident}/build/deck-image.pptx", data)
     return value
+
+
+def _describe(result: RenderResult, items: Iterable[ImageItem]) -> None:
+    """Describe the pictures behind slides, which have no words of their own, by what was searched for."""
+    begins = [page["line"] for page in result["xray"]]
+    for item in items:
+        at = bisect.bisect(begins, item["line"]) - 1
+        part = result["parts"][at] if result.get("parts") else None
+        for node in part["nodes"] if part else []:
+            if node["kind"] == "picture" and node["ground"]:
+                node["alt"] = node["alt"] or item["query"]
 
 
 def _file(run: Path, path: str, data: bytes) -> BuiltFile:

@@ -291,13 +291,7 @@ def unpack(path: Path, into: Path) -> Path:
 
 
 def read_json(path: Path) -> Record:
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON")
-
     try:
-        data = json.loads(path.read_bytes(), parse_constant=refuse)
-    except (OSError, ValueError, RecursionError) as error:
+        return stream.json_object(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise cli.BadData(f"{path.name} of the capsule cannot be read: {error}") from None
-    if not isinstance(data, dict):
-        raise cli.BadData(f"{path.name} of the capsule is not a JSON object")
-    return data

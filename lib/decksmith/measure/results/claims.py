@@ -21,22 +21,22 @@ from decksmith.measure.results.comparison import (
 from decksmith.measure.results.pairs import COUNTED, is_headline
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
-from decksmith.measure.results.unnoticed import asked_otherwise, unnoticed
+from decksmith.measure.results.unnoticed import STOPPED, asked_otherwise, unnoticed
 from decksmith.models import registry
 
 LEVEL = 1 - stats.LEVEL
 
 
-def compare(runs: list[Run], tested: bool = True) -> Comparison:
+def compare(runs: list[Run]) -> Comparison:
     """The comparison as data: each run's summary, how the models were asked, every pair under every accounting, the claims
     and rank ranges they allow, and the caveats. Raises cli.BadData naming the ids when the runs have other prompts or
-    samples: they are no pair. tested=False: of unfinished runs, without pairs and claims."""
-    if tested and (lacking := unmatched(runs)):
+    samples: they are no pair."""
+    if lacking := unmatched(runs):
         raise cli.BadData(
             f"{text.listed([run['label'] for run in runs])} cannot be compared: {lacking}. What a model failed at is a row too "
             "(docs/records.md): have these added, or compare what all have: run-compare --common"
         )
-    found = pairs.between(runs) if tested else []
+    found = pairs.between(runs)
     cost = cost_table.table(runs)
     _say(found)
     headlines = [pair for pair in found if is_headline(pair)]
@@ -411,8 +411,10 @@ def caveats(runs: list[Run]) -> list[str]:
             remedy = "raise max_tokens in the protocol's sampling"
             if early := summary.get("cut_by_server"):
                 remedy = f"{early} of them by the server before max_tokens: serve a longer context"
+            if stopped := summary.get("stopped"):
+                remedy = f"{stopped} of them were {STOPPED}"
             found.append(
-                f"{label}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
+                f"{label}: {summary['truncated']} of {summary['n']} replies were cut off "
                 f"(at most {text.percent(most['truncated'])} may); {remedy}"
             )
     return found + unnoticed(runs)

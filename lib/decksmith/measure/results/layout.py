@@ -13,8 +13,8 @@ import click
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
-from decksmith.measure.results.summary import rendering
-from decksmith.measure.results.text import whole_percent
+from decksmith.measure.results import text
+from decksmith.measure.results.summary import rendered
 
 RUNS = cli.ROOT / "results/runs"
 
@@ -79,27 +79,24 @@ def missing(folder: Path) -> cli.Missing:
 
 
 def table(runs: Path | None = None) -> list[str]:
-    """The finished runs, a line each: model, protocol, how many decks render, how good these are, USD, day, and the folder."""
-    rows = [["model", "protocol", "renders", "score", "USD", "made", "folder"]]
+    """The finished runs, a line each: model, protocol, how many decks render, how good these are, USD and day."""
+    rows = [["model", "protocol", "renders", "score", "USD", "made"]]
     for folder in finished(runs):
         path = folder / "summary.json"
         summary, made = json.loads(path.read_text()), datetime.fromtimestamp(path.stat().st_mtime)
-        where = folder.relative_to(cli.ROOT) if folder.is_relative_to(cli.ROOT) else folder
-        counted = "{} of {}".format(*rendering(summary))
-        cells = [folder.parent.name, folder.name, counted, _score(summary)]
-        rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}", str(where)])
+        cells = [folder.parent.name, folder.name, rendered(summary), _score(summary)]
+        rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}"])
     if len(rows) == 1:
         return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = [[cell.ljust(n) for cell, n in zip(row, widths, strict=True)] for row in rows]
-    return ["  ".join(row).rstrip() for row in padded]
+    lines = text.columns(rows, len(rows[0]))
+    return [*lines, "", "The folder of a run is results/runs/MODEL/PROTOCOL."]
 
 
 def _score(summary: Record) -> str:
     """`61 % of checks`, or `3.31 of 5` where a judge read the decks."""
     means = summary["means"]["renderable"]
     if checks := means.get("checks"):
-        return f"{whole_percent(checks['mean'])} of checks"
+        return f"{text.whole_percent(checks['mean'])} of checks"
     return f"{means['overall']['mean']:.2f} of 5" if "overall" in means else "-"
 
 
@@ -113,10 +110,11 @@ def _cost(summary: Record) -> str:
 
 def _place(folder: Path) -> tuple[str, str]:
     """The model and the protocol's folder of a run under some results/runs; elsewhere its name and ''."""
-    parts = folder.resolve().parts
-    for at in range(len(parts) - 3, 0, -1):
-        if parts[at - 1 : at + 1] == ("results", "runs"):
-            return parts[at + 1], parts[at + 2]
+    # As it is named, since results may be a link to another disk; then where it really lies.
+    for parts in (folder.absolute().parts, folder.resolve().parts):
+        for at in range(len(parts) - 3, 0, -1):
+            if parts[at - 1 : at + 1] == ("results", "runs"):
+                return parts[at + 1], parts[at + 2]
     return parts[-1], ""
 
 

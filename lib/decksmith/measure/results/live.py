@@ -18,6 +18,7 @@ from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import report, runs
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.records import Identity
+from decksmith.measure.results.report_data import Live
 from decksmith.measure.results.summary import summarize
 
 EVERY = 8.0  # seconds between two pages at least
@@ -67,12 +68,13 @@ class Follower:
         held = cast(Identity, identity.identity(self.protocol, cast(list[Record], records)))
         run = runs.of(self.during, summary, held, records)
         shown = runs.in_order([run, *self._finished()])
-        live: report.Live = {"model": run["label"], "done": len(records), "of": self.total}
-        looked_at = any(self.out.glob("now-*.svg"))  # it loads itself again
+        live: Live = {"model": run["label"], "done": len(records), "of": self.total}
+        looked_at = report.is_live(self.out)
         page, _ = report.page(self.out, shown, live=live)
         self.pages += 1
-        if self.pages == 1 and Progress.current:
-            Progress.current.warn(f"The report so far: file://{page.resolve()}")
+        if self.pages == 1:
+            tell = Progress.current.warn if Progress.current else cli.tell
+            tell(f"The report so far: file://{page.resolve()}")
             if not looked_at:
                 show(page)
 
@@ -100,12 +102,14 @@ class Follower:
 def follow(out: Path, folders: list[Path], during: Path, protocol: str) -> None:
     """Pass the scored records on stdin through to stdout, and write the page as they come. Raises cli.BadData."""
     follower, progress = Follower(out, folders, during, Protocol.load(protocol)), Progress("report")
-    for _, record in stream.records("/dev/stdin"):
-        sys.stdout.buffer.write(stream.dumps(record) + b"\n")
-        sys.stdout.buffer.flush()
-        progress.step()
-        follower.add(cast(DeckRecord, record))
-    progress.close()
+    try:
+        for _, record in stream.records("/dev/stdin"):
+            sys.stdout.buffer.write(stream.dumps(record) + b"\n")
+            sys.stdout.buffer.flush()
+            progress.step()
+            follower.add(cast(DeckRecord, record))
+    finally:
+        progress.close()
     follower.close()
 
 

@@ -2,7 +2,7 @@
 
 The headline has two clauses, chosen before anybody looked, each with a test of its own: how many more prompts render (exact,
 paired), and by how much the decks are better where both render (t). Their p-values are corrected together, over both clauses and
-all pairs of runs. Under a judge that reads, the floor Overall stands beside them and is a family of its own. All other measures
+all pairs of models; pairs with decks that were read from a folder, which people wrote, are a family of their own. Under a judge that reads, the floor Overall stands beside them and is a family of its own. All other measures
 and accountings are secondary: their p-values are corrected together, over pairs and measures of one accounting.
 """
 
@@ -64,7 +64,8 @@ class Column:
 
 
 def between(runs: list[Run]) -> list[Pair]:
-    """Every pair of runs under every accounting and measure, without what may be said of it (claims)."""
+    """Every pair of runs under every accounting and measure, without what may be said of it (claims); pairs of models
+    first."""
     prompts = sorted({prompt_of(record) for run in runs for record in run["records"]})
     tables = {
         (run["order"], accounting): columns(run["records"], accounting)
@@ -87,8 +88,14 @@ def between(runs: list[Run]) -> list[Pair]:
     for column, pair in zip(wanted, found, strict=True):
         if column.is_uncertain:
             pair["bounds"] = _bounds(next(ends), next(ends))
-    _correct(found)
-    return found
+    people = {run["label"] for run in runs if from_folder(run)}
+    _correct(found, people)
+    return sorted(found, key=lambda pair: _is_with(people, pair))
+
+
+def from_folder(run: Run) -> bool:
+    """Whether a run's decks were read from a folder: no model was asked."""
+    return bool(run["summary"]["model"].get("files"))
 
 
 def _table(accounting: str) -> str:
@@ -199,18 +206,23 @@ def _bounds(worst: PairedDifference, best: PairedDifference) -> Bounds:
     }
 
 
-def _correct(pairs: list[Pair]) -> None:
-    """Correct the p-values of each family: both clauses of all headlines, the floor Overall, and all else of one accounting."""
-    families: dict[str, list[Pair]] = {}
+def _correct(pairs: list[Pair], people: set[str]) -> None:
+    """Correct the p-values of each family: both clauses of all headlines, the floor Overall, and all else of one
+    accounting; each apart for pairs with one of `people`, the labels of runs that no model wrote."""
+    families: dict[tuple[str, bool], list[Pair]] = {}
     for pair in pairs:
-        name = pair["accounting"]
+        name = "headline" if is_headline(pair) else pair["accounting"]
         if (pair["accounting"], pair["measure"]) == COUNTED:
             name = "counted"
-        families.setdefault("headline" if is_headline(pair) else name, []).append(pair)
+        families.setdefault((name, _is_with(people, pair)), []).append(pair)
     for members in families.values():
         holm(members)
         for pair in members:
             pair["family"] = sum(member["p_holm"] is not None for member in members)
+
+
+def _is_with(people: set[str], pair: Pair) -> bool:
+    return bool(people & {pair["a"], pair["b"]})
 
 
 def holm(family: Sequence[TestedPair]) -> None:

@@ -358,7 +358,7 @@ def _plot_scores(
         note, ends = "1 is the least, 5 the most. Lines are 95 % intervals.", (1, 5)
     said = [
         Said("What the models' decks are worth", TITLE, bold=True),
-        Said(f"{caption(runs)}. {note}", NOTE, "soft"),
+        Said(f"{caption(runs).partition(' (')[0]}. {note}", NOTE, "soft"),
         *(Said(line) for line in _said(compared)),
         *_legend(runs),
     ]

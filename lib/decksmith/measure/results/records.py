@@ -59,7 +59,8 @@ class Summary(TypedDict):
     prompts: Annotated[int, "different ones"]
     rendered: Annotated[int, "decks that the protocol accepts"]
     partial: Annotated[int, "of them, those with an error"]
-    truncated: Annotated[int, "replies that ended at the token limit"]
+    truncated: Annotated[int, "replies that ended at the token limit or were stopped"]
+    stopped: Annotated[NotRequired[int], "of them, those that were stopped"]
     cut_by_server: Annotated[
         NotRequired[int], "of them, those that the server ended before `max_tokens`"
     ]

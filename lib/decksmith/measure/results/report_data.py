@@ -4,7 +4,7 @@ page, and who made its numbers, when, and by which command."""
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypedDict, cast
 
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
@@ -22,12 +22,22 @@ from decksmith.measure.results.runs import measures, offline, titles
 from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
 from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
+from decksmith.models.replies import CUT
 
 LONGEST = 60_000  # characters of a deck, a reply or a thought that the page carries
 SEEN = ("words", "contrast", "overflow", "font", "images_broken", "blank")  # of a slide's X-ray
 
 
 Shown = dict[str, object]  # JSON for the page's script
+
+
+class Live(TypedDict):
+    """How far a run is that goes on while its page is written."""
+
+    model: str
+    done: int
+    of: int
+
 
 # What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
 LATER = (
@@ -51,8 +61,8 @@ def apart(data: Shown) -> tuple[Shown, list[Shown]]:
     return {**data, "rows": rows, "later": [*LATER, "xray"]}, later
 
 
-def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
-    """Everything that the page's script shows; `compared` is claims.compare's."""
+def data(runs: list[Run], pictures: Pictures, compared: Comparison | None) -> Shown:
+    """Everything that the page's script shows; `compared` is claims.compare's, None while a run goes on."""
     prompts: dict[str, Shown] = {}
     rows = []
     for index, run in enumerate(runs):
@@ -60,9 +70,10 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
             prompts.setdefault(prompt_of(record), _request(record))
             rows.append(_deck(index, run, record, pictures))
     said: dict[str, dict[str, str]] = {run["label"]: {} for run in runs}
-    pairs = decided([pair for pair in compared["pairs"] if is_headline(pair)])
-    for (a, b), sentence in zip(pairs, compared["headlines"], strict=True):
-        said[a][b] = sentence
+    if compared:
+        pairs = decided([pair for pair in compared["pairs"] if is_headline(pair)])
+        for (a, b), sentence in zip(pairs, compared["headlines"], strict=True):
+            said[a][b] = sentence
     return {
         "good": better(runs)[1],
         "says": checks.SAYS if offline(runs) else {},
@@ -138,7 +149,8 @@ def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown
         "prompt": prompt_of(record),
         "status": status_of(record),
         "fault": fault_of(record),
-        "truncated": gen.get("finish_reason") == "length",
+        "truncated": gen.get("finish_reason") in CUT,
+        "stopped": gen.get("stopped"),
         "finish": gen.get("finish_reason"),
         "cut_by": gen.get("cut_by"),
         "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},

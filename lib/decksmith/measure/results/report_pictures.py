@@ -5,15 +5,15 @@ import hashlib
 import io
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from decksmith.core import stream
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results.comparison import Run
 
-IMAGES = {"thumb": (336, 40), "full": (980, 42)}  # width in pixels, AVIF quality
-INSIDE = (560, 45)  # the same of the one size that a page carries in itself
+# Width in pixels and AVIF quality: a thumbnail is 240 points wide, a slide on a phone 366, at two pixels per point.
+IMAGES = {"small": (490, 40), "full": (980, 42)}
 Source = tuple[Run, str]  # a run, and the path of a slide in its folder
 
 
@@ -23,7 +23,6 @@ class Pictures:
 
     names: dict[tuple[str, str], str | None]  # of AVIF, by the run's name and the path in it
     made: int = 0  # how many were not there yet
-    inside: dict[str, str] = field(default_factory=dict)  # data URIs by name, of a single page
 
     def counts(self) -> dict[str, int]:
         """How many slides there are, how many pictures were made now, how many slides have none."""
@@ -38,22 +37,29 @@ def in_folder(out: Path, runs: list[Run]) -> Pictures:
         done = threads.map(lambda name: _sizes(out, name, first[name]), first)
         made = dict(zip(first, done, strict=True))
     good = {name for name, count in made.items() if count is not None}
-    for file in out.glob("img/*/*.*"):  # also those of another format
-        if file.name not in good:
+    for file in out.glob("img/*/*.*"):  # also those of another format or size
+        if file.name not in good or file.parent.name not in IMAGES:
             file.unlink()
     kept = {key: name if name in good else None for key, name in names.items()}
     return Pictures(kept, sum(bool(count) for count in made.values()))
 
 
-def in_page(runs: list[Run]) -> Pictures:
-    """All slides as data URIs of one size."""
-    first, names = _sources(runs)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        done = list(threads.map(lambda source: shrunk(*source), first.values()))
-    drawn = zip(first, done, strict=True)
-    inside = {name: data_uri(data, "image/avif") for name, data in drawn if data}
-    kept = {key: name if name in inside else None for key, name in names.items()}
-    return Pictures(kept, len(inside), inside)
+def weight(out: Path) -> int:
+    """The bytes of the large pictures in a report's folder."""
+    return sum(file.stat().st_size for file in out.glob("img/full/*"))
+
+
+def inside(out: Path) -> dict[str, str]:
+    """The large pictures of a report's folder as data URIs, by name."""
+    return {file.name: address(out, f"img/full/{file.name}") for file in out.glob("img/full/*")}
+
+
+def address(inside: Path | None, path: str) -> str:
+    """The address of a picture of the report's folder; a data URI for a page that has it inside."""
+    if inside is None:
+        return path
+    kind = "svg+xml" if path.endswith(".svg") else "avif"
+    return data_uri((inside / path).read_bytes(), f"image/{kind}")
 
 
 def avif(source: Path, width: int, quality: int) -> bytes:
@@ -122,7 +128,7 @@ def _sizes(out: Path, name: str, source: Source) -> int | None:
     return made
 
 
-def shrunk(run: Run, path: str, look: tuple[int, int] = INSIDE) -> bytes | None:
+def shrunk(run: Run, path: str, look: tuple[int, int] = IMAGES["small"]) -> bytes | None:
     """A slide of a run as AVIF of a width and a quality; None, with a warning, where it cannot be read."""
     try:
         return avif(run["path"] / path, *look)

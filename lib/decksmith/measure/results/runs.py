@@ -180,12 +180,9 @@ def _object(path: Path, make: str) -> Record:
     if not path.is_file():
         raise cli.Missing(f"there is no {path}; `{make}` makes it")
     try:
-        found = json.loads(path.read_text())
+        return stream.json_object(path.read_bytes())
     except ValueError as error:
-        raise cli.BadData(f"{path}: not JSON ({error}); delete it and `{make}`") from None
-    if not isinstance(found, dict):
-        raise cli.BadData(f"{path}: not a JSON object; delete it and `{make}`")
-    return found
+        raise cli.BadData(f"{path}: {error}; delete it and `{make}`") from None
 
 
 # Scores of another tool

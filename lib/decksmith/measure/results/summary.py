@@ -23,6 +23,7 @@ from decksmith.measure.results.comparison import Fault
 from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
 from decksmith.measure.results.stats import Array
 from decksmith.models.records import Asked, Gen
+from decksmith.models.replies import CUT
 
 Cells = dict[str, float]  # a value for each prompt
 Columns = dict[str, Cells]  # and these for each measure
@@ -47,6 +48,9 @@ TITLES = {
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
 BESIDE = ("grounding", "coverage", "claims", "kept")
 SHARES = ("renders", "checks", "checklist", *BESIDE)
+ERROR = (
+    "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written
+)
 ONLY = {"renders": "floor", "checks": "renderable"}  # the accounting that has it
 ACCOUNTINGS = ("floor", "renderable")
 
@@ -64,7 +68,7 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
     ]
     judged = [one for record in records if (one := record.get("judge")) and not one.get("error")]
     spent = [usage.of(record) for record, _ in replied]
-    cut = [gen for _, gen in replied if gen.get("finish_reason") == "length"]
+    cut = [gen for _, gen in replied if gen.get("finish_reason") in CUT]
     params = [gen["model"].get("params") for _, gen in replied if gen.get("model")]
     prompts = domains(records)
     found: Summary = {
@@ -92,6 +96,8 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
     }
     if early := sum(gen.get("cut_by") == "server" for gen in cut):
         found["cut_by_server"] = early
+    if stopped := sum("stopped" in gen for gen in cut):
+        found["stopped"] = stopped
     if apart := _apart(judged):
         found["disagreement"] = apart
     if turns := _turns(records):
@@ -153,6 +159,12 @@ def rendering(summary: Mapping[str, Any]) -> tuple[int, int]:
     kinds = summary["faults"]["kinds"]
     counted = summary["n"] - (sum(kinds.values()) - kinds["model"])
     return counted - kinds["model"], counted
+
+
+def rendered(summary: Mapping[str, Any]) -> str:
+    """`12 of 12, 6 with an error`: how many decks render, in the words of terminal, tables and page."""
+    partial = summary["partial"]
+    return "{} of {}".format(*rendering(summary)) + f", {partial} {ERROR}" * bool(partial)
 
 
 # The values behind the means

@@ -1,7 +1,6 @@
 """A comparison as tables of text cells, and as markdown."""
 
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import fmean
@@ -25,6 +24,7 @@ from decksmith.measure.results.summary import (
     domains,
     fault_of,
     means,
+    rendered,
     rendering,
 )
 from decksmith.measure.results.text import few
@@ -101,8 +101,8 @@ def words_in(title: str) -> int:
     return WORDS.get(title, 1)
 
 
-def brief(runs: list[Run], compared: Comparison, width: int) -> str:
-    """What a terminal of so many columns shows: who wrote how many decks, what they scored, and what may be said of it."""
+def brief(runs: list[Run], compared: Comparison) -> str:
+    """What a terminal shows: who wrote how many decks, what they scored, and what may be said of it."""
     good, is_read = better(runs)[1], not offline(runs)
     shown = [name for name in JUDGED if is_read and name in measures(runs)]
     header = ["model", "renders", titles(runs)[good].lower(), "failures as 1", *shown, "cost"]
@@ -114,14 +114,14 @@ def brief(runs: list[Run], compared: Comparison, width: int) -> str:
         cells += [
             text.interval(one).partition(" ")[0] for one in _marks(all_of, drawn, shown, is_read)
         ]
-        rows.append([run["label"], renders(run), *cells, text.price(summary["cost"])])
+        rows.append([run["label"], rendered(summary), *cells, text.price(summary["cost"])])
     header, rows = trimmed(header, rows)
     rows = [header, *rows]
-    lines = [*textwrap.wrap(f"{caption(runs)}.", width), "", *_fitting(rows, width), ""]
+    lines = [*text.wrapped(f"{caption(runs)}."), "", *text.columns(rows, len(header)), ""]
     if cost := compared.get("costs"):
-        lines += [*_costs(runs, cost, width), ""]
+        lines += [*_costs(runs, cost), ""]
     for line in headline(compared):
-        lines += textwrap.wrap(line.replace("**", ""), width, subsequent_indent="  ") or [""]
+        lines += text.wrapped(line)
     return "\n".join(lines) + "\n"
 
 
@@ -132,8 +132,12 @@ def _marks(
     return [counted.get("overall") if is_read else None, *(drawn.get(name) for name in shown)]
 
 
-def trimmed(header: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """A table without the columns that say nothing in any row; the first stays."""
+def trimmed(
+    header: list[str], rows: list[list[str]], words: int = 1
+) -> tuple[list[str], list[list[str]]]:
+    """A table without the columns that say nothing in any row, and without the rows that say nothing beyond their first
+    `words` cells; the first column stays."""
+    rows = [row for row in rows if {*row[words:]} - {text.DASH, ""} or not row[words:]]
     kept = [at for at in range(len(header)) if not at or {row[at] for row in rows} - EMPTY]
     return [header[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
@@ -151,7 +155,7 @@ def goodness(mean: Mean | None, measure: str) -> str:
     return text.whole_percent(mean["mean"]) if measure == "checks" else text.interval(mean)
 
 
-def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
+def _costs(runs: list[Run], cost: CostTable) -> list[str]:
     """What each run adds, and what a deck of it takes, for a terminal."""
     rows = [["model", "tokens a deck", "seconds", "USD", "dominated by"]]
     said = []
@@ -160,18 +164,8 @@ def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
         cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
         rows.append([label, *cells, cost["dominated"].get(label, text.DASH)])
         if under := run["summary"]["model"].get("condition"):
-            said += textwrap.wrap(f"{label}: {'; '.join(under['adds'])}", width)
-    return [*_fitting(rows, width), "", *said]
-
-
-def _fitting(rows: list[list[str]], width: int) -> list[str]:
-    """The table with as many of its columns as fit, aligned; the last goes first, the model's name is cut."""
-    cells = [[row[0][:36], *row[1:]] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    while sum(widths) + 2 * (len(widths) - 1) > width and len(widths) > 2:
-        widths.pop()
-    padded = [[cell.ljust(n) for cell, n in zip(row, widths, strict=False)] for row in cells]
-    return ["  ".join(row).rstrip() for row in padded]
+            said += text.wrapped(f"{label}: {'; '.join(under['adds'])}")
+    return [*text.columns(rows, len(rows[0])), "", *said]
 
 
 def headline(compared: Comparison) -> list[str]:
@@ -219,7 +213,11 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     found.append(happened_table(runs))
     if several:
         found.append(asked_table(runs, compared))
-    return [(title, *trimmed(header, rows), note) for title, header, rows, note in found if rows]
+    return [
+        (title, *trimmed(header, rows, words_in(title)), note)
+        for title, header, rows, note in found
+        if rows
+    ]
 
 
 def happened_table(runs: list[Run]) -> Table:
@@ -232,17 +230,11 @@ def happened_table(runs: list[Run]) -> Table:
         summary = run["summary"]
         faults = [str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS]
         limited = [str(summary["capped"]), _apart(summary)]
-        rows.append([run["label"], _rendered(run), str(summary["truncated"]), *faults, *limited])
+        rows.append([run["label"], rendered(summary), str(summary["truncated"]), *faults, *limited])
         rows[-1] += spent(summary)
     panel = any(run["summary"].get("disagreement") for run in runs)
     capped = any(run["summary"]["capped"] for run in runs)
     return "What happened", header, rows, HAPPENED + CAPPED * capped + APART * panel
-
-
-def _rendered(run: Run) -> str:
-    """`12 of 12, 6 with a slide that failed`."""
-    partial = run["summary"]["partial"]
-    return renders(run) + (f", {partial} with a slide that failed" if partial else "")
 
 
 def _apart(summary: Summary) -> str:

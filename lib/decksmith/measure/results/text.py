@@ -1,8 +1,12 @@
 """Figures and tables as text: how this project writes a mean, an interval, a p-value, a rank, money and time."""
 
 import re
+import shutil
+import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 DASH = "–"
@@ -113,3 +117,67 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: 
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def width(elsewhere: int = 100) -> int:
+    """The columns of the terminal, at least 80, or so many where there is none."""
+    return max(80, shutil.get_terminal_size((elsewhere, 24)).columns)
+
+
+def shown(page: str) -> str:
+    """A markdown page as it is, or for a terminal that reads it: paragraphs and tables fit it."""
+    if not sys.stdout.isatty():
+        return page
+    lines: list[str] = []
+    table: list[list[str]] = []
+    for line in page.split("\n"):
+        if line.startswith("| "):
+            table.append([cell.replace("\\|", "|") for cell in line[2:-2].split(" | ")])
+            continue
+        if table:
+            lines += columns([table[0], *table[2:]], table[1].count("---"))
+            table = []
+        lines += wrapped(line)
+    return "\n".join(lines)
+
+
+def wrapped(line: str) -> list[str]:
+    """A line of markdown in as many of a terminal; a path stays whole."""
+    deeper = "  " if line.startswith("- ") else ""
+    plain = line.replace("**", "")
+    return textwrap.wrap(
+        plain, width(), subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+def columns(rows: Sequence[Sequence[str]], words: int) -> list[str]:
+    """Rows, the first their header, in aligned columns of a terminal: the first `words` of them are text, the others
+    stand to the right. Where there is no room, cells are wrapped, then the last columns follow below, with the first."""
+    room = width(1000)
+    by_column = list(zip(*rows, strict=True))
+    least = [max(len(word) for cell in one for word in cell.split() or [""]) for one in by_column]
+    widths = [max(map(len, one)) for one in by_column]
+    fit = next(
+        (n for n in range(len(least), 2, -1) if sum(least[:n]) + 2 * (n - 1) <= room),
+        min(2, len(least)),
+    )
+    while sum(widths[:fit]) + 2 * (fit - 1) > room:
+        at = max(range(fit), key=lambda at: widths[at] - least[at])
+        if widths[at] <= least[at]:
+            break
+        widths[at] -= 1
+    lines = []
+    for row in rows:
+        cells = [
+            textwrap.wrap(cell, wide, break_on_hyphens=False) or [""]
+            for cell, wide in zip(row[:fit], widths, strict=False)
+        ]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = [
+                part.ljust(wide) if at < words or len(cells[at]) > 2 else part.rjust(wide)
+                for at, (part, wide) in enumerate(zip(parts, widths, strict=False))
+            ]
+            lines.append("  ".join(padded).rstrip())
+    if fit < len(least):
+        lines += ["", *columns([[row[0], *row[fit:]] for row in rows if any(row[fit:])], 1)]
+    return lines

@@ -206,6 +206,8 @@ def _alike(record: Record, row: Record) -> bool:
 
 # In the sentence of a pair
 
+STOPPED = "stopped, since they repeated themselves or began no slide"
+
 
 def asked_otherwise(a: Run, b: Run) -> str:
     """In what the requests to two models differ, and how many of their replies were cut off, as sentences at the end of a headline."""
@@ -235,12 +237,13 @@ def _cut(a: Run, b: Run) -> str:
     found: dict[str, list[str]] = {}
     for run in (a, b):
         n, cut = run["summary"]["n"], run["summary"]["truncated"]
+        stopped = run["summary"].get("stopped", 0)
         if cut > pairs.LIMITS["truncated"] * n and not pairs.cut_too_many(run):
             sent = run["summary"]["asked"]["parameters"]
             tokens = next((sent[name] for name in LIMITS if type(sent.get(name)) is int), None)
             early = run["summary"].get("cut_by_server")
             limit = f"{tokens:,} tokens" if tokens and not early else "the token limit"
-            found.setdefault(limit, []).append(f"{cut} of {n} replies of {run['label']}")
-    return listed(
-        [f"{listed(who)} were cut off at {limit}" for limit, who in found.items()] or [""]
-    )
+            for how, count in (f"cut off at {limit}", cut - stopped), (STOPPED, stopped):
+                who = [f"{count} of {n} replies of {run['label']}"] if count else []
+                found.setdefault(how, []).extend(who)
+    return listed([f"{listed(who)} were {how}" for how, who in found.items() if who] or [""])

@@ -36,8 +36,10 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".png": "image/png",
+    ".woff": "font/woff",
     ".woff2": "font/woff2",
     ".svg": "image/svg+xml",
+    ".webp": "image/webp",
     ".json": "application/json",
 }
 DOWNLOADS = {
@@ -47,6 +49,7 @@ DOWNLOADS = {
 }
 # What the page loads, by its name below assets/web.
 ASSETS = ("demo.css", "element.js", "demo.js", "fonts/inter-400.woff", "fonts/inter-600.woff")
+GALLERY = pages.WEB / "references"  # the pictures of `make gallery`
 FOR_A_DAY = "private, max-age=86400, immutable"
 _PICTURE = re.compile(
     rf"({ASK_ID})(?:\.([01])\.(\d+)/slides/(\d+)\.png|/early/([01])/(\d+)/slides/(\d+)\.png)\Z"
@@ -148,7 +151,7 @@ class DemoHandlers:
         ask, side = f"/asks/{{ask:{ASK_ID}}}", "{side:[01]}"
         return [
             http.get("/", self.page),
-            *map(_asset, ASSETS),
+            *map(_asset, [*ASSETS, *(f"references/{one.name}" for one in GALLERY.iterdir())]),
             http.get("/health", self.health),
             http.get("/asks", self.history),
             http.post("/asks", self.ask),
@@ -297,14 +300,12 @@ class DemoHandlers:
         return self._answer(request, {**found, "text": forms.visible(found["text"])})
 
     async def references(self, request: http.Request) -> http.Response:
-        """The reference decks, each with its first picture where it was looked at before."""
+        """The reference decks, each with the name of its picture."""
         self.looking.check(web.remote(request))
         found = []
         for name, deck in references().items():
-            kept = self.studio.kept_reference(deck)
-            picture = kept.sides()[0]["picture"] if kept else None
             facts = {"title": deck.title, "theme": deck.theme, "slides": deck.slides}
-            found.append({"id": name, "request": deck.request, "picture": picture, **facts})
+            found.append({"id": name, "picture": f"{name}.{deck.ask[:12]}.webp", **facts})
         self._new_visitor(request)
         return self._answer(request, found)
 
@@ -397,8 +398,10 @@ async def _body(request: http.Request) -> bytes:
 
 
 def _asset(name: str) -> http.RouteDef:
+    headers = {"Cache-Control": "no-cache", "Content-Type": TYPES[Path(name).suffix]}
+
     async def send(request: http.Request) -> http.FileResponse:
-        return http.FileResponse(pages.WEB / name, headers={"Cache-Control": "no-cache"})
+        return http.FileResponse(pages.WEB / name, headers=headers)
 
     return http.get(f"/{Path(name).name}", send)
 

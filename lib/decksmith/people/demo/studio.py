@@ -212,8 +212,10 @@ class Studio:
         if name not in references():
             raise http.HTTPNotFound(text="there is no such reference deck")
         deck = references()[name]
-        if kept := self.kept_reference(deck):
-            return kept
+        with contextlib.suppress(http.HTTPNotFound):
+            kept = self.find(EVERYBODY, deck.ask)
+            if kept.tasks or kept.sides()[0]["status"] == "done":
+                return kept
         self._remove(deck.ask)  # one that failed
         ask = self._open_ask(
             deck.ask,
@@ -224,14 +226,6 @@ class Studio:
         )
         self._work(ask, 0, self.writer.finish(ask, 0, deck.text, "reference"))
         return ask
-
-    def kept_reference(self, deck: ReferenceDeck) -> DeckAsk | None:
-        """The ask of a reference deck that was rendered or is being rendered, else None."""
-        with contextlib.suppress(http.HTTPNotFound):
-            ask = self.find(EVERYBODY, deck.ask)
-            if ask.tasks or ask.sides()[0]["status"] == "done":
-                return ask
-        return None
 
     def edit(self, ask: DeckAsk, side: int, text: str) -> None:
         """Render another text for one deck of an ask. Raises HTTPConflict."""

@@ -110,6 +110,7 @@ class DeckWriter:
         self.least = protocol.render["min_slides"]  # slides that a deck must have to count
         protocol.render.update(min_slides=1, deadline=DEADLINE, scale=1)
         self.sampling = protocol.sampling
+        self.sampling.pop("stop_early", None)  # who watches a reply stops it
         self.provider = deck_pictures.providers(protocol.images["provider"])
         self.lines = {model.base_url: TurnQueue(self._width(model)) for model in models.values()}
         self.clients = {name: self._open(model) for name, model in models.items()}
@@ -323,6 +324,9 @@ class DeckWriter:
         found = await asyncio.to_thread(
             lint.found, self.folder, {**record, "render": value}, source_text
         )
+        checks = {one["check"] for one in found}
+        if "unknown-theme" in checks:  # then its layouts are not there either
+            found = [one for one in found if one["check"] != "unknown-layout"]
         made = len(value["slides"])
         if finding := self._count_finding(made, request.get("slides")):
             found.insert(0, finding)

@@ -9,7 +9,6 @@ import contextlib
 import csv
 import hashlib
 import io
-import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -183,11 +182,9 @@ def _jsonl(path: Path, text: str) -> tuple[list[str], list[tuple[int, Cells]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise cli.BadData(f"{path}:{number}: not JSON ({error}); nothing was taken") from None
-        if not isinstance(row, dict):
-            raise cli.BadData(f"{path}:{number}: not a JSON object; nothing was taken")
+            row = stream.json_object(line)
+        except ValueError as error:
+            raise cli.BadData(f"{path}:{number}: {error}; nothing was taken") from None
         said = row.get("dimensions")
         if isinstance(said, dict):
             row = {**row, "dimensions": None, **said}

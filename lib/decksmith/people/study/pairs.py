@@ -2,7 +2,6 @@
 never changed once they are there."""
 
 import itertools
-import json
 import math
 import secrets
 import tomllib
@@ -187,12 +186,8 @@ def _run(path: Path, name: str) -> StudiedRun:
     files = [path / name for name in ("scores.jsonl", "renders.jsonl") if (path / name).is_file()]
     if not files:
         raise layout.missing(path)
-    try:
-        protocol = json.loads((path / "protocol.json").read_text())
-    except FileNotFoundError:
-        protocol = {}
-    except ValueError as error:
-        raise cli.BadData(f"{path}/protocol.json: not JSON ({error})") from None
+    held = path / "protocol.json"
+    protocol = stream.json_file(held) if held.exists() else {}
     registry = cli.ROOT / "assets" / "models.toml"
     known = tomllib.loads(registry.read_text()) if registry.exists() else {}
     decks: dict[str, dict[int, StudyDeck]] = defaultdict(dict)

@@ -150,12 +150,7 @@ def locked(folder: Path) -> Iterator[bytes]:
 def about_of(folder: Path) -> StudyAbout | None:
     """study.json of a folder, or None; raises cli.BadData for one that is damaged."""
     path = folder / "study.json"
-    if not path.exists():
-        return None
-    try:
-        return cast(StudyAbout, json.loads(path.read_text()))
-    except ValueError as error:
-        raise cli.BadData(f"{path}: not JSON ({error})") from None
+    return cast(StudyAbout, stream.json_file(path)) if path.exists() else None
 
 
 def pairs_of(folder: Path) -> dict[str, StudyPair]:

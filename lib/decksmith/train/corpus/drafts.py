@@ -135,12 +135,7 @@ def line_at(text: str, offset: int) -> int:
 def seed(folder: Path | str) -> Seed:
     """The seed of a draft's folder, from its seed.json. Raises cli.BadData naming the file."""
     path = Path(folder) / "seed.json"
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise cli.BadData(f"{path}: {error}") from None
-    if not isinstance(value, dict):
-        raise cli.BadData(f"{path}: not a JSON object")
+    value = stream.json_file(path)
     return cast(Seed, {key: item for key, item in value.items() if key != "id"})
 
 
@@ -204,10 +199,9 @@ def hashes(folder: Path) -> dict[str, str]:
 def json_object(path: Path) -> dict[str, object]:
     """The JSON object in a file of the folder; an empty one where there is none."""
     try:
-        value = json.loads(read(path))
+        return stream.json_object(read(path))
     except (OSError, ValueError):
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def save(folder: Path, status: Status, news: Status) -> None:

@@ -16,13 +16,14 @@ from decksmith.core import cli, records, stream
 from decksmith.core.records import Message
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.models.records import Gen
+from decksmith.models.replies import CUT
 from decksmith.train.corpus import chat_rows, overlap
 from decksmith.train.corpus.records import Seed
 
 # Why an answer is not considered.
 LACKS = {
     "masked": "no measurement: a fault that is not the model's",
-    "truncated": "cut off at the token limit",
+    "truncated": "cut off at the token limit, or stopped",
     "empty": "no answer",
     "unjudged": "in no pair that people voted on",
 }
@@ -177,7 +178,7 @@ class Reader:
         text, thought = gen.get("text"), gen.get("reasoning")
         if not isinstance(text, str) or not text.strip():
             return "empty"
-        if gen.get("finish_reason") == "length":
+        if gen.get("finish_reason") in CUT:
             return "truncated"
         key = (_model(record), records.sample_of(cast(records.Record, record)))
         if self.votes and key not in self.votes.keys(of):

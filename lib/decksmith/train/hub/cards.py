@@ -64,24 +64,13 @@ class Bundle:
     notes: list[str] = field(default_factory=list)
 
 
-def _json_object(path: Path) -> dict[str, object]:
-    """The JSON object in a file. Raises cli.BadData."""
-    try:
-        value = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise cli.BadData(f"{path}: not JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise cli.BadData(f"{path}: not a JSON object")
-    return value
-
-
 def _report(bundle: Bundle, folder: Path) -> dict[str, object]:
     """What is known of how the folder was made. Raises cli.BadData, cli.BadConfig. about.toml has
     what no tool knows: licence, limits and the like."""
     known: dict[str, object] = {}
     for name in ("manifest.json", "report.json"):  # of model-export, of chat-split
         if name in bundle.files:
-            known |= _json_object(bundle.files[name])
+            known |= stream.json_file(bundle.files[name])
     if (path := folder / "about.toml").exists():
         try:
             known |= tomllib.loads(path.read_text())
@@ -285,7 +274,7 @@ def _quantiles(tokens: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, ...]]
 def describe_adapter(bundle: Bundle, out: Path) -> dict[str, Path]:
     """Write the card of an adapter: what it changes of which model, how it was trained, what a
     comparison may claim. Returns it as a file. Raises cli.BadData."""
-    config = _json_object(bundle.files["adapter_config.json"])
+    config = stream.json_file(bundle.files["adapter_config.json"])
     report = _report(bundle, out.parent)
     compared = _comparison(bundle)
     base = config.get("base_model_name_or_path")
@@ -326,7 +315,7 @@ def _comparison(bundle: Bundle) -> Record | None:
     if "comparison.json" not in bundle.files:
         bundle.notes.append("no comparison.json (run-compare --json): the card makes no claim")
         return None
-    compared = _json_object(bundle.files["comparison.json"])
+    compared = stream.json_file(bundle.files["comparison.json"])
     if not all(isinstance(compared.get(key), list) for key in ("caveats", "headlines", "runs")):
         raise cli.BadData(
             f"{bundle.files['comparison.json']}: not what `run-compare --json` prints (caveats, headlines, runs)"

@@ -114,6 +114,7 @@ class Reviser:
         self.condition, self.protocol, self.client = condition, protocol, client
         self.sampling, self.run, self.pool = dict(sampling), run, pool
         self.seed = self.sampling.pop("seed", None)
+        self.sampling.pop("stop_early", None)  # an edit has no slide to begin with
         self.table = condition.revise
         self.criterion = Criterion(self.table["by"], self.table)
         self.source = pictures.providers(protocol.images["provider"])

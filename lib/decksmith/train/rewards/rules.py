@@ -78,8 +78,8 @@ def read(name: str | Path) -> Rules:
         data = config_files.read(path, SHIPPED)
         said = validation.check(RulesFile, data)
     except FileNotFoundError:
-        known = ", ".join(sorted(p.stem for p in SHIPPED.glob("*.toml")))
-        raise cli.BadConfig(f"no reward {path}; there are: {known}") from None
+        known = sorted(p.stem for p in SHIPPED.glob("*.toml"))
+        raise cli.BadConfig(f"no reward {path}{cli.instead(name, known)}") from None
     except (OSError, ValueError, cli.BadData) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     protocol = Protocol.load(said.protocol)

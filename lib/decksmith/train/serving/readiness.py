@@ -106,7 +106,7 @@ def await_ready(
     """The endpoint of a server that is ready: the first that a file of `servers.folder()` (of
     this `job`) announces. Raises cli.Missing when process or job is gone, with the end of the job's
     log; cli.TryAgain after `timeout` seconds."""
-    deadline, seen = time.monotonic() + timeout, "no endpoint file"
+    deadline, seen = time.monotonic() + timeout, "none has been started (make serve)"
     while True:
         for endpoint in servers.running():
             # Job `12` has those of its array, `12_3`.

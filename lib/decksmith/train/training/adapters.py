@@ -358,7 +358,10 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-if __name__ == "__main__":
-    given, target = map(Path, sys.argv[1:])
+def _unpack(given: Path, target: Path) -> None:
     parameters = unpack(given, target)["parameters"]
     cli.say(f"{target} has {parameters:,} parameters of {given}")
+
+
+if __name__ == "__main__":
+    cli.ends_with(lambda: _unpack(*map(Path, sys.argv[1:])))

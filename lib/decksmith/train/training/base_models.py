@@ -213,4 +213,4 @@ def unpermuted(rows: ndarray, heads: int) -> ndarray:
 
 
 if __name__ == "__main__":
-    print(folder(sys.argv[1]))
+    cli.ends_with(lambda: print(folder(sys.argv[1])))

@@ -310,12 +310,8 @@ class ChatTemplate:
         return self.tokenizer.decode(ids, skip_special_tokens=False)
 
     def _json(self, name: str) -> dict[str, Any]:
-        try:
-            return json.loads((self.folder / name).read_text())
-        except FileNotFoundError:
-            return {}
-        except ValueError as error:
-            raise cli.BadConfig(f"{self.folder / name}: not JSON ({error})") from None
+        path = self.folder / name
+        return stream.json_file(path, cli.BadConfig) if path.exists() else {}
 
     def _source(self, chosen: str, named: dict[str, Any]) -> str:
         path = self.folder / "chat_template.jinja"

@@ -1,0 +1,295 @@
+"""Whether make can use what it was given, before it makes anything.
+
+    python3 make/given.py MODEL='smol typo' -- LIMIT=0    a sentence for the first that it cannot
+    python3 make/given.py --asked smol gpt-5.4            the same for models that are to be asked
+    python3 make/given.py --needs smol                    the make targets of a model's engine
+    python3 make/given.py --values MODEL                  what a variable may name, a line each
+
+What stands behind -- is not of the command line, but of the environment or of config.mk.
+
+Of a name, a number and a path it says what is wrong with it, of a variable that no makefile and no
+script reads which one was meant. The standard library only, since a fresh machine has nothing else.
+"""
+
+import difflib
+import math
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+ENGINE = (".venv/.local", "assets/engine/node_modules/.done")
+CUDA = "assets/engine/node_modules/.cuda"
+Entries = dict[str, dict[str, object]]
+
+# What a path may not hold: make or the shell would read it as its own.
+SIGNS = re.compile(r"""['"$;&|<>()*?#%:\\]""")
+
+
+# Names
+
+
+def _entries(paths: Iterable[Path]) -> Entries:
+    found: Entries = {}
+    for path in paths:
+        try:
+            found |= tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            sys.exit(f"{path}: {error}")
+    return found
+
+
+def _registry() -> Entries:
+    own = Path(os.environ.get("DECKSMITH_MODELS") or "data/models")
+    return _entries([Path("assets/models.toml"), *sorted(own.glob("*.toml"))])
+
+
+def _weights() -> Entries:
+    return _entries([Path("assets/gguf.toml")])
+
+
+def _models() -> list[str]:
+    return [*_registry(), *_weights()]
+
+
+def _templates() -> list[Path]:
+    return sorted(Path(os.environ.get("DECKSMITH_TEMPLATES") or "data/templates").glob("*.md"))
+
+
+def _conditions() -> list[str]:
+    return ["plain", *_stems("assets/conditions"), *(path.stem for path in _templates())]
+
+
+def _benchmarks() -> list[str]:
+    own = os.environ.get("DECKSMITH_BENCHMARKS") or "data/benchmarks"
+    return [*_stems("assets/benchmarks"), *_stems("assets/groups"), *_stems(own)]
+
+
+def _trainers() -> list[str]:
+    text = Path("make/train.mk").read_text(encoding="utf-8")
+    return sorted(re.findall(r"(?m)^TRAIN_(\S+) =", text))
+
+
+def _stems(folder: str, suffix: str = "toml") -> list[str]:
+    return sorted(path.stem for path in Path(folder).glob(f"*.{suffix}"))
+
+
+MODEL = ("model", " in assets/models.toml or assets/gguf.toml", _models)
+# By variable of make: what it names, where such names stand, and those that are there.
+NAMES: dict[str, tuple[str, str, Callable[[], list[str]]]] = {
+    "MODEL": MODEL,
+    "JUDGE": MODEL,
+    "CLAIMS": MODEL,
+    "SEED_MODEL": MODEL,
+    "PROTOCOL": ("protocol", " in assets/protocols", lambda: _stems("assets/protocols")),
+    "CONDITION": ("condition", " in assets/conditions", _conditions),
+    "BENCH": ("benchmark", " in assets/benchmarks or assets/groups", _benchmarks),
+    "RECIPE": ("recipe", " in assets/recipes", lambda: _stems("assets/recipes", "yaml")),
+    "TEMPLATE": ("template", "", lambda: [str(path) for path in _templates()]),
+    "TRAINER": ("trainer", "", _trainers),
+    "ENGINE": ("engine", "", lambda: ["vllm", "local"]),
+    "IMAGES": ("choice", "", lambda: ["on", "off", "auto"]),
+}
+
+
+def unknown(variable: str, word: str) -> str | None:
+    """The sentence for a word of one of NAMES that names nothing there; else None."""
+    kind, where, there = NAMES[variable]
+    names = there()
+    for name in word.split("+") if kind == "condition" else [word]:
+        bare = name.partition(":")[0] if kind == "benchmark" else name
+        is_file = kind in ("recipe", "template") and Path(name).is_file()
+        if bare in names or is_file or (kind == "benchmark" and bare.startswith("gym-")):
+            continue
+        close = difflib.get_close_matches(bare, names, 1)
+        meant = f"Did you mean {close[0]}? " if close else ""
+        choose = f"Type {variable}=NAME with one of: {' '.join(names)}"
+        return f"There is no {kind} {name}{where}. {meant}{choose}"
+    return None
+
+
+def _lacks_key(name: str) -> str | None:
+    """The sentence for a model whose key is nowhere, before a first set-up, which takes minutes;
+    later the runs that have all their replies need no key."""
+    key = _registry().get(name, {}).get("key_env")
+    if not isinstance(key, str) or os.environ.get(key) or Path(".venv/.python").exists():
+        return None
+    try:
+        if re.search(rf"(?m)^{key}=", Path(".env").read_text(encoding="utf-8")):
+            return None
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        return f".env cannot be read ({error.strerror}): make it a file of yours: chown, chmod 600"
+    return f"{name} needs a key: set {key} in the environment or in .env"
+
+
+def _needs(models: list[str]) -> list[str]:
+    """What the embedded engine needs where it runs one of the models: on a GPU, where one is, for
+    weights of assets/gguf.toml."""
+    registry, weights = _registry(), _weights()
+    embedded = [name for name in models if registry.get(name, {}).get("base_url") == "engine:"]
+    fetched = [name for name in models if name in weights]
+    if not embedded and not fetched:
+        return []
+    on_gpu = bool(fetched) and Path("/dev/nvidiactl").exists()
+    return [*ENGINE, CUDA] if on_gpu else [*ENGINE]
+
+
+# Numbers and paths
+
+
+def _whole(text: str, least: int = 1, most: float = math.inf) -> bool:
+    return text.isascii() and text.isdecimal() and least <= int(text) <= most
+
+
+def _part(text: str) -> bool:
+    part, _, of = text.partition("/")
+    return _whole(of) and _whole(part, 1, int(of))
+
+
+def _between(text: str, least: float = 0, most: float = math.inf) -> bool:
+    try:
+        return least < float(text) < most
+    except ValueError:
+        return False
+
+
+def _path(text: str) -> bool:
+    several = text.split()[1:] and not all(Path(word).is_dir() for word in text.split())
+    return not (several or SIGNS.search(text))  # make capsule RUN="one other" names two
+
+
+# Variables of one kind; what a value must be; which values are.
+KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
+    (
+        "LIMIT N JOBS STEPS SERVERS REHEARSE RL_PROMPTS RL_SAMPLES RL_STEPS ACT WORKERS SLOWEST"
+        " REPLIES DECKS ROWS",
+        "a whole number from 1",
+        _whole,
+    ),
+    ("SEED", "a whole number from 0", lambda text: _whole(text, 0)),
+    ("PORT", "a port, a whole number up to 65535", lambda text: _whole(text, 0, 65535)),
+    ("SHARD", "a part such as 2/4", _part),
+    ("BUDGET PACE", "a number above 0", _between),
+    ("EFFECT", "a difference above 0, such as 0.05", _between),
+    ("MARGIN SHARE", "a share between 0 and 1, such as 0.05", lambda text: _between(text, 0, 1)),
+    ("OPEN", "0 or 1", ("0", "1").__contains__),
+    ("CHAINED PUSH PUBLIC DRY ONCE", "1: leave it out where it is not meant", "1".__eq__),
+    (
+        "PROMPTS TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
+        "",
+        _path,
+    ),
+]
+RULES = {name: (must_be, fits) for names, must_be, fits in KINDS for name in names.split()}
+
+# Variables
+
+# What is set for the programs that we start: by whom a name of that beginning or end is read.
+ELSEWHERE = re.compile(
+    r"[.]|[A-Z_]*_(KEY|TOKEN|PROXY)$|[a-z]+_proxy$|(MAKE|SHELL|VPATH|HF|SLURM|SBATCH|NCCL|CUDA|VLLM|GLOO|"
+    r"TRITON|PIP|UV|NPM|NODE|SSL|OLLAMA|WANDB|MLFLOW|PLAYWRIGHT|PYTEST|APPTAINER|DECKSMITH)"
+)
+DEFAULT = re.compile(r"(?m)^(?:export )?([A-Z][A-Z_]*) \?= ?(.*)")
+READ = re.compile(r"\$[({]?([A-Z][A-Z0-9_]*)\b|(?m:^ifn?def ([A-Z][A-Z0-9_]*))")
+ENVIRONMENT = re.compile(r"""(?:environ\S*?|getenv\(|envvar=)["']([A-Z][A-Z0-9_]*)["']""")
+
+
+def _texts(*patterns: str) -> Iterator[str]:
+    for pattern in patterns:
+        for path in filter(Path.is_file, Path().glob(pattern)):
+            yield path.read_text(encoding="utf-8", errors="replace")
+
+
+def defaults() -> dict[str, str]:
+    """The variables that can be chosen (docs/variables.md), and what stands for each."""
+    return dict(pair for text in _texts("make/*.mk") for pair in DEFAULT.findall(text))
+
+
+def _nobody_reads(name: str, chosen: dict[str, str]) -> str | None:
+    if name in chosen or ELSEWHERE.match(name):
+        return None
+    for text in _texts(
+        "Makefile", "config.mk", "make/*.mk", "make/bench", "containers/build", "slurm/*.s*"
+    ):
+        if any(name in found for found in READ.findall(text)):
+            return None
+    for text in _texts("lib/decksmith/**/*.py", "bin/*", "tests/**/test_*.py"):
+        if name in ENVIRONMENT.findall(text):
+            return None
+    close = difflib.get_close_matches(name.upper(), chosen, 1)
+    meant = f"Did you mean {close[0]}? " if close else ""
+    return f"Nobody reads a variable {name}. {meant}docs/variables.md lists those there are."
+
+
+def _runs() -> set[str]:
+    """The models that were asked here: their runs can be read, whatever the registry has now."""
+    found = [*Path("results/runs").glob("*"), *Path("results/bench").glob("*")]
+    return {path.name.partition("+")[0] for path in found}
+
+
+def _unknown(name: str, value: str) -> str | None:
+    if name == "AUTHOR":  # llm:NAME, or a command
+        if not value.startswith("llm:"):
+            return None
+        said = unknown("SEED_MODEL", value.removeprefix("llm:"))
+        return said and said.replace("SEED_MODEL=", "AUTHOR=llm:")
+    ran = _runs() if name == "MODEL" else set()
+    words = [word for word in value.split() if word not in ran] if name in NAMES else []
+    return next(filter(None, (unknown(name, word) for word in words)), None)
+
+
+def refused(name: str, value: str, chosen: dict[str, str]) -> str | None:
+    """Why make cannot use `name=value`, in a sentence; None where it can."""
+    value, default = value.strip(), chosen.get(name, "")
+    if not value:
+        if name != "MODEL" and (not default or "$" in default):
+            return None
+        if name not in NAMES:
+            return f"{name}= is empty. Leave it out for {name}={default}."
+        names = " ".join(NAMES[name][2]())
+        return f"{name}= is empty. Type {name}=NAME with one of: {names}"
+    must_be, fits = RULES.get(name, ("", bool))
+    if fits(value):
+        return _nobody_reads(name, chosen) or _unknown(name, value)
+    if must_be:
+        return f"{name}={value} is not {must_be}."
+    name_it = re.sub(r"[^\w.-]+", "-", Path(value).name)
+    link = f"ln -s {shlex.quote(value)} {name_it}, then " if Path(value).exists() else ""
+    why = "a path may hold no space and none of the shell's signs"
+    return f"{name}={value} cannot be read by make: {why}. Type: {link}{name}={name_it}."
+
+
+def main(words: list[str]) -> int:
+    how, rest = words[:1], words[1:]
+    if how == ["--values"]:
+        print(*NAMES[rest[0]][2](), sep="\n")
+    elif how == ["--needs"]:
+        print(*_needs(rest))
+    elif how == ["--asked"]:
+        for sentence in filter(None, (unknown("MODEL", one) or _lacks_key(one) for one in rest)):
+            print(sentence, file=sys.stderr)
+            return 78
+    else:
+        return _check(words)
+    return 0
+
+
+def _check(words: list[str]) -> int:
+    chosen, where = defaults(), ""
+    for word in words:
+        name, _, value = word.partition("=")
+        if word == "--":
+            where = " It stands in your environment or in config.mk."
+        elif sentence := refused(name, value, chosen):
+            print(sentence + where)
+            return 78
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
