@@ -13,7 +13,7 @@ RL_STEPS ?= 6
 ACT ?= 12
 
 # The whole experiment once, in miniature: the embedded model, REHEARSE core prompts, and as its
-# corpus the drafts of data/gold that fit into its answer. The seconds were measured on two cores;
+# corpus the short decks of data/short. The seconds were measured on two cores;
 # results/rehearsal/phases.jsonl has what they took here.
 R := results/rehearsal
 rehearsal%: export DECKSMITH_SERVE := $(CURDIR)/$(R)/serve
@@ -35,20 +35,17 @@ rehearsal: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.progress $(R)/phases.jsonl \
 	  'set-up|130|setup .venv/.train $(if $(filter vllm,$(REHEARSED)),.venv-vllm/.done)' \
 	  $(if $(filter local,$(REHEARSED)),'the base model writes|400|results/runs/smol/$(SETTING)/summary.json MODEL=smol LIMIT=$(REHEARSE)') \
-	  'data/gold becomes a corpus|150|$(R)/chat/report.json' \
-	  'an adapter is trained|700|results/sft/rehearsal/adapter/manifest.json' \
+	  'data/short becomes a corpus|20|$(R)/chat/report.json' \
+	  'an adapter is trained|800|results/sft/rehearsal/adapter/manifest.json' \
 	  '$(if $(filter local,$(REHEARSED)),the tuned model writes|600,base and tuned model write|1800)|rehearsal-tuned ENGINE=$(REHEARSED)' \
 	  'the comparison|15|rehearsal-report ENGINE=$(REHEARSED)'
 
-$(R)/chat/report.json: $(wildcard data/gold/*/*) | run-tools .venv/.train .venv/.local
+$(R)/chat/report.json: data/short/rows.jsonl | run-tools .venv/.train .venv/.local
 	mkdir -p $(R)
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.train.training.base_models smol
-	bin/draft-check --run $(R)/corpus --jobs 2 data/gold/* |
-	  bin/draft-pack --run $(R)/corpus --cheatsheet 0 --tokenizer data/models/smol/tokenizer.json |
-	  bin/record-sample --where '.tokens.deck <= 1024' |
-	  bin/chat-overlap --run $(R)/corpus --against data/prompts.jsonl > $(R)/chat.jsonl.tmp
+	bin/chat-overlap --run $(R)/corpus --against data/prompts.jsonl < $< > $(R)/chat.jsonl.tmp
 	mv $(R)/chat.jsonl.tmp $(R)/chat.jsonl
-	bin/chat-split --share 0.15 --out $(@D) < $(R)/chat.jsonl
+	bin/chat-split --share 0.05 --out $(@D) < $(R)/chat.jsonl
 
 results/sft/rehearsal/adapter/manifest.json: $(R)/chat/report.json assets/recipes/smol-lora.yaml
 	$(MAKE) sft TRAINER=trl SFT=results/sft/rehearsal DATA=$(R)/chat
@@ -92,13 +89,11 @@ $(A)/prompts/report.json: data/training-prompts.jsonl data/prompts.jsonl | run-t
 	mkdir -p $(@D)
 	bin/chat-overlap --run $(@D) --against data/prompts.jsonl < $< | bin/chat-split --share 0.2 --out $(@D)
 
-# One thread, so that the same answers are written on any number of cores. The model is seldom done within
-# its 1024 tokens; what it was in the midst of is left out.
+# One thread, so that the same answers are written on any number of cores.
 $(A)/samples.jsonl: $(A)/prompts/report.json data/adapter/adapter.gguf
 	export DECKSMITH_ENGINE_THREADS=1 TOTAL=$$(($(RL_SAMPLES) * $(RL_PROMPTS)))
 	bin/record-sample --limit $(RL_PROMPTS) < $(<D)/train.jsonl |
 	  bin/chat-generate --model smol-sft --samples $(RL_SAMPLES) --temperature 1 --top-p 1 --seed 1 --run $(A)/samples |
-	  bin/within tools python3 -m decksmith.train.training.trim_truncated |
 	  bin/deck-parse --run $(A)/samples | bin/deck-illustrate --run $(A)/samples |
 	  bin/deck-render --run $(A)/samples | bin/deck-reward --run $(A)/samples > $@.tmp
 	mv $@.tmp $@

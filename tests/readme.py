@@ -133,7 +133,7 @@ def assumed(stage, side):
 def rehearsed():
     """The seconds of each part of the rehearsal, in its order, as make/rehearse.mk has them."""
     text = (ROOT / "make/rehearse.mk").read_text()
-    names = ["set-up", "the base model writes", "data/gold becomes a corpus"]
+    names = ["set-up", "the base model writes", "data/short becomes a corpus"]
     names += ["an adapter is trained", "the tuned model writes", "the comparison"]
     return [int(re.search(rf"{re.escape(name)}[|,](\d+)", text)[1]) for name in names]
 

@@ -193,7 +193,8 @@ def test_h_is_help(script):
 
 def test_no_module_s_name_is_said(tmp_path):
     """What Make runs as a module speaks with a name that people know."""
-    rules = "".join(path.read_text() for path in [cli.ROOT / "Makefile", *cli.ROOT.glob("make/*")])
+    makefiles = [cli.ROOT / "Makefile", *cli.ROOT.glob("make/*.mk")]
+    rules = "".join(path.read_text() for path in makefiles)
     modules = set(re.findall(r"python3 -m (decksmith\.[a-z._]+)", rules))
     assert "decksmith.measure.results.cost_prompt" in modules
     for module in modules:

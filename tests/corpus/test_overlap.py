@@ -196,7 +196,7 @@ def test_what_is_near_is_what_the_model_s_own_code_finds_near(encoder):
         assert near and near == [pair[:2] for pair in overlap.cosines(theirs, least=least)]
 
 
-def test_no_gold_draft_is_near_a_held_out_prompt():
+def test_no_gold_draft_and_no_short_deck_is_near_a_held_out_prompt():
     from decksmith.core import cli
 
     held = [json.loads(line) for line in (cli.ROOT / "data/prompts.jsonl").read_text().splitlines()]
@@ -204,4 +204,6 @@ def test_no_gold_draft_is_near_a_held_out_prompt():
         row(path.name, (path / "PROMPT.md").read_text())
         for path in sorted((cli.ROOT / "data/gold").iterdir())
     ]
-    assert len(gold) >= 64 and overlap.near(gold, held) == ([], [])
+    short = (cli.ROOT / "data/short/rows.jsonl").read_text().splitlines()
+    both = gold + [json.loads(line) for line in short]
+    assert len(gold) >= 64 and overlap.near(both, held) == ([], [])

@@ -17,6 +17,7 @@ from decksmith.train.corpus import rules as draft_rules
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "tests/fixtures/drafts/kept"
 GOLD = sorted((ROOT / "data/gold").glob("g*"))
+SHORT = [row for _, row in stream.records(ROOT / "data/short/rows.jsonl")]
 SEED = drafts.seed(KEPT)
 
 
@@ -31,6 +32,13 @@ def draft(folder, *edits, **whole):
         path.write_bytes(text.replace(old, new, 1).encode())
     for name, text in whole.items():
         (folder / names[name]).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def short_draft(folder, row):
+    """A row of data/short as a draft; its thought, which is short too, is replaced."""
+    draft(folder, prompt=row["messages"][1]["content"], deck=row["messages"][2]["content"])
+    (folder / "seed.json").write_text(json.dumps(row["seed"]))
     return folder
 
 
@@ -334,12 +342,13 @@ def test_every_rule_has_a_remedy():
 
 
 CHOSEN = sorted(GOLD, key=lambda folder: stream.fingerprint(folder.name))[:6]
+DRAWN_SHORT = sorted(SHORT, key=lambda row: stream.fingerprint(row["id"]))[:6]
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """(a run folder, {id: check value}) of the kept draft, of one with faults, and of six gold drafts by the hash of
-    their names; `make gold-check` renders all."""
+    """(a run folder, {id: check value}) of the kept draft, of one with faults, and of six gold drafts and six rows of
+    data/short by the hash of their names; `make gold-check` renders all gold drafts."""
     run = tmp_path_factory.mktemp("run")
     draft(run / "kept")
     draft(
@@ -352,6 +361,7 @@ def drawn(tmp_path_factory):
         "kept": run / "kept",
         "faulty": run / "faulty",
         **{folder.name: folder for folder in CHOSEN},
+        **{row["id"]: short_draft(run / row["id"], row) for row in DRAWN_SHORT},
     }
 
     async def go():
@@ -387,17 +397,19 @@ def test_a_rendered_draft_names_overflow_and_what_only_the_renderer_sees(drawn):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", ["kept", *(folder.name for folder in CHOSEN)])
+@pytest.mark.parametrize(
+    "name", ["kept", *(folder.name for folder in CHOSEN), *(row["id"] for row in DRAWN_SHORT)]
+)
 def test_good_drafts_render_clean(drawn, name):
     assert (drawn[1][name]["faults"], drawn[1][name]["rendered"], "error" in drawn[1][name]) == (
         [],
         True,
         False,
     )
-    assert (
-        len(list((drawn[0] / "check" / name / "slides").glob("*.png")))
-        == drafts.seed(KEPT if name == "kept" else ROOT / "data/gold" / name)["slides"]
-    )
+    gold = ROOT / "data/gold" / name
+    folder = gold if gold.exists() else drawn[0] / name
+    pictures = list((drawn[0] / "check" / name / "slides").glob("*.png"))
+    assert len(pictures) == drafts.seed(folder)["slides"]
 
 
 # --- packing ----------------------------------------------------------------------------------------------------------
@@ -511,3 +523,26 @@ def test_the_gold_drafts_cover_every_theme_and_feature():
     assert {seed["theme"] for seed in seeds} == set(drafts.SEED_THEMES)
     assert {feature for seed in seeds for feature in seed["features"]} == set(drafts.FEATURES)
     assert len({json.dumps(seed["topic"]) for seed in seeds}) == len(seeds)
+
+
+# --- data/short -------------------------------------------------------------------------------------------------------
+
+
+def test_the_short_decks_keep_to_the_rules_and_are_short(tmp_path):
+    assert len({row["messages"][1]["content"] for row in SHORT}) == len(SHORT) >= 100
+    for row in SHORT:
+        folder = short_draft(tmp_path / row["id"], row)
+        assert (row["id"], draft_rules.faults(folder, row["seed"])) == (row["id"], [])
+        assert row["messages"][0]["content"] == templates.system_prompt()
+        assert row["tokens"]["deck"] <= 900
+
+
+def test_the_short_decks_count_the_asked_slides_down_and_none_is_a_title_alone():
+    for row in SHORT:
+        deck, asked = Deck.parse(row["messages"][2]["content"]), row["seed"]["slides"]
+        left = [slide.frontmatter["left"] for slide in deck.shown]
+        assert (row["id"], left) == (row["id"], [*range(asked, 0, -1)])
+        for slide in deck.shown:
+            lines = [line for line in slide.prose.split("\n") if line.strip()]
+            titles = [line for line in lines if line.startswith("# ")]
+            assert titles and (slide.fences or len(lines) > len(titles)), (row["id"], slide.start)

@@ -96,5 +96,5 @@ def test_a_file_that_no_condition_wrote_is_named(tmp_path, key, value, said):
     with pytest.raises(cli.BadConfig, match=f"condition.json: .*{said}"):
         conditions.load(str(path))
     path.write_text("[]")
-    with pytest.raises(cli.BadConfig, match="not the condition of a run"):
+    with pytest.raises(cli.BadConfig, match="condition.json: not a JSON object"):
         conditions.load(str(path))

@@ -300,7 +300,8 @@ def test_a_protocol_that_is_wrong_is_named_with_file_and_key(tmp_path, old, new,
 
 def test_an_unknown_protocol_lists_the_known_ones():
     with pytest.raises(
-        cli.BadConfig, match="no protocol .*/nope.toml; there are: .*offline.*published"
+        cli.BadConfig,
+        match="no protocol .*/nope.toml .did you mean open.*; there are: .*offline.*published",
     ):
         Protocol.load("nope")
 

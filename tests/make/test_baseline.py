@@ -1,6 +1,9 @@
 """`make baseline` as a user types it, against an endpoint on loopback."""
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
 
 import pytest
@@ -92,7 +95,7 @@ def test_other_prompts_have_a_run_of_their_own(root):
     listed = subprocess.run(
         ["make", "runs"], cwd=root, env=environment(root), text=True, capture_output=True
     ).stdout.splitlines()
-    assert [line.split()[:3] for line in listed[1:]] == [
+    assert [line.split()[:3] for line in listed[1:-2]] == [
         ["fake", "offline", "1"],
         ["fake", "offline@mine", "1"],
     ]
@@ -290,3 +293,24 @@ def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_i
     found = scores(root, "mine")
     assert asked(root) == 2 and [row["render"]["expected"] for row in found] == [3, 3]
     assert all(row["gen"]["usage"]["cost"] == 0 for row in found)
+
+
+def test_ctrl_c_at_a_terminal_is_two_lines_and_leaves_no_half_file(root):
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(root)
+        settings = environment(root, DECKSMITH_RENDERS="off", OPEN="0")
+        os.execvpe("make", ["make", "baseline", "MODEL=fake"], settings)
+    said = ""
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while data := os.read(terminal, 1 << 16):
+            before, said = said, said + data.decode(errors="replace")
+            if "answered" in said and "answered" not in before:
+                os.write(terminal, b"\x03")
+    assert os.waitpid(pid, 0)[1] != 0
+    os.close(terminal)
+    after = said.partition("^C")[2].replace("\033[K", "").replace("\r", "\n").split("\n")
+    lines = [line for line in after if line and not line.startswith("fake/offline: ")]
+    assert lines[0] == "run-report: interrupted; run the same command again to go on", said
+    assert lines[1].startswith("make: *** [") and len(lines) == 2, said
+    assert not [path for path in (root / "results").rglob("*") if ".tmp" in path.name]

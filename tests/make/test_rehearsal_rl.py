@@ -42,7 +42,6 @@ def test_the_acts_phases_are_in_order_and_the_rows_are_split_before_they_are_tra
     order = [
         "chat-overlap",
         "record-sample --limit 3",
-        "training.trim_truncated",
         "deck-reward",
         "chat-prefer",
     ]

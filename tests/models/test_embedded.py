@@ -428,22 +428,24 @@ def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_whe
     manifest = json.loads((folder / "manifest.json").read_text())["adapter"]
     found = hashlib.sha256((folder / "adapter.gguf").read_bytes()).hexdigest()
     assert found == manifest["gguf_sha256"]
-    # A prompt of the default run: none that it was trained on.
+    # None that it was trained on.
     ask = "Make a slide deck of 6 slides about how lighthouses work, for visitors of a museum."
     messages = [
         {"role": "system", "content": templates.system_prompt()},
         {"role": "user", "content": ask},
     ]
-    slides = {}
+    decks, ended = {}, {}
     for model in ("smol", "smol-sft"):
-        body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": 500}
+        body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": 1024}
         status, reply = post(base, body | {"messages": messages})
         assert status == 200
-        deck, _ = clean(reply["choices"][0]["message"]["content"])
-        slides[model] = [
-            one for one in Deck.parse(deck).slides if "layout" in one.frontmatter and one.title
-        ]
-    assert len(slides["smol"]) < 3 <= len(slides["smol-sft"])
+        (choice,) = reply["choices"]
+        ended[model] = choice["finish_reason"]
+        decks[model] = Deck.parse(clean(choice["message"]["content"])[0])
+    assert not decks["smol"].headmatter.get("theme")
+    assert decks["smol-sft"].headmatter["theme"] and ended["smol-sft"] == "stop"
+    slides = decks["smol-sft"].slides
+    assert len(slides) > 3 and all(one.title and len(one.prose.split("\n")) > 2 for one in slides)
 
 
 def test_two_leases_share_one_server(base):

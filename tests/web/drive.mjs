@@ -7,7 +7,7 @@
 //
 // REPORT is index.html or its folder. The browser is the renderer's; playwright-core comes from tests/node_modules (PLAYWRIGHT names
 // another folder that has it in its node_modules).
-import { mkdirSync, readFileSync, statSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { axe as auditor, start } from "./browser.mjs";

@@ -132,6 +132,8 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 def loads(line: str | bytes) -> Record:
     """Parse one line into a record without lone surrogates (`whole`). Raises ValueError, a sentence."""
+    if line.lstrip()[:1] in ("[", b"["):
+        raise ValueError("not an object but a JSON array; jq -c '.[]' makes lines of it")
     record = json_object(line)
     if not isinstance(record.get("id"), str) or not ID.match(record["id"]):
         raise ValueError("no usable \"id\" (letters, digits, '.', '_', '~', '-'; at most 128)")
@@ -152,8 +154,6 @@ def json_object(line: str | bytes) -> Record:
     except ValueError as error:
         why = re.sub(r": line 1 (column \d+).*", r", \1", str(error))
         raise ValueError(f"not JSON ({why})") from None
-    if isinstance(record, list):
-        raise ValueError("not an object but a JSON array; jq -c '.[]' makes lines of it")
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     return record

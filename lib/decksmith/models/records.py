@@ -132,9 +132,6 @@ class Gen(TypedDict, total=False):
         Stopped,
         "why and where `stop_early` ended it; without a count of the server's, usage is a guess: a token for two bytes or a digit",
     ]
-    cut_back: Annotated[
-        int, "characters of an unfinished slide that `training.trim_truncated` left out"
-    ]
     calls: Annotated[
         list[ChatMessage],
         "of a row with tools: every message after the request's own, replies with `tool_calls` and what "

@@ -147,7 +147,7 @@ def read(path: str) -> str:
         with open(path, "rb") as file:
             return file.read(SIZE + 1).decode()
     except UnicodeDecodeError as error:
-        name = path.replace("/dev/stdin", "stdin:1")
+        name = str(path).replace("/dev/stdin", "stdin:1")
         raise cli.BadData(f"{name}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         words = f"{path}: {error.strerror}; assets/multi_tasks.yaml is one to begin with"

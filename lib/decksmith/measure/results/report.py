@@ -77,7 +77,9 @@ def page(
         if single:
             file, html = out / "report.html", whole or ""
         else:
-            shown |= {"docs": _docs(out), "send": bool(whole)}
+            inside = out.resolve().is_relative_to(cli.ROOT.resolve())  # the checkout
+            docs = Path(os.path.relpath(DOCS, out.resolve())).as_posix() if inside else None
+            shown |= {"docs": docs, "send": bool(whole)}
             file, html = out / "index.html", _html(shown, data)
             (out / "send.js").unlink(missing_ok=True)
             if whole:
@@ -92,14 +94,16 @@ def page(
 def _html(shown: Shown, data: Shown, inside: Path | None = None) -> str:
     """The page; `inside`: the folder of the pictures and plots that it carries in itself."""
     at_once, later = report_data.apart(data)
+    style = pages.faces() + (pages.WEB / "report.css").read_text()
+    script = pages.script("diff.js", "report.js")
     address = partial(report_pictures.address, inside)
     files = "" if inside else "'self' file:"
     return pages.template("report.html.j2").render(
         **{"docs": None, "send": False, **shown},
         address=address,
-        policy=pages.policy(_script(), _style(), files or "data:", files),
-        style=pages.as_is(_style()),
-        script=pages.as_is(_script()),
+        policy=pages.policy(script, style, files or "data:", files),
+        style=pages.as_is(style),
+        script=pages.as_is(script),
         data=pages.data(at_once),
         later=[pages.data(deck) for deck in later],
         inside=pages.data(report_pictures.inside(inside)) if inside else None,
@@ -127,13 +131,6 @@ def _shown(runs: list[Run], compared: Comparison | None, live: Live | None) -> S
         "command": report_data.command(runs),
         "version": f"decksmith {__version__}",
     }
-
-
-def _docs(out: Path) -> str | None:
-    """Where the docs lie as seen from the page; None where the page is not in the checkout."""
-    if not out.resolve().is_relative_to(cli.ROOT.resolve()):
-        return None
-    return Path(os.path.relpath(DOCS, out.resolve())).as_posix()
 
 
 def _headline(runs: list[Run], compared: Comparison) -> Shown:
@@ -187,14 +184,6 @@ def _counted(runs: list[Run]) -> str:
     if not models:
         return f"{total} from a folder"
     return f"{total}: {decks - others} {by}, {others} from a folder" if others else f"{total} {by}"
-
-
-def _style() -> str:
-    return pages.faces() + (pages.WEB / "report.css").read_text()
-
-
-def _script() -> str:
-    return pages.script("diff.js", "report.js")
 
 
 def _honest(runs: list[Run]) -> str:
