@@ -429,14 +429,20 @@ def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_whe
     found = hashlib.sha256((folder / "adapter.gguf").read_bytes()).hexdigest()
     assert found == manifest["gguf_sha256"]
     # None that it was trained on.
-    ask = "Make a slide deck of 6 slides about how lighthouses work, for visitors of a museum."
+    ask = (
+        "Visitors of our museum at Cape Ness ask how a lighthouse works. Please make 6 slides in the "
+        "default theme for the screen in the lamp room.\n\nOutline: How a lighthouse works / The "
+        "lamp / The lens / The tower / The keeper / Come and see\n\nThe lamp has 1,000 watts, the "
+        "lens dates from 1887, the tower is 34 metres high, and the keeper, Ada Finch, climbed 198 "
+        "steps each night. Tours start at 14:00."
+    )
     messages = [
         {"role": "system", "content": templates.system_prompt()},
         {"role": "user", "content": ask},
     ]
     decks, ended = {}, {}
     for model in ("smol", "smol-sft"):
-        body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": 1024}
+        body = {"model": model, "temperature": 0.7, "top_p": 0.95, "seed": 1, "max_tokens": 1024}
         status, reply = post(base, body | {"messages": messages})
         assert status == 200
         (choice,) = reply["choices"]

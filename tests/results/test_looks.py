@@ -102,7 +102,7 @@ def test_the_same_numbers_again_are_no_new_look_whatever_looks(runs, tmp_path):
     assert said(loaded) == said(load([tmp_path / "b", tmp_path / "a"])) == first
     report.page(tmp_path / "page", loaded)
     assert len((tmp_path / "a/journal/looks.jsonl").read_bytes().splitlines()) == 1
-    assert f'<p class="soft">{first[0]}.</p>' in (tmp_path / "page/index.html").read_text()
+    assert f'<li class="open">{first[0]}.</li>' in (tmp_path / "page/index.html").read_text()
 
 
 def test_other_replies_to_the_same_prompts_are_a_look(runs):
