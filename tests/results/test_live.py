@@ -92,8 +92,9 @@ def test_a_run_of_other_prompts_is_left_out(runs, tmp_path):
     (first / "prompts.jsonl").write_text("{}\n")
     out = tmp_path / "report"
     follow(out, second, first, second).communicate(b"".join(lines))
-    cards = re.findall(r"</svg>([^<]+)</h2>", (out / "index.html").read_text())
-    assert cards == ["SmolLM2 135M, fine-tuned"]
+    page = (out / "index.html").read_text()
+    assert page.count('<article class="model">') == 1
+    assert live_of(page)["model"] == "SmolLM2 135M, fine-tuned"
 
 
 def test_a_page_that_cannot_be_written_costs_no_record(runs, tmp_path):
