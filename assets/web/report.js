@@ -775,12 +775,12 @@
   offer("save-tables", "tables.md", "text/markdown", () => data.markdown);
 
   /** Load a script beside the page, which sets a global; a page from disk can read no other file. */
-  function beside(name, then) {
+  function fromFile(name, then) {
     const script = h("script", { src: `${name}?${Date.now()}`, onload: () => { script.remove(); then(); }, onerror: () => script.remove() });
     document.head.append(script);
   }
   // The page as one file stands in a script, as text.
-  $("send")?.addEventListener("click", () => beside("send.js", () => { save("report.html", "text/html", window.report_file); delete window.report_file; }));
+  $("send")?.addEventListener("click", () => fromFile("send.js", () => { save("report.html", "text/html", window.report_file); delete window.report_file; }));
 
   // While a run goes on: the page loads itself again when it was written anew, unless somebody reads a deck or types
 
@@ -790,7 +790,7 @@
 
   /** Where the reader is; the first deck in the window keeps its place, whatever comes above it. */
   function here() {
-    const row = shown.find((one) => one.node.getBoundingClientRect().bottom > 0);
+    const row = shown.find((one) => one.node.isConnected && one.node.getBoundingClientRect().top >= 0);
     const top = row && row.node.getBoundingClientRect().top;
     const inList = row && $("list").getBoundingClientRect().top < 0;
     return { y: scrollY, deck: inList && key(row), top, current: current && document.activeElement === current.node && key(current), open: folds().filter((one) => one.open).map(named) };
@@ -802,12 +802,15 @@
     if (find(focused)) { choose(find(focused)); current.node.focus({ preventScroll: true }); }
     const node = find(first)?.node;
     scrollTo(0, y);
-    if (node?.isConnected) { node.scrollIntoView(); scrollBy(0, node.getBoundingClientRect().top - top); }
+    const place = () => { if (node?.isConnected) { node.scrollIntoView(); scrollBy(0, node.getBoundingClientRect().top - top); } };
+    place();
+    requestAnimationFrame(place); // what stands above has its height only once it was drawn
   }
 
   function follow() {
     let version = null;
-    setInterval(() => beside("version.js", () => {
+    history.scrollRestoration = "manual"; // back() does it
+    setInterval(() => fromFile("version.js", () => {
       version ??= window.report_version;
       if (version === window.report_version || busy()) return;
       history.replaceState({ here: here() }, "");
