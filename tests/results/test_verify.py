@@ -315,6 +315,6 @@ def test_json_of_another_kind_is_named(run):
     (folder / "summary.json").write_text("[]")
     with pytest.raises(
         cli.BadData,
-        match="summary.json: not an object but a JSON array; delete it and `make baseline MODEL=NAME`",
+        match="summary.json: not a JSON object; delete it and `make baseline MODEL=NAME`",
     ):
         load([folder])
