@@ -164,10 +164,10 @@
   /** What stands above the decks of one request. */
   function asked(row) {
     const { by: far, first } = apart(row.prompt);
-    const count = row.request.asks.slides;
+    const count = row.request.asks.slides, failed = siblings.get(row.prompt).some((one) => one.status === "failed");
     return h("header.asked", null, h("code", null, row.prompt), h("p.ask", { dir: "auto" }, row.request.text),
       h("div.tags", null, ...[domain(row), theme(row), count && `${count} slides asked`].filter(Boolean).map((word) => h("span", null, word)),
-        far !== null && h("b.apart", { "--c": first.color }, h("i"), Math.abs(far) < 0.005 ? "no difference" : `${first.label} +${offline ? `${Math.round(100 * Math.abs(far))} points` : two(Math.abs(far))}`),
+        far !== null && h("b.apart", { "--c": first.color }, h("i"), Math.abs(far) < 0.005 ? "no difference" : `${first.label} +${offline ? `${Math.round(100 * Math.abs(far))} points` : two(Math.abs(far))}${offline && failed ? ", failures as 0" : ""}`),
         h("button", { type: "button", onclick: () => { choose(row); open(row, 0, "beside"); } }, "Compare")));
   }
 
@@ -695,7 +695,7 @@
       : h("div.shot", null, h("span.lost", null, `No deck that renders${row.fault ? `: ${row.fault.class}` : ""}`)));
     const tile = (row, index) => h("figure", null, who(row), show(row, index), row.passed && good(row) && h("figcaption", null, `${row.passed.passed} of ${row.passed.of} checks passed`));
     $("pair").append(h("p.ask", { dir: "auto", title: a.request.text }, a.request.text), h("div.two", null, tile(a, b ? 1 : 0), tile(b || a, 1)));
-    if (b && drawn.length > 1 && both.length > 2) $("pair").append(h("p.soft", null, "Slide 2 of each, for the request at which these two are neither closest nor furthest apart: the middle one."));
+    if (b && drawn.length > 1 && both.length > 2) $("pair").append(h("p.soft", null, "Slide 2 of each, for the request with the median difference."));
     $("pair").hidden = false;
   }
 
@@ -776,7 +776,7 @@
 
   /** Load a script beside the page, which sets a global; a page from disk can read no other file. */
   function fromFile(name, then) {
-    const script = h("script", { src: `${name}?${Date.now()}`, onload: () => { script.remove(); then(); }, onerror: () => script.remove() });
+    const script = h("script", { nonce: data.key, src: `${name}?${Date.now()}`, onload: () => { script.remove(); then(); }, onerror: () => script.remove() });
     document.head.append(script);
   }
   // The page as one file stands in a script, as text.
@@ -808,12 +808,11 @@
   }
 
   function follow() {
-    let version = null;
     history.scrollRestoration = "manual"; // back() does it
+    const tried = history.state?.tried; // a page that was not written whole is loaded once
     setInterval(() => fromFile("version.js", () => {
-      version ??= window.report_version;
-      if (version === window.report_version || busy()) return;
-      history.replaceState({ here: here() }, "");
+      if ([data.key, tried].includes(window.report_version) || busy()) return;
+      history.replaceState({ here: here(), tried: window.report_version }, "");
       location.reload();
     }), 2000);
   }

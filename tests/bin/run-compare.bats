@@ -12,7 +12,7 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   run --separate-stderr run-compare "$RUNS/smol" "$RUNS/smol-sft"
   assert_failure 65
   assert_line --index 0 --regexp 'no model or person has read these decks.*\. Protocol [0-9a-f]{12}\.$'
-  assert_line --regexp '^- The decks of SmolLM2 135M, fine-tuned render for 9 of 10 requests, those of SmolLM2 135M for 4 \(the decks without a score could change that\)\.'
+  assert_line --regexp '^- The decks of SmolLM2 135M \(fine-tuned\) render for 9 of 10 requests, those of SmolLM2 135M for 4 \(the decks without a score could change that\)\.'
   assert_regex "$stderr" 'computed again, and the same: scores and summaries of 2 runs, 24 records'
   assert_stderr_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=NAME`'
 }

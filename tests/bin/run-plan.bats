@@ -9,7 +9,7 @@ setup_file() {
 @test "prints how a difference varies, and designs with what they find and cost" {
   run --separate-stderr run-plan --effect 0.1 "$RUNS/smol" "$RUNS/smol-sft"
   assert_success
-  assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M, fine-tuned: [0-9]+ shared prompts whose decks render\. Both .* render for [0-9]+ % of prompts; .* a standard deviation of [0-9.]+ points'
+  assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M \(fine-tuned\): [0-9]+ shared prompts whose decks render\. Both .* render for [0-9]+ % of prompts; .* a standard deviation of [0-9.]+ points'
   assert_line --regexp '^\*\*To find a difference of 10\.0 points\*\*, the cheapest design is [0-9]+ prompts: price \$0\.[0-9]+, time [0-9]+ s\.$'
   assert_line '| Prompts | Renders | Checks passed | Enough | Requests | Price | Time |'
   run run-plan --effect 1.5 "$RUNS/smol-sft"
@@ -28,7 +28,7 @@ setup_file() {
   "$ROOT/.venv/bin/python3" "$ROOT/tests/web/synthetic.py" few 3 2
   run run-plan few/smol-sft
   assert_failure 65
-  assert_line --regexp '^run-plan: SmolLM2 135M, fine-tuned: [0-3] prompts? that render; a plan needs at least 6$'
+  assert_line --regexp '^run-plan: SmolLM2 135M \(fine-tuned\): [0-3] prompts? that render; a plan needs at least 6$'
 }
 
 @test "a run that is not there is named" {

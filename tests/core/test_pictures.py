@@ -109,7 +109,7 @@ def test_nothing_is_noted_of_what_is_not_there(root):
 
 def test_the_report_is_of_the_models_and_prompts_that_make_baseline_takes_today():
     said = pictures.value("the defaults of make/measure.mk")
-    assert said == "Reference authors, SmolLM2 135M, SmolLM2 135M, fine-tuned: 6 prompts"
+    assert said == "Reference authors, SmolLM2 135M, SmolLM2 135M (fine-tuned): 6 prompts"
     assert len(pictures.value(pictures.HASH)) == 12
 
 

@@ -223,10 +223,13 @@ def test_a_reply_that_the_rule_stops_frees_the_engine_and_says_what_was_written(
         finally:
             await asker.close()
 
-    left = asyncio.run(ask())
     begun = time.monotonic()
-    words(base, max_tokens=1)  # would wait for what is left of 7,000 tokens, a minute at least
-    assert time.monotonic() - begun < 20
+    left = asyncio.run(ask())
+    took = time.monotonic() - begun
+    words(
+        base, max_tokens=1
+    )  # would wait for what is left of 7,000 tokens: 17 times as long at least
+    assert time.monotonic() - begun < 6 * took
     assert left.finish_reason == "stopped" and len(left.text) == left.stopped["kept"]
     assert 20 < left.usage["completion_tokens"] < 400 and left.usage["prompt_tokens"] > 20
     told["max_tokens"] = 400
@@ -428,7 +431,8 @@ def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_whe
     manifest = json.loads((folder / "manifest.json").read_text())["adapter"]
     found = hashlib.sha256((folder / "adapter.gguf").read_bytes()).hexdigest()
     assert found == manifest["gguf_sha256"]
-    # None that it was trained on.
+    # None that it was trained on. Without facts and greedily it writes the format, as the base does not; with facts it ends.
+    bare = "Make a slide deck of 6 slides about how lighthouses work, for visitors of a museum."
     ask = (
         "Visitors of our museum at Cape Ness ask how a lighthouse works. Please make 6 slides in the "
         "default theme for the screen in the lamp room.\n\nOutline: How a lighthouse works / The "
@@ -436,22 +440,24 @@ def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_whe
         "lens dates from 1887, the tower is 34 metres high, and the keeper, Ada Finch, climbed 198 "
         "steps each night. Tours start at 14:00."
     )
-    messages = [
-        {"role": "system", "content": templates.system_prompt()},
-        {"role": "user", "content": ask},
-    ]
-    decks, ended = {}, {}
-    for model in ("smol", "smol-sft"):
-        body = {"model": model, "temperature": 0.7, "top_p": 0.95, "seed": 1, "max_tokens": 1024}
-        status, reply = post(base, body | {"messages": messages})
+
+    def answer(model, ask, **how):
+        system = {"role": "system", "content": templates.system_prompt()}
+        body = {"model": model, "seed": 1, "messages": [system, {"role": "user", "content": ask}]}
+        status, reply = post(base, body | how)
         assert status == 200
         (choice,) = reply["choices"]
-        ended[model] = choice["finish_reason"]
-        decks[model] = Deck.parse(clean(choice["message"]["content"])[0])
-    assert not decks["smol"].headmatter.get("theme")
-    assert decks["smol-sft"].headmatter["theme"] and ended["smol-sft"] == "stop"
-    slides = decks["smol-sft"].slides
-    assert len(slides) > 3 and all(one.title and len(one.prose.split("\n")) > 2 for one in slides)
+        return Deck.parse(clean(choice["message"]["content"])[0]), choice["finish_reason"]
+
+    slides = {}
+    for model in ("smol", "smol-sft"):
+        deck, _ = answer(model, bare, temperature=0, max_tokens=500)
+        slides[model] = [one for one in deck.slides if one.frontmatter and one.title]
+    assert len(slides["smol"]) < 3 <= len(slides["smol-sft"])
+    deck, ended = answer("smol-sft", ask, temperature=0.7, top_p=0.95, max_tokens=1024)
+    assert deck.headmatter["theme"] and ended == "stop"
+    assert len(deck.slides) > 3
+    assert all(one.title and len(one.prose.split("\n")) > 2 for one in deck.slides)
 
 
 def test_two_leases_share_one_server(base):

@@ -66,11 +66,12 @@ def script(*names: str) -> str:
     return "".join((WEB / name).read_text() for name in ("element.js", *names))
 
 
-def policy(script: str, style: str, images: str, scripts: str = "") -> str:
-    """The Content-Security-Policy of a page that is one file: this script and this style alone (by hash, W3C CSP 3), pictures
-    from `images`, more scripts from `scripts`."""
+def policy(script: str, style: str, images: str, nonce: str = "") -> str:
+    """The Content-Security-Policy of a page that is one file: this script and this style alone (by hash, W3C CSP 3), and the
+    scripts that this one adds with `nonce`; pictures from `images`."""
+    scripts = f"'sha256-{sha256(script)}'" + f" 'nonce-{nonce}'" * bool(nonce)
     return (
-        f"default-src 'none'; script-src 'sha256-{sha256(script)}' {scripts}; style-src 'sha256-{sha256(style)}'; img-src {images}; "
+        f"default-src 'none'; script-src {scripts}; style-src 'sha256-{sha256(style)}'; img-src {images}; "
         "font-src data:; base-uri 'none'; form-action 'none'"
     )
 

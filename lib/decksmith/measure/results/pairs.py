@@ -2,8 +2,9 @@
 
 The headline has two clauses, chosen before anybody looked, each with a test of its own: how many more prompts render (exact,
 paired), and by how much the decks are better where both render (t). Their p-values are corrected together, over both clauses and
-all pairs of models; pairs with decks that were read from a folder, which people wrote, are a family of their own. Under a judge that reads, the floor Overall stands beside them and is a family of its own. All other measures
-and accountings are secondary: their p-values are corrected together, over pairs and measures of one accounting.
+all pairs of models; pairs with decks that were read from a folder, which people wrote, are a family of their own. Under a judge
+that reads, the floor Overall stands beside them and is a family of its own. All other measures and accountings are secondary:
+their p-values are corrected together, over pairs and measures of one accounting.
 """
 
 import itertools

@@ -35,13 +35,13 @@ MANY = 3  # pairs of models; of more the page begins with the ranks
 MAILED = 18 << 20  # bytes of pictures; a third more as text is what most mail takes
 DOCS = cli.ROOT / "docs"
 VERSION = "version.js"  # beside the page: by it the page of a moment sees that it was replaced
-LIVE = "live "  # what its version begins with
+LIVE = "report_live = true"  # what stands in it meanwhile
 
 
 def is_live(out: Path) -> bool:
     """Whether the page in `out` is one of a moment, which loads itself again."""
     file = out / VERSION
-    return file.is_file() and f'"{LIVE}' in file.read_text(encoding="utf-8")
+    return file.is_file() and LIVE in file.read_text(encoding="utf-8")
 
 
 def page(
@@ -59,7 +59,8 @@ def page(
     page compares nothing, so that it counts as no look, and loads itself again when version.js beside it changes.
 
     The page opens from disk. Everything a model wrote reaches it as JSON or as escaped text, never as markup; a content
-    security policy allows only this page's own script, style and pictures.
+    security policy allows only this page's own script, style and pictures, and of the scripts beside it those that it adds
+    with its key, a hash over all of it, which nothing in it can know.
     """
     with_decks(runs, "a report")
     compared = None if live else claims.compare(runs)
@@ -71,6 +72,7 @@ def page(
         data = report_data.data(runs, pictures, compared) | {"live": live}
         if compared:
             data["markdown"] = tables.markdown(runs, compared)
+        data["key"] = stream.fingerprint([shown, data])
         whole = None
         if single or (not live and report_pictures.weight(folder) <= MAILED):
             whole = _html(shown, data, folder)
@@ -86,8 +88,8 @@ def page(
                 stream.write(out / "send.js", f"report_file = {json.dumps(whole)};\n")
         stream.write(file, html)
         if not single:
-            version = f"{LIVE if live else ''}{stream.fingerprint(html)[:16]}"
-            stream.write(out / VERSION, f'report_version = "{version}";\n')
+            ends = f" {LIVE};" if live else ""
+            stream.write(out / VERSION, f'report_version = "{data["key"]}";{ends}\n')
     return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
 
 
@@ -97,11 +99,11 @@ def _html(shown: Shown, data: Shown, inside: Path | None = None) -> str:
     style = pages.faces() + (pages.WEB / "report.css").read_text()
     script = pages.script("diff.js", "report.js")
     address = partial(report_pictures.address, inside)
-    files = "" if inside else "'self' file:"
+    images, key = ("data:", "") if inside else ("'self' file:", str(data["key"]))
     return pages.template("report.html.j2").render(
         **{"docs": None, "send": False, **shown},
         address=address,
-        policy=pages.policy(script, style, files or "data:", files),
+        policy=pages.policy(script, style, images, key),
         style=pages.as_is(style),
         script=pages.as_is(script),
         data=pages.data(at_once),

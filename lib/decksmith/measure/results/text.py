@@ -142,12 +142,13 @@ def shown(page: str) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """A line of markdown in as many of a terminal; a path stays whole."""
+    """A line of markdown in as many of a terminal; a path stays whole, and a number with its %."""
     deeper = "  " if line.startswith("- ") else ""
-    plain = line.replace("**", "")
-    return textwrap.wrap(
+    plain = line.replace("**", "").replace(" %", "\xa0%")
+    lines = textwrap.wrap(
         plain, width(), subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False
-    ) or [""]
+    )
+    return [line.replace("\xa0", " ") for line in lines] or [""]
 
 
 def columns(rows: Sequence[Sequence[str]], words: int) -> list[str]:
