@@ -33,6 +33,7 @@ if "DECKSMITH_GYM" not in os.environ:
     os.environ["DECKSMITH_GYM_PYTHON"] = str(ROOT / "no-toolchain")
 # The suite starts Python thousands of times: without bytecode each start compiles all it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.pop("COLUMNS", None)  # of whoever runs the tests: tables fit themselves to it
 sys.dont_write_bytecode = False
 
 
