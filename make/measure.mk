@@ -1,7 +1,7 @@
 # Measure: who is asked what, and what may be said of it. The pipelines stand in the Makefile.
 
-# Who is asked: models by their names in assets/models.toml, and `reference`, which is none: decks
-# that people wrote for the first twelve prompts.
+# Who is asked: models by their names in assets/models.toml, or as openai/NAME, ollama/NAME, an address
+# (docs/models.md); and `reference`, which is none: decks that people wrote for the first twelve prompts.
 MODEL ?= $(REFERENCE) smol smol-sft
 # Under which conditions (assets/conditions); plain is the absence of one.
 CONDITION ?= plain
@@ -35,8 +35,6 @@ EFFECT ?=
 RUN ?=
 # The capsule that `make replay` derives again.
 CAPSULE ?=
-# A model that Ollama has, which `make model` makes known here.
-OLLAMA ?=
 
 export OPEN
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
@@ -122,9 +120,9 @@ $(OWN_PROMPTS):
 ## model: fetch MODEL=qwen3.5-4b for the embedded engine; alone, say what there is
 model: run-check .venv/.hub
 	$(MODEL_FETCH)
-MODEL_LIST = bin/model-fetch --list; echo "Fetch one: make model MODEL=NAME. One that Ollama has: make model OLLAMA=NAME"
+MODEL_LIST = bin/model-fetch --list; echo "Fetch one: make model MODEL=NAME. One that Ollama has is asked as MODEL=ollama/NAME"
 MODEL_NAMED = $(foreach name,$(MODEL),bin/model-fetch $(name) > /dev/null;)
-MODEL_FETCH = $(or $(OLLAMA:%=bin/model-fetch --ollama '%'),$(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED)))
+MODEL_FETCH = $(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED))
 
 # Five ways of asking one model, or another model's: CONDITION="plain xray-of-4 revise".
 ALL_CONDITIONS := plain cheatsheet few-shot best-of-4 revise cheatsheet-best-of-4
