@@ -65,7 +65,7 @@ def said(text: str) -> str:
     """The message in an endpoint's JSON of an error, in the forms that there are; any other text as it is."""
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     data = data[0] if isinstance(data, list) and data else data  # Gemini's
     for key in ("error", "message", "detail"):
