@@ -20,12 +20,7 @@ HEADINGS = range(3, 31)  # of an outline
 NEAR = 70  # characters before and behind a word that may say how it is meant
 _MARKS = "\u0300-\u036f\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u064b-\u0652"
 _TOKEN = re.compile(rf"\d+(?:[.,:]\d+)*|[^\W\d_](?:[^\W\d_]|[{_MARKS}])*|[^\w\s]|\n")
-_LETTERS = {
-    "uk": "іїєґ",
-    "ru": "ыэё",
-    "fa": "پچژگ",
-    "ar": "ةىأإ",
-}  # that tell languages of one script apart
+Bounds = tuple[int | None, int | None]  # how many slides: the fewest and the most
 _CJK = dict(zip("二两三四五六七八九十", (2, 2, 3, 4, 5, 6, 7, 8, 9, 10), strict=True))
 
 
@@ -50,15 +45,6 @@ def _words(table: str, key: str = "") -> dict[str, str]:
     """The words of one key of a table, or of all, and their keys; the longest first."""
     if table == "function":
         return dict.fromkeys(sorted(FUNCTION), "")
-    if table == "stop":
-        parts = [
-            ("function", ""),
-            ("number", ""),
-            ("not_asked", "units"),
-            ("others", "en"),
-            ("negation", "before"),
-        ]
-        return {word: "" for part in parts for word in _words(*part)}
     chosen = {key: _lists()[table].get(key, "")} if key else _lists()[table]
     found = {
         _joined(_fold(word)).strip(): name
@@ -73,9 +59,8 @@ def _pattern(name: str, code: str = "") -> re.Pattern[str]:
     """A pattern of asked.toml for a language."""
 
     def words(match: re.Match[str]) -> str:
-        return (
-            "|".join(map(re.escape, _words(*match[1].replace("CODE", code).split(".")))) or "(?!)"
-        )
+        found = _words(*match[1].replace("CODE", code).split("."))
+        return "|".join(map(re.escape, found)) or "(?!)"
 
     written = _lists()["pattern"][name].replace("N)", rf"\d{{1,3}}|<number.{code}>)")
     return re.compile(re.sub(r"(?<!\?P)<([a-z_]+(?:\.\w+)?)>", words, written))
@@ -117,9 +102,9 @@ def _spoken(text: str, tokens: list[str]) -> str | None:
     """The language that the request is written in."""
     if found := likeliest_language(text):
         return found
-    for code, letters in _LETTERS.items():
-        if any(letter in text for letter in letters):
-            return code
+    for code, letters in _lists()["letters"].items():
+        if not set(letters).isdisjoint(text):
+            return str(code)
     hits = {}
     for code in _lists()["spoken"]:
         own = {word for table in ("spoken", "number", "slides") for word in _words(table, code)}
@@ -130,9 +115,8 @@ def _spoken(text: str, tokens: list[str]) -> str | None:
 
 def _language(text: str, plain: str, spoken: str | None) -> str | None:
     """The language that the deck is asked in: the one that is named, else the request's; None where two are named."""
-    named = {
-        _words("joined_names")[name] for name in re.findall(_lists()["raw"]["language"], plain)
-    }
+    joined = re.findall(_lists()["raw"]["language"], plain)
+    named = {_words("joined_names")[name] for name in joined}
     for match in _pattern("language").finditer(text):
         if not _says("negated", text, match.start(), match.end()):
             named.update(_words("language")[name] for name in match.groups() if name)
@@ -144,7 +128,7 @@ def _language(text: str, plain: str, spoken: str | None) -> str | None:
 
 def _slides(text: str, plain: str, spoken: str) -> Asks:
     """`slides`, the number or the most, and `fewest`, where fewer will do; nothing where two numbers are named."""
-    found, total = set(_joined_counts(plain)), set()
+    found, total = {*filter(None, _joined_counts(plain))}, set[Bounds]()
     for code in {spoken, "en"} if spoken else _lists()["slides"]:
         for match in _pattern("colon", code).finditer(text):
             total.add((None, _number(match["n"], code)))
@@ -155,7 +139,7 @@ def _slides(text: str, plain: str, spoken: str) -> Asks:
                     total.add(counted)
     if len(chosen := total or found) != 1:
         return {}
-    ((fewest, most),) = chosen
+    fewest, most = chosen.pop()
     asks: Asks = {} if most is None else {"slides": most}
     return asks if fewest is None else {**asks, "fewest": fewest}
 
@@ -167,53 +151,47 @@ def _number(word: str, code: str) -> int:
     return next(n for n, forms in enumerate(names, 2) if word in _fold(forms).split("/"))
 
 
-def _bounds(text: str, match: re.Match[str], code: str) -> tuple[int | None, int | None] | None:
-    """(fewest, most) of a number of slides; None for other slides than those that are asked for, and for "about ten"."""
+def _bounds(text: str, match: re.Match[str], code: str) -> Bounds | None:
+    """What is said of a number of slides; None for other slides than those that are asked for, and for "about ten"."""
     n, low = _number(match["n"], code), match["low"] and _number(match["low"], code)
     if n < 1 or (n == 1 and not match[0].startswith(f"{match['n']} - ")) or (low and not low < n):
         return None
     kinds = ("most", "others", "under", "least", "vague")
     kind = next((k for k in kinds if _says(k, text, match.start(), match.end(), code)), "")
-    if kind in ("others", "vague"):
-        return None
-    if low:
-        return low, n
-    return {"most": (1, n), "under": (1, n - 1), "least": (n, None)}.get(kind, (None, n))
+    return (low, n) if low and kind not in ("others", "vague") else _bound(kind, n)
 
 
-def _joined_counts(text: str) -> Iterator[tuple[int | None, int | None]]:
-    """(fewest, most) of the numbers of slides in scripts without blanks."""
+def _bound(kind: str, n: int) -> Bounds | None:
+    said: dict[str, Bounds] = {
+        "most": (1, n),
+        "under": (1, n - 1),
+        "least": (n, None),
+        "": (None, n),
+    }
+    return said.get(kind)
+
+
+def _joined_counts(text: str) -> Iterator[Bounds | None]:
+    """The numbers of slides in scripts without blanks."""
     raw = _lists()["raw"]
     for match in re.finditer(raw["count"], text):
-        first, last, signs = match["n"], match["last"], {match["sign"], match["behind"]} - {None}
+        first, signs = match["n"], f"{match['sign'] or ''}{match['behind'] or ''}"
         around = re.split("[,、。\n]", text[max(0, match.start() - 8) : match.start()])[-1]
         n = int(first) if first.isdigit() else sum(_CJK[sign] for sign in first)
-        n = 0 if len(first) > 1 and first[0] not in "十0123456789" else n  # 二十 is rare
-        if n < 2 or re.search(raw["others"], around):
+        if n < 2 or re.search(raw["others"], around) or re.match(".[十]", first):  # 二十 is rare
             continue
-        if last and int(last) > n:
-            yield n, int(last)
-        elif signs & {*raw["most"].split("|")}:
-            yield 1, n
-        elif signs & {*raw["least"].split("|")}:
-            yield n, None
-        elif not signs:
-            yield None, n
+        kind = next((kind for kind in ("most", "least") if re.fullmatch(raw[kind], signs)), signs)
+        last = int(match["last"] or 0)
+        yield (n, last) if last > n else _bound(kind, n)
 
 
 # --- theme, elements, audience ----------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _themes() -> re.Pattern[str]:
-    names = "|".join(sorted(THEMES, key=len, reverse=True))
-    return re.compile(_lists()["raw"]["theme"].replace("THEMES", names))
-
-
 def _theme(text: str) -> str | None:
     """The one theme that is named: with the word for theme beside it, or by a name that is no word."""
-    named = set()
-    for match in _themes().finditer(text):
+    named = set[str]()
+    for match in re.finditer(_lists()["raw"]["theme"].replace("THEMES", "|".join(THEMES)), text):
         before = _TOKEN.findall(text[max(0, match.start() - 24) : match.start()])[-2:]
         if not any(token in _words("negation", "before") for token in before):
             named.update(name for name in match.groups() if name)
@@ -232,14 +210,9 @@ def _elements(plain: str, spoken: str) -> list[str]:
             found.add(_words("element")[match[0]])
     for name in _lists()["element"]:
         for match in re.finditer(raw[name], plain):
-            before, behind = (
-                plain[max(0, match.start() - 5) : match.start()],
-                plain[match.end() : match.end() + 6],
-            )
-            behind = re.split("[,、。\n]", behind)[0]
-            if not re.search(raw["not_before"], before) and not re.search(
-                raw["not_behind"], behind
-            ):
+            before = re.search(raw["not_before"], plain[max(0, match.start() - 5) : match.start()])
+            behind = re.split("[,、。\n]", plain[match.end() : match.end() + 6])[0]
+            if not before and not re.search(raw["not_behind"], behind):
                 found.add(name)
     return [name for name in _lists()["element"] if name in found]
 
@@ -261,13 +234,10 @@ def _outline(request: str, slides: int | None) -> list[str]:
     raw, found = _lists()["raw"], []
     lined = f"\n{request}\n"
     for match in re.finditer(raw["listed"], lined):
-        items = [
-            re.sub(raw["mark"], "", line.strip()) for line in match["items"].strip().split("\n")
-        ]
-        numbered = (
-            match["items"].strip()[:1] in "(0123456789" and slides and 0 <= slides - len(items) <= 3
-        )
-        if re.match(raw["slide"], match["items"]) or numbered or _is_headed(match["intro"]):
+        listed = match["items"].strip()
+        items = [re.sub(raw["mark"], "", line.strip()) for line in listed.split("\n")]
+        numbered = listed[0] in "(0123456789" and slides and 0 <= slides - len(items) <= 3
+        if re.match(raw["slide"], listed) or numbered or _is_headed(match["intro"]):
             found.append(items)
     for match in re.finditer(raw["lines"], lined):
         if _is_headed(match["intro"]):
