@@ -128,7 +128,7 @@ def without(record: DeckRecord, names: Collection[str]) -> DeckRecord:
     lacking = judge["checks"]["of"] - len(asked) - homeless - made  # slides that are not there
     passed = made - len(still) + sum(one["yes"] for one in left)
     of = made + (0 if "slides" in names else lacking) + yet + len(left)
-    return {**record, "score": {**record["score"], "checks": round(passed / of, 4)}}
+    return {**record, "score": {**record["score"], "checks": round(passed / of, 4) if of else None}}
 
 
 def worth(score: Score) -> float | None:

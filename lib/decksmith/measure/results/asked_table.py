@@ -30,7 +30,7 @@ def complete(row: Record) -> Record:
 def cells(row: Record) -> list[str]:
     """What was read of a row, for its line of the table."""
     asks, said = row["asks"], sources.request(row)
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in said[:34])
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in said[:23])
     most, least = asks.get("slides"), asks.get("fewest")
     slides = f"{least}-{most}" if least and most else f"{least}+" if least else str(most or "")
     values = [slides, asks.get("language"), asks.get("theme"), asks.get("audience")]
@@ -41,9 +41,9 @@ def cells(row: Record) -> list[str]:
     ]
     shown = [
         text.printable(value or "-", width)
-        for value, width in zip(values, (7, 5, 11, 10, 18, 3, 13), strict=True)
+        for value, width in zip(values, (6, 5, 11, 10, 16, 8, 7), strict=True)
     ]
-    return [text.printable(said, max(17, 28 - wide)), *shown]
+    return [text.printable(said, 23 - wide // 2), *shown]
 
 
 def untouched(path: Path) -> bool:
