@@ -62,7 +62,7 @@ def test_requests_that_were_labelled_for_this_are_read(kind, precision, recall):
         ("slides", 0.99, 0.9),
         ("language", 1, 0.98),
         ("theme", 1, 0.88),
-        ("features", 0.98, 0.83),
+        ("features", 0.98, 0.8),
         ("outline", 1, 0.75),
     ],
 )
@@ -72,7 +72,7 @@ def test_the_hand_labelled_prompts_are_read_as_they_were_labelled(kind, precisio
 
 
 def test_the_labels_are_of_many_languages_and_of_the_schema():
-    assert len(LABELLED) >= 115
+    assert len(LABELLED) >= 135
     assert len({row["asks"].get("language") for row in LABELLED}) >= 15
     for row in LABELLED:
         ASKS.validate(row["asks"])
