@@ -182,5 +182,7 @@ def test_claims_without_documents_are_refused(root):
         cli.BadData, match="no prompt has documents, so dear would find no claim to read"
     ):
         asked("--claims", "dear", folder)
+    with pytest.raises(cli.BadConfig, match="set HIDDEN_KEY in the environment"):
+        asked("--claims", "hidden", folder)
     asking_for(folder, rows, sources=[{"name": "a.md"}])
     asked("--claims", "dear", folder)

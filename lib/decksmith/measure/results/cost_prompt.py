@@ -234,6 +234,8 @@ def main(
 ) -> None:
     loaded = Protocol.load(protocol)
     found = bills(loaded, runs, budget)
+    if claims:
+        Client(replace(registry.model(claims)), budget=budget)  # is its key set?
     if why := without_score(loaded, runs, claims):
         if found or claims:
             raise cli.BadData(f"nothing was asked: {why}")
