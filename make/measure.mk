@@ -72,7 +72,9 @@ CODE := $(wildcard lib/decksmith/*/*.py lib/decksmith/*/*/*.py assets/renderer/*
   $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
 PROMPTS_FROM := $(PROMPTS) $(wildcard assets/protocols/*.toml) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
 SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
-PROMPTS_TAKEN := $(if $(OWN_PROMPTS),bin/prompt-check $(BY_PROTOCOL) < $(PROMPTS) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
+# What is read of PROMPTS, in the one way in which `make baseline` takes them.
+PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) < $(PROMPTS)
+PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %)
 # What was cut off, by Ctrl-C too, is of no use.
@@ -123,6 +125,11 @@ model: run-check .venv/.hub
 MODEL_LIST = bin/model-fetch --list; echo "Fetch one: make model MODEL=NAME. One that Ollama has is asked as MODEL=ollama/NAME"
 MODEL_NAMED = $(foreach name,$(MODEL),bin/model-fetch $(name) > /dev/null;)
 MODEL_FETCH = $(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED))
+
+.PHONY: prompts-check
+## prompts-check: what is measured of each request of PROMPTS=mine.txt, to be corrected
+prompts-check: $(PROMPTS) | .venv/.python
+	$(PROMPTS_READ) | bin/within tools python3 -m decksmith.measure.results.asked_table $(PROMPTS)
 
 # Five ways of asking one model, or another model's: CONDITION="plain xray-of-4 revise".
 ALL_CONDITIONS := plain cheatsheet few-shot best-of-4 revise cheatsheet-best-of-4

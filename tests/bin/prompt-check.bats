@@ -1,16 +1,15 @@
 setup() { load ../helper; }
 
-@test "plain lines become prompts that say what they lack" {
+@test "plain lines become prompts, and what they ask for is read out of them" {
   printf 'Six slides on tide pools for a school class\n\nAcht Folien über das Wetter in den Bergen, für die Schule und mit dem seriph theme\n' > mine.txt
   run --separate-stderr prompt-check < mine.txt
   assert_success
   printf '%s\n' "${lines[@]}" > rows.jsonl
   run jq -c '[.sets, .asks.slides, .asks.theme, (.messages | map(.role)), .checklist]' rows.jsonl
   assert_line --index 0 '[["core"],6,null,["system","user"],[]]'
-  assert_line --index 1 '[["core"],null,"seriph",["system","user"],[]]'
+  assert_line --index 1 '[["core"],8,"seriph",["system","user"],[]]'
   run prompt-check < mine.txt
-  assert_output --partial 'lacks a checklist, language, theme: no share of the checklist'
-  assert_output --partial 'prompt-check: 2 prompts; 2 lack a checklist'
+  assert_output --partial 'prompt-check: 2 prompts; 2 lack a checklist, 1 lack theme (make prompts-check shows what is read)'
 }
 
 @test "the rows of data/prompts.jsonl pass unchanged, and only wide ones lack something" {

@@ -88,7 +88,7 @@ def test_other_prompts_have_a_run_of_their_own(root):
     (root / "mine.txt").write_text("Six slides on tide pools for a school class\n")
     done = baseline(root, "PROMPTS=mine.txt")
     assert done.returncode == 0, done.stdout
-    assert "lacks a checklist, language, theme" in done.stdout
+    assert "1 prompts; 1 lack a checklist, 1 lack theme" in done.stdout
     assert "results/reports/offline@mine/index.html" in done.stdout
     assert len(scores(root, "fake", "offline@mine")) == 1
     assert scores(root) == kept

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from decksmith.core.records import Record
+from decksmith.core.records import Asks, Record
 from decksmith.measure.decks import lint, sources
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.records import Finding, Limits
@@ -239,7 +239,10 @@ def figures_in(text: str) -> set[str]:
 
 
 def asked_figures(record: Record) -> set[str]:
-    """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
+    """The figures of a request, or those that its asks name. A number at a word for slides in the request's language is how
+    many there shall be."""
+    if (own := (record.get("asks") or {}).get("figures")) is not None:
+        return set(own)
     request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", sources.request(record))
     pairs = _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold())
     slides = {str((record.get("asks") or {}).get("slides")), *(d for pair in pairs for d in pair)}
@@ -363,11 +366,19 @@ def _text(record: Record, run: str | Path) -> str:
     return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
+def fewest(asks: Asks) -> int:
+    """How many slides a deck has at least, as it was asked for; 0 where nothing says it."""
+    return asks.get("fewest") or asks.get("slides") or 0
+
+
 def _too_few(pages: Pages) -> Iterator[Finding]:
     """The finding on a deck that has fewer slides than were asked for; each of those that lack counts (`_count`)."""
-    asked, made = pages.asks.get("slides") or 0, len(pages.numbers)
+    asked, made = fewest(pages.asks), len(pages.numbers)
     if made < asked:
-        message = f"{asked} slides were asked for, there {'is' if made == 1 else 'are'} {made}"
+        least = "at least " if pages.asks.get("fewest") else ""
+        message = (
+            f"{least}{asked} slides were asked for, there {'is' if made == 1 else 'are'} {made}"
+        )
         yield Finding(line=None, slide=None, check="slides", message=message, box=None)
 
 
@@ -386,7 +397,7 @@ def _count(pages: Pages, findings: Sequence[Finding], asked: Sequence[Asked]) ->
     numbers = set(pages.numbers)
     wrong = {one["slide"] for one in findings if one["slide"] in numbers}
     homeless = sum(one["slide"] not in numbers for one in findings)
-    slides = max(len(numbers), pages.asks.get("slides") or 0)
+    slides = max(len(numbers), fewest(pages.asks))
     yes = sum(one["yes"] for one in asked)
     passed = len(numbers) - len(wrong) + yes
     return {"passed": passed, "of": slides + homeless + len(asked)}

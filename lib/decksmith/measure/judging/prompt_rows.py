@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import operator
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,22 +16,14 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import lint, sources, templates
-from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.decks.records import Limits, Page
-from decksmith.measure.decks.words import likeliest_language
-from decksmith.measure.judging import rendered
+from decksmith.measure.judging import asked, rendered
 from decksmith.models import turns
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 CORE = "core"  # the set that the offline protocol takes
-# "8 slides", "8-slide", and in the languages of data/prompts.jsonl where the word is plain.
-SLIDES = re.compile(
-    r"\b(\d{1,2})[\s-]+(?:slides?|folien|diapositiv\w+|diapos|slajd\w+|slide)\b", re.IGNORECASE
-)
-WORDS = "three four five six seven eight nine ten eleven twelve".split()
-SPELLED = re.compile(rf"\b({'|'.join(WORDS)})[\s-]+slides?\b", re.IGNORECASE)
 # A reference sentence is looked for as it stands: no slide around it is too long or too pale.
 LIMITS: Limits = {
     **lint.limits(),
@@ -40,12 +31,11 @@ LIMITS: Limits = {
     "unreadable_px": 0,
     "unreadable_contrast": 0,
 }
-THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNORECASE)
 
 
 def row(line: str) -> Record:
     """The prompt of a line: plain words, or an object with `request` or `messages`. What it does not say
-    is filled in: id, sets, system message, what the request names of `asks`. Raises ValueError."""
+    is filled in: id, sets, system message, what the request says of `asks`. Raises ValueError."""
     line = line.strip()
     is_json = line.startswith("{") or (line.startswith("[") and line.endswith("]"))
     given: Record = stream.json_object(line) if is_json else {"request": line}
@@ -65,8 +55,19 @@ def row(line: str) -> Record:
         "checklist": [],
         **given,
         "messages": messages,
-        "asks": named(text) | (given.get("asks") or {}),
+        "asks": asks(text, given.get("asks") or {}),
     }
+
+
+def asks(request: str, own: Record) -> Record:
+    """What a request asks for: `own`, which always stands, and what else is read out of its words; nothing where `own` names
+    the elements, as rows do that somebody went through."""
+    if not isinstance(own, dict) or "features" in own:
+        return own
+    found = {key: value for key, value in asked.read(request).items() if key not in own}
+    if "slides" in own:
+        found.pop("fewest", None)
+    return found | own
 
 
 def rows(line: str) -> list[Record]:
@@ -89,20 +90,6 @@ def _messages(request: str) -> list[Record]:
         {"role": "system", "content": templates.system_prompt()},
         {"role": "user", "content": request},
     ]
-
-
-def named(request: str) -> Record:
-    """What a request itself names of `asks`: the number of slides, the theme, the language."""
-    found: Record = {}
-    if match := SLIDES.search(request):
-        found["slides"] = int(match[1])
-    elif match := SPELLED.search(request):
-        found["slides"] = 3 + WORDS.index(match[1].lower())
-    if match := THEME.search(request):
-        found["theme"] = match[1].lower()
-    if language := likeliest_language(request):
-        found["language"] = language
-    return found
 
 
 def _request(messages: object) -> str:
@@ -142,7 +129,7 @@ def check(protocol: Protocol) -> int:
         raise cli.BadData(f"stdin: no request in it{cli.Script.usage}")
     if lacks:
         said = ", ".join(f"{count} lack {what}" for what, count in lacks.most_common())
-        cli.say(f"{len(seen)} prompts; {said} (docs/prompts.md)")
+        cli.say(f"{len(seen)} prompts; {said} (make prompts-check shows what is read)")
     return 65 if bad else 0
 
 
@@ -176,13 +163,9 @@ def found(items: list[Record], item: Record, sentence: str) -> list[str]:
 
 
 def _say(record: Record) -> list[str]:
-    """Say what a prompt lacks and what that silences; returns the names of what it lacks."""
+    """What a prompt lacks to be measured by it."""
     found = [] if record["checklist"] else ["a checklist"]
-    found += [name for name in ("slides", "language", "theme") if name not in record["asks"]]
-    if found:
-        silenced = "" if record["checklist"] else ": no share of the checklist"
-        stream.warn(record["id"], f"lacks {', '.join(found)}{silenced}")
-    return found
+    return found + [key for key in ("slides", "language", "theme") if key not in record["asks"]]
 
 
 _SIGNS = ("", ",", ".", " ")  # between thousands, as a deck may write them
