@@ -28,6 +28,14 @@ def benchmark(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str
     if max(cut) > LIMITS["truncated"]:
         ours, theirs = (text.percent(round(share, 3)) for share in cut)
         sentence += f". Cut off at the token limit: {ours} and {theirs} of the replies"
+    if entry["difference"].get("clusters"):
+        sentence += f", {stats.rule(entry['difference']['clusters'], 'group')}"
+    for label, only in zip((model, base), entry.get("only") or ([], []), strict=True):
+        if only:
+            named = f"{', '.join(sorted(only)[:3])}{', ..' if only[3:] else ''}"
+            sentence += f". Left out, since only {label} has them: {len(only):,} ({named})"
+    if entry.get("notes"):
+        sentence += f". But {'; '.join(entry['notes'])}"
     return said, f"{name}: {sentence}"
 
 
