@@ -71,6 +71,14 @@ class Log(NamedTuple):
     rows: Records
 
 
+def _short(value: object) -> str:
+    """A value in a few letters: as it is, or its fingerprint."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return (
+        ",".join(map(plain, text.split(","))) if len(text) <= 80 else stream.fingerprint(text)[:12]
+    )
+
+
 def plain(name: object) -> str:
     """A name as a folder, a table and a comment can have it."""
     return re.sub(r"[^A-Za-z0-9._/:+-]+", "-", str(name)).strip("-./")[:120] or "unnamed"
@@ -292,11 +300,13 @@ def _kind(path: Path) -> str:
 
 def rows(log: Log) -> Iterator[BenchRecord]:
     """A log's records as graded rows; at the end stderr says what was taken. Raises cli.BadData naming the record."""
-    made = _program(
-        f"def row: {log.harness['row']}; .n as $n | .each | row | .n = $n | record",
-        log.path,
-        log.head,
-    )
+    head = log.head
+    label = f"{head['metric']},{head['part']}" if head.get("part") else head["metric"]
+    rules = f" {_short(head['rules'])}" if head.get("rules") else ""
+    shown = {"label": _short(label), "revision": f"{head['tool']} {_short(head.get('version'))}"}
+    shown["rules"] = f"{head['tool']}: {shown['label']}{rules}"
+    each_row = f"def row: {log.harness['row']}; .n as $n | .each | row | .n = $n | record"
+    made = _program(each_row, log.path, cast(Head, {**head, **shown}))
     count, lost, others, total = 0, 0, 0, 0.0
     for number, each in log.rows:
         try:
@@ -312,9 +322,8 @@ def rows(log: Log) -> Iterator[BenchRecord]:
         count, lost = count + 1, lost + ("error" in record["grade"])
         total += record["grade"].get("score", 0.0)
         yield _with_id(record, log.head["bench"])
-    head, mean = log.head, total / (count - lost) if count > lost else math.nan
-    label = f"{head['metric']},{head['part']}" if head.get("part") else head["metric"]
-    said = f"{log.path}: {count:,} rows of {head['bench']} by {head['model']} ({head['tool']}, {plain(label)}: {mean:.3f}"
+    mean = total / (count - lost) if count > lost else math.nan
+    said = f"{log.path}: {count:,} rows of {head['bench']} by {head['model']} ({head['tool']}, {shown['label']}: {mean:.3f}"
     theirs = (head.get("means") or {}).get(label)
     if isinstance(theirs, int | float) and tuple(head["scale"]) == (0, 1):
         said += ", as the log says" if abs(theirs - mean) < 0.0006 else f"; the log says {theirs:g}"
@@ -324,7 +333,10 @@ def rows(log: Log) -> Iterator[BenchRecord]:
 
 def _with_id(record: Record, bench: str) -> BenchRecord:
     """A record with an id of ours for its question, equal for equal ones alone."""
-    question = record.pop("question")
+    question, task = record.pop("question"), record["task"]
+    for key in ("subset", "asked"):
+        if task.get(key) is not None:
+            task[key] = _short(task[key])
     clean = re.sub(r"[^A-Za-z0-9._-]+", "-", question)
     if clean != question or len(clean) > 60:
         clean = f"{clean[:30]}-{stream.fingerprint(question)[:8]}"
