@@ -280,22 +280,17 @@ def logs(path: Path, given: Head | None = None) -> dict[str, list[Log]]:
             raise cli.BadData(said)
         same.append(log)
     if not found:
+        first = {} if path.is_dir() else _opened(path)[0]
+        means = " (means alone say nothing of a question)" if "results" in first else ""
+        keys = f"a file with the keys {', '.join(map(plain, [*first][:8])) or '(none)'}{means}"
+        what = f"a folder of {len(inside)} files" if path.is_dir() else keys
         taken = "; ".join(f"{h['title']}: {h['takes']}, by `{h['made']}`" for h in harnesses())
-        what = f"a folder of {len(inside)} files" if path.is_dir() else _kind(path)
-        raise cli.BadData(
-            f"{path}: {what}, none of these. {taken}; ours: rows.jsonl of bench-grade"
-        )
+        ours = "ours: rows.jsonl of bench-grade"
+        raise cli.BadData(f"{path}: {what}, none of these. {taken}; {ours}")
     models = sorted({log.head["model"] for some in found.values() for log in some})
     if len(models) > 1:
         raise cli.BadData(f"{path} has logs of {', '.join(models)}; name those of one, or --model")
     return found
-
-
-def _kind(path: Path) -> str:
-    """What a file is that is no log."""
-    first = _opened(path)[0]
-    means = " (means alone say nothing of a question)" if "results" in first else ""
-    return f"a file with the keys {', '.join(map(plain, [*first][:8])) or '(none)'}{means}"
 
 
 def rows(log: Log) -> Iterator[BenchRecord]:
@@ -360,15 +355,13 @@ def load(path: Path, given: Head | None = None) -> Results:
 
 
 def labels(paths: Sequence[Path], sides: Sequence[Results]) -> list[str]:
-    """What two sides are called: folders of ours by name, logs by their model, or where that is one model by file."""
-    named = []
-    for path, side in zip(paths, sides, strict=True):
-        first = next(iter(next(iter(side.values())).values()))[0]
-        named.append(first["gen"]["model"]["name"] if "metric" in first["task"] else path.name)
-    for each in ("stem", "parent"):
-        if len({*named}) == 1 or "unknown" in named:
-            named = [plain(Path(getattr(path.absolute(), each)).name) for path in paths]
-    return named
+    """What two sides are called: folders of ours by name, logs by their model, or where that is one model by file or folder."""
+    first = [next(iter(next(iter(side.values())).values()))[0] for side in sides]
+    models = [one["gen"]["model"]["name"] if "metric" in one["task"] else "" for one in first]
+    named = [model or path.name for model, path in zip(models, paths, strict=True)]
+    stems, parents = [path.stem for path in paths], [path.absolute().parent.name for path in paths]
+    whole = [each for each in (named, stems, parents) if len({*each}) > 1 and "unknown" not in each]
+    return [plain(name) for name in (whole or [stems])[0]]
 
 
 def comment(

@@ -606,15 +606,12 @@ def _apart(
     tasks_of = [(ours[k][0]["task"], base[k][0]["task"]) for k in ours]
     groups = {k: task.get("subset") for k, (task, _) in zip(ours, tasks_of, strict=True)}
     notes = []
-    asked = sum(one.get("asked") != other.get("asked") for one, other in tasks_of)
-    if asked:
+    if asked := sum(one.get("asked") != other.get("asked") for one, other in tasks_of):
         notes.append(f"the prompts differ on {asked:,} of {len(ours):,} questions")
-    settings = [
+    ours_how, base_how = (
         cast(Record, said["sampling"] or {}).get("how") or {} for said in (ours_said, base_said)
-    ]
-    if names := [
-        k for k in {**settings[0], **settings[1]} if settings[0].get(k) != settings[1].get(k)
-    ]:
+    )
+    if names := [k for k in ours_how | base_how if ours_how.get(k) != base_how.get(k)]:
         notes.append(f"the settings differ ({', '.join(names)})")
     if ours_said["samples"] != base_said["samples"]:
         notes.append(f"samples of a question: {ours_said['samples']} and {base_said['samples']}")

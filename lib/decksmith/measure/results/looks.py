@@ -230,10 +230,8 @@ def _others(looks: list[KeptLook], loaded: list[Run]) -> str:
 
 
 def counted(path: Path, who: object, seen: object) -> str:
-    """Note a comparison of results that have no run folder in the journal `path`; in words, the how-manieth it is.
-
-    who: what was compared; seen: the numbers; the same numbers again are the same look.
-    """
+    """Note a comparison of results without a run folder in the journal `path`; in words, how many there were of `who`. The same
+    numbers `seen` again are the same look."""
     ident, inputs = stream.fingerprint(who), stream.fingerprint(seen)
     try:
         with contextlib.closing(stream.Journal(path, "look")) as journal:
@@ -244,10 +242,9 @@ def counted(path: Path, who: object, seen: object) -> str:
         return f"This look was not remembered: {path} cannot be written"
     if count == 1:
         return f"These two were not compared on this machine before. {ONE_LOOK}"
-    return (
-        f"Comparison {count} of these two on this machine. {ONE_LOOK}: of {count}, at least one "
-        f"separates two equal models with a chance of up to {100 * false_chance(count):.0f} %"
-    )
+    said = f"Comparison {count} of these two on this machine. {ONE_LOOK}: of {count}, at least one"
+    chance = f"{100 * false_chance(count):.0f} %"
+    return f"{said} separates two equal models with a chance of up to {chance}"
 
 
 # What was written down before
