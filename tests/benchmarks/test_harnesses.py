@@ -573,3 +573,12 @@ def test_a_plan_from_logs_says_how_many_questions_find_a_difference(tmp_path):
     one = groups.needed([a], 0.1, 1)
     assert 0.5 < float(one[1]) < 0.7 and one[0] == "200"
     assert groups.needed([dict([*a.items()][:3])], 0.1, 1) == ["3", "–", "–", "–"]
+
+
+def test_a_task_that_only_one_has_is_not_compared_and_says_what_to_name(tmp_path):
+    lm_eval(tmp_path / "a", {1}, task="one", model="org/a")
+    lm_eval(tmp_path / "a", {1}, task="two", model="org/a")
+    b = lm_eval(tmp_path / "b", {1}, task="one", model="org/b")
+    one, two = compared(tmp_path / "a", b, 0.5)
+    assert one["verdict"] == "holds"
+    assert two["sentence"] == "two: not compared; org/b has no results (name a log of it)"

@@ -335,7 +335,7 @@ def _with_id(record: Record, bench: str) -> BenchRecord:
     clean = re.sub(r"[^A-Za-z0-9._-]+", "-", question)
     if clean != question or len(clean) > 60:
         clean = f"{clean[:30]}-{stream.fingerprint(question)[:8]}"
-    ident = clean if clean.startswith(f"{bench}-") else f"{bench}-{clean}"
+    ident = f"{bench}-{clean}"
     if sample := record["gen"].get("sample"):
         sample["of"], ident = ident, f"{ident}~{sample['k']}"
     return cast(BenchRecord, {"id": ident, **record})

@@ -576,6 +576,8 @@ def _compared(
         "margin": None,
         "needed": None,
     }
+    if _imported(ours or base or {}):
+        entry["notes"] = []
     if not (ours and base and ours_said and base_said):
         return entry
     clusters = None

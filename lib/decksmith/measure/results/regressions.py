@@ -19,7 +19,8 @@ def benchmark(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str
     name = entry["benchmark"]
     if not (entry["ours"] and entry["base"]):
         lacks = base if entry["ours"] else model
-        why = f"{lacks} has no results (make bench MODEL={lacks} BENCH={name})"
+        mend = "name a log of it" if "notes" in entry else f"make bench MODEL={lacks} BENCH={name}"
+        why = f"{lacks} has no results ({mend})"
         return "refused", f"{name}: not compared; {why}"
     if entry["refused"]:
         return "refused", f"{name}: not compared; {entry['refused']}"
