@@ -576,8 +576,8 @@ def test_a_plan_from_logs_says_how_many_questions_find_a_difference(tmp_path):
 
 
 def test_a_task_that_only_one_has_is_not_compared_and_says_what_to_name(tmp_path):
-    lm_eval(tmp_path / "a", {1}, task="one", model="org/a")
-    lm_eval(tmp_path / "a", {1}, task="two", model="org/a")
+    lm_eval(tmp_path / "a/x", {1}, task="one", model="org/a")
+    lm_eval(tmp_path / "a/y", {1}, task="two", model="org/a")
     b = lm_eval(tmp_path / "b", {1}, task="one", model="org/b")
     one, two = compared(tmp_path / "a", b, 0.5)
     assert one["verdict"] == "holds"

@@ -230,13 +230,15 @@ def opened(path: Path, given: Head) -> Log | None:
 
 
 def _beside(path: Path, harness: Harness) -> Record:
-    """The file that says more of a log: of several the one of the same date, else the first."""
-    found = [one for each in harness.get("beside", ()) for one in sorted(path.parent.glob(each))]
-    found.sort(key=lambda one: not one.stem.endswith(path.stem.rpartition("_")[2]))
-    if not found or found[0].stat().st_size > LARGEST:
+    """The file that says more of a log: the one that is named so, or of several by a pattern the one of the same date."""
+    patterns = harness.get("beside", [])
+    found = [one for each in patterns for one in sorted(path.parent.glob(each))]
+    same = [one for one in found if one.stem.endswith(path.stem.rpartition("_")[2])]
+    certain = same or (found if len(found) == 1 or "*" not in "".join(patterns) else [])
+    if not certain or certain[0].stat().st_size > LARGEST:
         return {}
-    with found[0].open("rb") as file:
-        return {"beside": _whole(file, str(found[0]))}
+    with certain[0].open("rb") as file:
+        return {"beside": _whole(file, str(certain[0]))}
 
 
 def _chosen(log: Log) -> Log:
@@ -298,7 +300,9 @@ def rows(log: Log) -> Iterator[BenchRecord]:
     head = log.head
     label = f"{head['metric']},{head['part']}" if head.get("part") else head["metric"]
     rules = f" {_short(head['rules'])}" if head.get("rules") else ""
-    shown = {"label": _short(label), "revision": f"{head['tool']} {_short(head.get('version'))}"}
+    version = head.get("version")
+    known = "of unknown version" if version is None else _short(version)
+    shown = {"label": _short(label), "revision": f"{head['tool']} {known}"}
     shown["rules"] = f"{head['tool']}: {shown['label']}{rules}"
     each_row = f"def row: {log.harness['row']}; .n as $n | .each | row | .n = $n | record"
     made = _program(each_row, log.path, cast(Head, {**head, **shown}))
