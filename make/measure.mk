@@ -31,6 +31,8 @@ TRAINING ?=
 CHAINED ?=
 # The difference that `make plan` looks for: of a share (0.05: 5 points of the checks), or in marks of 1 to 5.
 EFFECT ?=
+# Logs of other tools, one or two, that `make plan` plans from in place of MODEL's runs.
+LOGS ?=
 # The run folder that `make capsule` packs, in place of MODEL's.
 RUN ?=
 # The capsule that `make replay` derives again.
@@ -165,7 +167,7 @@ report: .venv/.python
 
 ## plan: what a comparison like that of MODEL's runs can detect; EFFECT=0.05
 plan: .venv/.python
-	bin/run-plan $(EFFECT:%=--effect %) $(RUNS)
+	$(if $(LOGS),bin/bench-plan,bin/run-plan) $(EFFECT:%=--effect %) $(or $(LOGS),$(RUNS))
 
 ### register: write down before the first reply how MODEL's runs will be compared
 register: $(RUNS:%=%/prompts.jsonl)

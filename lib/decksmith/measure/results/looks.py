@@ -229,6 +229,24 @@ def _others(looks: list[KeptLook], loaded: list[Run]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
 
+def counted(path: Path, who: object, seen: object) -> str:
+    """Note a comparison of results without a run folder in the journal `path`; in words, how many there were of `who`. The same
+    numbers `seen` again are the same look."""
+    ident, inputs = stream.fingerprint(who), stream.fingerprint(seen)
+    try:
+        with contextlib.closing(stream.Journal(path, "look")) as journal:
+            if journal.get(ident, inputs) is None:
+                journal.put(ident, inputs, {"at": datetime.now(UTC).isoformat()})
+            count = sum(ident == one for one, _, _ in journal.values())
+    except OSError:
+        return f"This look was not remembered: {path} cannot be written"
+    if count == 1:
+        return f"These two were not compared on this machine before. {ONE_LOOK}"
+    said = f"Comparison {count} of these two on this machine. {ONE_LOOK}: of {count}, at least one"
+    chance = f"{100 * false_chance(count):.0f} %"
+    return f"{said} separates two equal models with a chance of up to {chance}"
+
+
 # What was written down before
 
 
