@@ -287,6 +287,21 @@ SAYS = {
     "reads": "Text that does not read like its language, by the embedded model.",
     "error": "A slide that the renderer could not draw as it is written.",
 }
+# What nobody can say of a deck that another program made (render.imported), and why.
+_UNKNOWN = {
+    "unreadable": "its fonts are not known",
+    "markup": "what is code in it is not known",
+    "bare": "what is drawn in it is not known",
+    "broken-picture": "which pictures it lacks is not known",
+    "theme": "it has no theme of Slidev's",
+}
+# Elements that are known of it, by what it was read from; of pictures nothing is.
+_KNOWN = {
+    "pdf": {"image"},
+    "office": {"image"},
+    "pptx": {"image", "table", "notes"},
+    "html": {"image", "table", "quote", "two-cols", "notes"},
+}
 _LACKING = {
     "heading": "no slide has the asked heading {}",
     "order": "the asked headings stand in another order",
@@ -305,25 +320,49 @@ def judge(record: Record, run: str | Path, limits: Limits, reading: Reading | No
 
 def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
     """The value of `judge` for a deck as its pages are seen; `reading`: of its text, None where nobody read it."""
+    unknown = not_checked(pages)
     asked = [
         Asked(check=name, what=what, yes=yes, slide=slide)
         for name, check in ASKED_CHECKS.items()
         for what, yes, slide in check(pages)
+        if name not in unknown and f"{name} {what}" not in unknown
     ]
-    slides = slide_findings(pages, _text(pages.record, pages.run), reading)
+    found = slide_findings(pages, _text(pages.record, pages.run), reading)
+    slides = [one for one in found if one["check"] not in unknown]
     absent = [*_too_few(pages), *(finding for one in asked for finding in _missing(one))]
     value: Judge = {
         "judge": NAME,
         "checks": _count(pages, slides, asked),
         "findings": [*slides, *absent],
         "asked": asked,
-        "not_checked": {},
-        "checklist": pages.answers,
+        "not_checked": unknown,
+        "checklist": [
+            a for a in pages.answers if not {"checklist", f"checklist {a['id']}"} & {*unknown}
+        ],
         "usage": cast(Usage, {}),  # nobody was asked
     }
     if reading is None or reading.passed is None:
-        value["not_checked"] = {"reads": reading.why if reading else "nobody read it"}
+        value["not_checked"] = {"reads": reading.why if reading else "nobody read it"} | unknown
     return value
+
+
+def not_checked(pages: Pages) -> dict[str, str]:
+    """The checks that do not apply to a deck that another program made, `element code` and `checklist c2` among them, each
+    with the reason; {} for a deck of Slidev's."""
+    kind = pages.record["render"].get("imported")
+    if kind is None:
+        return {}
+    if kind == "pictures":
+        names = {*SAYS} - {"blank", "twice", "slides", "error"}
+        return _UNKNOWN | dict.fromkeys(sorted(names - {*_UNKNOWN}), "a picture has no text")
+    lacks = {
+        f"element {one}" for one in pages.asks.get("features") or [] if one not in _KNOWN[kind]
+    }
+    for item in pages.items:
+        options = {option for entry in item["match"] for option in entry.split("|")}
+        if {option[1:] for option in options if option.startswith("@")} - _KNOWN[kind]:
+            lacks.add(f"checklist {item['id']}")
+    return _UNKNOWN | dict.fromkeys(sorted(lacks), "whether it is there is not known")
 
 
 def slide_findings(pages: Pages, text: str, reading: Reading | None = None) -> list[Finding]:
