@@ -1,4 +1,4 @@
-"""What is in a deck that another program made: `python3 -I foreign.py SCALE < FILE`, or `foreign.py text MOST < PDF`.
+"""What is in a deck that another program made: `python3 -I foreign.py SCALE < FILE`.
 
 Runs alone in a cell, on a stranger's bytes, as xray.mjs does for our own decks. First a line of JSON that says what the
 file is, `{"kind": "pdf"}`; then one for each page, `{"page": as the X-ray has it, "picture": PNG in base64}`, of a
@@ -136,16 +136,6 @@ def opened(data: bytes) -> Any:
         raise NotRead(said) from None
 
 
-def texts(data: bytes, most: int) -> Iterator[Line]:
-    """The text of each page of a PDF, up to `most` characters and a page more, and how many pages it has."""
-    document, said = opened(data), list[str]()
-    for page in document:
-        said.append("".join(letters(page.get_textpage())).replace("\r\n", "\n"))
-        if sum(map(len, said)) > most:
-            break
-    yield {"pages": said, "of": len(document)}
-
-
 def letters(page: Any) -> Iterator[str]:
     """The characters of a text page, one for each of its places."""
     from pypdfium2 import raw
@@ -178,7 +168,7 @@ class Sheet:
         from pypdfium2 import raw
 
         self.raw, self.page, self.factor, self.picture = raw, page, factor, picture
-        self.size, self.said = [side * factor for side in page.get_size()], ""
+        self.size = [side * factor for side in page.get_size()]
 
     def measures(self) -> Line:
         """What can be measured of the page."""
@@ -189,22 +179,25 @@ class Sheet:
             behind = place[2] * place[3] > 0.9 * self.size[0] * self.size[1]
             boxes.append({"kind": "background" if behind else "image", "tag": "img", "box": place})
         shown = len(boxes)
-        for text in itertools.islice(self.pieces(), BOXES - shown):
-            boxes.append(text | self.look(text))
-        said = boxes[shown:]
+        found = self.pieces()
+        said = [text | self.look(text) for text in found[: BOXES - shown]]
+        boxes += said
         overlaps(said, shown)
         sizes = Counter(round(text["size"]) for text in said for _ in text["text"])
         dominant = max(sizes, key=lambda size: (sizes[size], -size), default=None)
         title = titled(said, dominant or 0)
         for text in title:
             text["kind"] = "title"
+        said_text = "\n".join(text["text"] for text in found)
         for box in boxes:
             box["box"] = [*map(round, box["box"])]
-            box.pop("ink", None)
-        rows = [" ".join(row.split()) for row in self.said.split("\r\n")]
+            for name in ("ink", "foot", "last"):
+                box.pop(name, None)
+            if "text" in box:
+                box["text"] = box["text"][:80]
         return {
             "title": " ".join(text["text"] for text in title),
-            "text": "\n".join(row for row, _ in itertools.groupby(rows) if row),
+            "text": said_text,
             "images": shown,
             "contrast": min(
                 (text["contrast"] for text in said if "contrast" in text), default=None
@@ -229,31 +222,46 @@ class Sheet:
         x, y = ((most - side) / 2 for most, side in zip(CANVAS, self.size, strict=True))
         return [min(a, c) + x, min(b, d) + y, abs(a - c), abs(b - d)]
 
-    def pieces(self) -> Iterator[Line]:
-        """The texts of the page: letters in a row that no wide gap parts. A text drawn on itself is one."""
-        raw, page = self.raw, self.page.get_textpage()
-        piece, last, before, ended = Line(), [0.0] * 4, Line(), True
+    def pieces(self) -> list[Line]:
+        """The texts of the page: letters of like size on a line that no wide gap parts. PDFium may mix two texts that stand
+        side by side, a small one and a large; a text drawn on itself, as a shadow is, is one."""
+        raw, page, found = self.raw, self.page.get_textpage(), list[Line]()
+        spaced = ended = False
         for index, letter in enumerate(letters(page)):
-            self.said += letter
             if letter.isspace():
-                ended |= letter in "\r\n"
-                piece["text"] = piece.get("text", "") + " "
+                spaced, ended = True, ended or letter in "\r\n"
                 continue
             edges = [ctypes.c_double() for _ in range(4)]
             raw.FPDFText_GetCharBox(page, index, *edges)  # left, right, bottom, top
-            place = self.box(*(edges[n].value for n in (0, 2, 1, 3)))
-            size = self.size_of(page, index)
-            if ended or apart(last, place, size):
-                if piece.get("size") and not same(before, piece):
-                    yield (before := piece)
-                piece, ended = {"kind": "text", "tag": "p", "text": "", "size": size}, False
-                piece |= {"box": place, "ink": self.ink_of(page, index)}
-            if len(piece["text"]) < 80:
-                piece["text"] += letter
+            place, size = (
+                self.box(*(edges[n].value for n in (0, 2, 1, 3))),
+                self.size_of(page, index),
+            )
+            raw.FPDFText_GetCharOrigin(page, index, *edges[:2])
+            foot = self.box(edges[0].value, edges[1].value, edges[0].value, edges[1].value)[1]
+            is_turned = abs(math.sin(raw.FPDFText_GetCharAngle(page, index))) > 0.1
+            for piece in found[-1:] if is_turned else reversed(found[-3:]):
+                gap, fall = away(piece["last"], place)
+                near_by = max(gap, fall if is_turned else 0) < GAP * max(size, 4)
+                on_line = (
+                    not ended if is_turned else abs(foot - piece["foot"]) < 0.6 * piece["size"]
+                )
+                if near_by and on_line and 0.5 < size / piece["size"] < 2:
+                    break
+            else:
+                piece = {"kind": "text", "tag": "p", "text": "", "size": size, "foot": foot}
+                piece |= {"box": place, "last": place, "ink": self.ink_of(page, index)}
+                found.append(piece)
+                gap = 0
+            piece["text"] += " " * (spaced and gap > 0.1 * size) + letter
             piece["size"] = min(piece["size"], size) if letter.isalpha() else piece["size"]
-            piece["box"], last = union(piece["box"], place), place
-        if piece.get("size") and not same(before, piece):
-            yield piece
+            piece["box"], piece["last"] = union(piece["box"], place), place
+            spaced = ended = False
+        return [
+            piece
+            for n, piece in enumerate(found)
+            if not any(same(piece, b) for b in found[max(0, n - 9) : n])
+        ]
 
     def size_of(self, page: Any, index: int) -> float:
         """The size of a letter in px, whatever scales it."""
@@ -316,12 +324,11 @@ def luminance(colour: Any) -> float:
     return float(0.2126 * r + 0.7152 * g + 0.0722 * b)
 
 
-def apart(last: list[float], place: list[float], size: float) -> bool:
-    """Whether a letter begins another text: behind a wide gap, or on another line."""
-    gaps = (
+def away(last: list[float], place: list[float]) -> list[float]:
+    """How far a letter stands beside another, and above or below it."""
+    return [
         max(place[n] - last[n] - last[n + 2], last[n] - place[n] - place[n + 2]) for n in (0, 1)
-    )
-    return max(gaps) > GAP * max(size, 4)
+    ]
 
 
 def union(a: list[float], b: list[float]) -> list[float]:
@@ -331,17 +338,18 @@ def union(a: list[float], b: list[float]) -> list[float]:
     return [x, y, right - x, bottom - y]
 
 
-def same(before: Line, piece: Line) -> bool:
-    """Whether a text is the one before it once more, as a shadow is drawn."""
-    piece["text"] = " ".join(piece["text"].split())
-    pairs = zip(before.get("box", piece["box"]), piece["box"], strict=True)
-    return before.get("text") == piece["text"] and max(abs(a - b) for a, b in pairs) < 4
+def same(a: Line, b: Line) -> bool:
+    """Whether two texts are one, drawn twice."""
+    pairs = zip(a["box"], b["box"], strict=True)
+    return a["text"] == b["text"] and max(abs(x - y) for x, y in pairs) < 4
 
 
 def overlaps(texts: list[Line], first: int) -> None:
     """Note on each text the earlier ones that it lies on, and which share of the smaller one; `first` boxes stand before."""
     inner = [(x, y + 0.15 * h, x + w, y + 0.85 * h) for x, y, w, h in (t["box"] for t in texts)]
     for (i, a), (j, b) in itertools.combinations(enumerate(inner), 2):
+        if min(len(texts[i]["text"]), len(texts[j]["text"])) < 4:
+            continue  # bullets, and parts of formulas
         across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
         least = min((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
         if across > 0 and down > 0 and across * down >= 0.02 * least > 0:
@@ -350,29 +358,29 @@ def overlaps(texts: list[Line], first: int) -> None:
 
 
 def titled(texts: list[Line], dominant: int) -> list[Line]:
-    """The lines of the title: the first text that is larger than most, and its like below it."""
-    large = [text for text in texts if text["size"] >= 1.15 * dominant]
+    """The lines of the title: the first text that is larger than most, or than others, and its like below it."""
+    sizes = [text["size"] for text in texts]
+    largest = max(sizes, default=0)
+    least = 1.15 * dominant if largest >= 1.15 * dominant else largest
+    large = [text for text in texts if text["size"] >= least > 1.1 * min(sizes)]
     named = [text for text in large if any(c.isalpha() for c in text["text"])]
     first = min(named, key=lambda text: text["box"][1], default=None)
     return [text for text in large if first and text["size"] == first["size"]][:4]
 
 
-def lines(data: bytes, words: list[str]) -> Iterator[Line]:
+def lines(data: bytes, scale: int) -> Iterator[Line]:
     """All that is said of a file."""
-    if words[0] == "text":
-        yield from texts(data, int(words[1]))
-        return
     kind = kind_of(data)
     yield {"kind": kind}
     read = {"pdf": pdf, "pptx": powerpoint, "pictures": pictures}.get(kind)
-    yield from read(data, int(words[0])) if read else ()
+    yield from read(data, scale) if read else ()
 
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     try:
-        for each in lines(sys.stdin.buffer.read(), sys.argv[1:]):
+        for each in lines(sys.stdin.buffer.read(), int(sys.argv[1])):
             print(json.dumps(each), flush=True)
     except NotRead as error:
         print(json.dumps({"not_read": str(error)}))

@@ -295,10 +295,8 @@ _UNKNOWN = {
     "broken-picture": "which pictures it lacks is not known",
     "theme": "it has no theme of Slidev's",
 }
-# Elements that are known of it, by what it was read from; of pictures nothing is.
+# Elements that are known of it, by what it was read from; of others pictures are.
 _KNOWN = {
-    "pdf": {"image"},
-    "office": {"image"},
     "pptx": {"image", "table", "notes"},
     "html": {"image", "table", "quote", "two-cols", "notes"},
 }
@@ -325,10 +323,11 @@ def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
         Asked(check=name, what=what, yes=yes, slide=slide)
         for name, check in ASKED_CHECKS.items()
         for what, yes, slide in check(pages)
-        if name not in unknown and f"{name} {what}" not in unknown
+        if not {name, f"{name} {what}"} & unknown.keys()
     ]
     found = slide_findings(pages, _text(pages.record, pages.run), reading)
     slides = [one for one in found if one["check"] not in unknown]
+    items = {one["what"] for one in asked if one["check"] == "checklist"}
     absent = [*_too_few(pages), *(finding for one in asked for finding in _missing(one))]
     value: Judge = {
         "judge": NAME,
@@ -336,9 +335,7 @@ def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
         "findings": [*slides, *absent],
         "asked": asked,
         "not_checked": unknown,
-        "checklist": [
-            a for a in pages.answers if not {"checklist", f"checklist {a['id']}"} & {*unknown}
-        ],
+        "checklist": [answer for answer in pages.answers if answer["id"] in items],
         "usage": cast(Usage, {}),  # nobody was asked
     }
     if reading is None or reading.passed is None:
@@ -347,22 +344,20 @@ def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
 
 
 def not_checked(pages: Pages) -> dict[str, str]:
-    """The checks that do not apply to a deck that another program made, `element code` and `checklist c2` among them, each
-    with the reason; {} for a deck of Slidev's."""
+    """The checks that do not apply to a deck that another program made, `element code` and `checklist c2` among them, and
+    why; {} for a deck of Slidev's."""
     kind = pages.record["render"].get("imported")
-    if kind is None:
+    if not kind:
         return {}
+    lacks = [name for name in SAYS if name not in ("blank", "twice", "slides", "error")]
     if kind == "pictures":
-        names = {*SAYS} - {"blank", "twice", "slides", "error"}
-        return _UNKNOWN | dict.fromkeys(sorted(names - {*_UNKNOWN}), "a picture has no text")
-    lacks = {
-        f"element {one}" for one in pages.asks.get("features") or [] if one not in _KNOWN[kind]
-    }
+        return dict.fromkeys(lacks, "a picture has no text") | _UNKNOWN
+    known = _KNOWN.get(kind, {"image"})
+    lacks = [f"element {name}" for name in pages.asks.get("features") or [] if name not in known]
     for item in pages.items:
-        options = {option for entry in item["match"] for option in entry.split("|")}
-        if {option[1:] for option in options if option.startswith("@")} - _KNOWN[kind]:
-            lacks.add(f"checklist {item['id']}")
-    return _UNKNOWN | dict.fromkeys(sorted(lacks), "whether it is there is not known")
+        elements = set(re.findall(r"@([\w-]+)", "|".join(item["match"])))
+        lacks += [f"checklist {item['id']}"] if elements - known else []
+    return _UNKNOWN | dict.fromkeys(lacks, "whether it is there is not known")
 
 
 def slide_findings(pages: Pages, text: str, reading: Reading | None = None) -> list[Finding]:

@@ -5,6 +5,7 @@ them. Both hold the hash of what was read, so that what was changed by hand is n
 
 import asyncio
 import base64
+import functools
 import hashlib
 import io
 import json
@@ -13,6 +14,7 @@ import re
 import shutil
 import sys
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
@@ -21,15 +23,40 @@ from decksmith.core.cells import contained
 from decksmith.core.records import Record
 from decksmith.measure.decks.records import Page
 from decksmith.measure.render import cell, pool, toolchain
-from decksmith.measure.render.worker import Drawn, RenderRequest, Worker
+from decksmith.measure.render.worker import RenderRequest, Worker
 
 FORM = "import-1"  # raise it when a deck is read otherwise
 LARGEST = 100 << 20  # bytes of a file, or of all in a folder
 SECONDS, MEMORY = 120, 4096  # CPU seconds and MB of LibreOffice, or of a browser
 PICTURES = {".png", ".jpg", ".jpeg", ".webp"}
 BESIDE = PICTURES | {".css", ".js", ".mjs", ".svg", ".gif", ".avif", ".woff", ".woff2", ".ttf"}
+_in_order = functools.partial(re.sub, r"\d+", lambda digits: digits[0].zfill(12))  # 2 before 10
 _CONVERT = f"""ulimit -v {MEMORY << 10}; ulimit -t {SECONDS}; cat > deck
 soffice -env:UserInstallation=file://"$PWD"/profile --headless --convert-to pdf deck >&2 && cat deck.pdf"""
+
+
+def named(words: Iterable[str]) -> dict[str, tuple[Path, Path | None]]:
+    """{id: (deck, a PDF of it)} of FILE and ID=FILE; a PDF belongs to a PowerPoint file of its name. Raises cli.BadData."""
+    found: dict[str, list[Path]] = {}
+    for word in words:
+        ident, _, rest = ("", "", word) if Path(word).exists() else word.partition("=")
+        path = Path(rest)
+        if not rest or not path.exists():
+            raise cli.BadData(
+                f"there is no {rest or word}; name a file, a folder of pictures, or ID=FILE"
+            )
+        ident = ident or (path.resolve().name if path.is_dir() else path.stem)
+        ident = re.sub(r"[^A-Za-z0-9._~-]+", "-", ident)[:100].strip("._~-") or "deck"
+        found.setdefault(ident, []).append(path)
+    for ident, paths in found.items():
+        paths.sort(key=lambda path: path.suffix.lower() == ".pdf")
+        if [path.suffix.lower() == ".pdf" for path in paths[1:]] not in ([], [True]) or paths[
+            1:
+        ] == paths[:1]:
+            raise cli.BadData(
+                f"{paths[0]} and {paths[1]} would both be {ident}; give one as ID=FILE"
+            )
+    return {ident: (paths[0], (*paths, None)[1]) for ident, paths in found.items()}
 
 
 def import_deck(ident: str, path: Path, drawn: Path | None, into: Path) -> tuple[str, int, bool]:
@@ -54,14 +81,15 @@ def import_deck(ident: str, path: Path, drawn: Path | None, into: Path) -> tuple
         said = slides or [{"page": {}}] * len(drawings)
         pairs = zip(drawings, said, strict=True)
         slides = [{**a, **b, "page": {**a["page"], **b["page"]}} for a, b in pairs]
-    text = _markdown(key, slides)
-    result: Drawn = {
-        "pictures": [base64.b64decode(slide["picture"]) for slide in slides],
+    text = _markdown(key, slides)  # which tells each page its line
+    drawn_deck = {
         "expected": len(slides),
         "errors": [],
         "xray": [slide["page"] for slide in slides],
     }
-    pool.store(into / f"{ident}.deck", {**result, "imported": kind, "key": key})
+    pictures = [base64.b64decode(slide["picture"]) for slide in slides]
+    about = {**drawn_deck, "pictures": pictures, "imported": kind, "key": key}
+    pool.store(into / f"{ident}.deck", about)
     stream.write(into / f"{ident}.md", text)
     return kind, len(slides), False
 
@@ -76,7 +104,7 @@ def _files(path: Path) -> dict[str, bytes]:
         found = folder.rglob("*") if text else folder.iterdir()
         there += [
             file
-            for file in sorted(found, key=_natural)
+            for file in sorted(found, key=lambda file: _in_order(str(file)))
             if file.suffix.lower() in wanted
             and file.resolve().is_relative_to(folder.resolve())
             and (not text or file.relative_to(folder).parts[0] in text)
@@ -88,12 +116,6 @@ def _files(path: Path) -> dict[str, bytes]:
             f"{said}; a deck is a file, or a folder of pictures, of {LARGEST >> 20} MB"
         )
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in there}
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """slide2 before slide10."""
-    parts = re.findall(r"\d+|\D+", str(path).casefold())
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def _packed(files: dict[str, bytes]) -> bytes:

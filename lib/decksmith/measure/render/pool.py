@@ -36,6 +36,7 @@ from decksmith.measure.render.worker import (
 
 # What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
 KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
+IMPORTS = cli.ROOT / "data/decks"  # decks that other programs made (imported.py)
 KEPT_MOST = 2 << 30  # bytes of finished renders, some 6000 decks; then the longest unused goes
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
 
@@ -236,7 +237,7 @@ def imported(record: Record, text: str, scale: int) -> tuple[Drawn, str] | None:
     not there as it was (measure/render/imported.py)."""
     files = ((record.get("gen") or {}).get("model") or {}).get("files")
     place = Path(cli.ROOT, str(files)).resolve()
-    if not files or not place.is_relative_to(imports().resolve()):
+    if not files or not place.is_relative_to(IMPORTS.resolve()):
         return None
     kept = cast(Record | None, load_kept(place, f"{record['id']}.deck"))
     if kept is None or f"imported: {kept['key']}" not in text[:200]:
@@ -244,23 +245,18 @@ def imported(record: Record, text: str, scale: int) -> tuple[Drawn, str] | None:
             f"{place}/{record['id']}.deck is not the deck that was read; bin/deck-import it again"
         )
         raise stream.Fault("infra", "no-import", said, retriable=False)
-    pictures = [_scaled(data, scale) for data in kept["pictures"]]
+    pictures = [resized(data, CANVAS[0] * scale) for data in kept["pictures"]]
     return cast(Drawn, {**kept, "pictures": pictures}), kept["imported"]
 
 
-def imports() -> Path:
-    """Where imported decks lie."""
-    return Path(os.environ.get("DECKSMITH_DECKS") or cli.ROOT / "data/decks")
-
-
-def _scaled(data: bytes, scale: int) -> bytes:
-    """A picture at the scale of a protocol."""
+def resized(picture: bytes | Path, width: int) -> bytes:
+    """A picture at another width, as PNG."""
     from PIL import Image
 
     out = io.BytesIO()
-    with Image.open(io.BytesIO(data)) as picture:
-        size = CANVAS[0] * scale, CANVAS[1] * scale
-        picture.resize(size, Image.Resampling.BOX).save(out, "PNG")
+    with Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as shown:
+        high = round(shown.height * width / shown.width)
+        shown.convert("RGB").resize((width, high), Image.Resampling.LANCZOS).save(out, "PNG")
     return out.getvalue()
 
 
