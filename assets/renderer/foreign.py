@@ -169,6 +169,7 @@ class Sheet:
 
         self.raw, self.page, self.factor, self.picture = raw, page, factor, picture
         self.size = [side * factor for side in page.get_size()]
+        self.turn = math.radians(page.get_rotation())
 
     def measures(self) -> Line:
         """What can be measured of the page."""
@@ -238,13 +239,17 @@ class Sheet:
                 self.size_of(page, index),
             )
             raw.FPDFText_GetCharOrigin(page, index, *edges[:2])
-            foot = self.box(edges[0].value, edges[1].value, edges[0].value, edges[1].value)[1]
-            is_turned = abs(math.sin(raw.FPDFText_GetCharAngle(page, index))) > 0.1
-            for piece in found[-1:] if is_turned else reversed(found[-3:]):
-                gap, fall = away(piece["last"], place)
-                near_by = max(gap, fall if is_turned else 0) < GAP * max(size, 4)
+            origin = self.box(edges[0].value, edges[1].value, edges[0].value, edges[1].value)
+            lean = abs(math.sin(raw.FPDFText_GetCharAngle(page, index) + self.turn))
+            across = 1 if lean > 0.9 else 0  # of x and y, the one along which the letters stand
+            is_slanted = 0.1 < lean < 0.9
+            foot = origin[1 - across]
+            for piece in found[-1:] if is_slanted else reversed(found[-3:]):
+                gaps = away(piece["last"], place)
+                gap = max(gaps) if is_slanted else gaps[across]
+                near_by = gap < GAP * max(size, 4)
                 on_line = (
-                    not ended if is_turned else abs(foot - piece["foot"]) < 0.6 * piece["size"]
+                    not ended if is_slanted else abs(foot - piece["foot"]) < 0.6 * piece["size"]
                 )
                 if near_by and on_line and 0.5 < size / piece["size"] < 2:
                     break

@@ -50,9 +50,8 @@ def named(words: Iterable[str]) -> dict[str, tuple[Path, Path | None]]:
         found.setdefault(ident, []).append(path)
     for ident, paths in found.items():
         paths.sort(key=lambda path: path.suffix.lower() == ".pdf")
-        if [path.suffix.lower() == ".pdf" for path in paths[1:]] not in ([], [True]) or paths[
-            1:
-        ] == paths[:1]:
+        pdfs = sum(path.suffix.lower() == ".pdf" for path in paths)
+        if len(paths) > 2 or (len(paths) == 2 and pdfs != 1):
             raise cli.BadData(
                 f"{paths[0]} and {paths[1]} would both be {ident}; give one as ID=FILE"
             )
