@@ -334,3 +334,51 @@ def test_two_thousand_broken_files_are_read_or_refused(tmp_path):
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
     assert done.stdout == ""
     assert {path.name for path in tmp_path.iterdir()} == {"a.pptx", *(path.name for path in paths)}
+
+
+def marp(*sections):
+    """A page as Marp writes it, without its script."""
+    frames = "".join(
+        '<svg data-marpit-svg="" viewBox="0 0 1280 720"><foreignObject width="1280" height="720">'
+        f'<section style="width:1280px;height:720px;background:#fff;font-size:29px">{each}</section>'
+        "</foreignObject></svg>"
+        for each in sections
+    )
+    return f"<!doctype html><html><head></head><body><div>{frames}</div></body></html>"
+
+
+@pytest.mark.browser
+def test_a_page_of_marp_is_drawn_and_measured_as_our_own_slides_are(tmp_path):
+    Image.new("RGB", (400, 300), "green").save(tmp_path / "seal.png")
+    (tmp_path / "secret.txt").write_text("x")
+    page = marp(
+        "<h1>Ferries</h1><p>Three lamps and a rule</p>",
+        '<h2>Pale</h2><p style="color:#fff">White words</p><script>fetch("http://example.org")</script>',
+        '<h2 dir="rtl">שלום</h2><p style="font-size:9px">small print</p><img src="seal.png">',
+    )
+    (tmp_path / "a.html").write_text(page)
+    deck = slides(tmp_path / "a.html", tmp_path)
+    assert [page["title"] for page in deck["xray"]] == ["Ferries", "Pale", "שלום"]
+    assert [page["images"] for page in deck["xray"]] == [0, 0, 1]
+    assert deck["xray"][1]["contrast"] == 1 and deck["xray"][2]["font"]["min"] < 8
+    _, value = judged(tmp_path, deck)
+    found = {(one["slide"], one["check"]) for one in value["findings"]}
+    assert found == {(2, "low-contrast"), (3, "small-text")}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "page, why",
+    [
+        ("<html><body><p>hello</p></body></html>", "a page of neither reveal.js nor Marp"),
+        (
+            '<html><body><div class="reveal"><div class="slides"><section>x</section></div></div>'
+            '<script src="https://cdn.example.org/reveal.js"></script></body></html>',
+            "it loads https://cdn.example.org/reveal.js, and nothing is fetched from here",
+        ),
+    ],
+)
+def test_another_page_is_refused_in_a_sentence(tmp_path, page, why):
+    (tmp_path / "a.html").write_text(page)
+    with pytest.raises(cli.BadData, match=f"{why}.*; export it as PDF, and give that"):
+        slides(tmp_path / "a.html", tmp_path)
