@@ -103,6 +103,7 @@ echo "      make plan EFFECT=0.05 (how many prompts find 5 points)"
 endef
 
 results/runs/reference/$(SETTING)/scores.jsonl: $(wildcard data/reference/*.md)
+$(foreach m,$(MODEL),$(eval results/runs/$m/$(SETTING)/scores.jsonl: $(wildcard data/decks/$m/*.md)))
 
 $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | run-check
 	mkdir -p $(@D)

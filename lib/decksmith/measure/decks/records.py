@@ -121,6 +121,7 @@ class Render(TypedDict, total=False):
     errors: Annotated[list[Error], "at most 200, the first of each class among them"]
     xray: Annotated[list[Page], "the measures of each slide"]
     engine: Annotated[Engine, "what it was rendered with"]
+    imported: Annotated[str, "of another program's deck: pdf, pptx, office, html or pictures"]
     error: Annotated[Error, "the decisive one of `errors`, for which the deck does not count"]
     by: Annotated[By, "who made it"]
 

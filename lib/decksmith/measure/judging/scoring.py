@@ -63,12 +63,11 @@ def score(protocol: Protocol, record: Record) -> Score:
     }
     is_offline = protocol.judge["kind"] == "offline"
     judged = None if error else _get(record, "judge", "checks" if is_offline else "scores")
-    if items := len(record.get("checklist") or []):
-        if value["floored"]:
-            value["checklist"] = 0.0
-        elif not error:
-            yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
-            value["checklist"] = round(yes / items, 4)
+    if record.get("checklist") and value["floored"]:
+        value["checklist"] = 0.0
+    elif not error and (answers := record["judge"].get("checklist")):
+        # An imported deck has answers to those items alone that can be looked for in it.
+        value["checklist"] = round(sum(item["yes"] for item in answers) / len(answers), 4)
     if is_offline:
         value["checks"] = None if error else _share(record["id"], judged)
         return value
