@@ -21,7 +21,7 @@ from decksmith.people.study import agreement, estimates, intervals, raters, stor
 from decksmith.people.study.agreement import JudgeAgreement, PairMeasures, RaterAgreement
 from decksmith.people.study.estimates import Preference, Strengths
 from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.raters import Crowds, RaterSummary, RepeatCount
+from decksmith.people.study.raters import RaterSummary, RepeatCount
 from decksmith.people.study.records import (
     CHOICES,
     SIDES,
@@ -48,6 +48,7 @@ class VoteCounts(TypedDict):
     repeats: int  # on swapped repeats
     unseen: int  # on decks that were not looked at to the end
     of_raters_left_out: int  # by raters whom the rule leaves out
+    of_one_network: int  # of those that count, by names that may be one person's (raters.alike)
     choices: dict[str, int]  # those that count, by choice
 
 
@@ -87,7 +88,6 @@ class Tally(TypedDict):
     seconds: dict[str, float] | None  # lower, median, upper: quartiles of time in view
     agreement: RaterAgreement  # of people with each other
     judge: dict[str, JudgeAgreement] | None  # the judge beside people, by measure
-    crowds: Crowds  # names that may be fewer people than they seem
     otherwise: dict[str, BriefTally]  # votes that are counted in other ways
 
 
@@ -105,18 +105,17 @@ class StudyTally(Tally):
 def tally(
     votes: Sequence[Vote], decks: PairMeasures | None = None, came: Iterable[Rater] = ()
 ) -> Tally:
-    """Everything the votes say. decks: what the judge said of them; came: who came whence and when
-    (raters.crowds). Raises cli.BadData where nothing is left to count."""
+    """Everything the votes say. decks: what the judge said of them; came: who came whence. Raises
+    cli.BadData where nothing is left to count."""
     kept, people = raters.counted(votes)
     if not kept:
         raise cli.BadData(
             "no vote counts: there is none yet, or all are by raters who are left out"
         )
-    crowds = raters.crowds(came, kept)
-    voters = {vote["rater"] for vote in kept}
+    voters, alike = {vote["rater"] for vote in kept}, raters.alike(came)
     strong = estimates.strengths(kept)
     return {
-        "votes": _counts(votes, kept),
+        "votes": _counts(votes, kept, alike),
         "prompts": len({vote["prompt"] for vote in kept}),
         "raters": len(voters),
         "people": people,
@@ -126,19 +125,18 @@ def tally(
             "seed": stats.SEED,
             "over": "prompts and raters" if len(voters) >= intervals.RATERS else "prompts",
         },
-        "pairs": estimates.preferences(kept, frozenset(crowds["raters"])),
+        "pairs": estimates.preferences(kept, alike),
         "models": _models(kept),
         "strengths": strong,
         "position": _position(kept, people, strong),
         "seconds": _seconds(kept),
         "agreement": agreement.of_people(kept),
         "judge": agreement.of_judge(kept, decks) if decks else None,
-        "crowds": crowds,
-        "otherwise": _otherwise(votes, kept, frozenset(crowds["raters"])),
+        "otherwise": _otherwise(votes, kept, alike),
     }
 
 
-def _counts(votes: Sequence[Vote], kept: Sequence[Vote]) -> VoteCounts:
+def _counts(votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]) -> VoteCounts:
     """How many votes there are of each kind, and how many count."""
     kinds = [vote["kind"] for vote in votes]
     choices = [vote["choice"] for vote in kept]
@@ -149,6 +147,7 @@ def _counts(votes: Sequence[Vote], kept: Sequence[Vote]) -> VoteCounts:
         "repeats": kinds.count("repeat"),
         "unseen": sum(not vote["seen"] for vote in votes),
         "of_raters_left_out": len(raters.usable(votes)) - len(kept),
+        "of_one_network": sum(vote["rater"] in alike for vote in kept),
         "choices": {name: sum(choice == name for choice in choices) for name in CHOICES},
     }
 
@@ -192,7 +191,7 @@ def _seconds(votes: Sequence[Vote]) -> dict[str, float] | None:
 
 
 def _otherwise(
-    votes: Sequence[Vote], kept: Sequence[Vote], crowd: frozenset[str]
+    votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]
 ) -> dict[str, BriefTally]:
     """The figures that a reader compares, of votes that are counted in other ways."""
     untied = [vote for vote in kept if preferred(vote)]
@@ -200,12 +199,13 @@ def _otherwise(
         "with_raters_left_out": raters.usable(votes),
         "without_both_bad": [vote for vote in kept if vote["choice"] != "bad"],
     }
-    if crowd:
-        ways["without_crowds"] = [vote for vote in kept if vote["rater"] not in crowd]
+    others = [vote for vote in kept if vote["rater"] not in alike]
+    if 0 < len(others) < len(kept):
+        ways["without_one_network"] = others
     if len(untied) < len(kept):
         ways["ties_dropped"] = untied
     return {
-        name: {"votes": len(some), "pairs": estimates.preferences(some, crowd)}
+        name: {"votes": len(some), "pairs": estimates.preferences(some, alike)}
         for name, some in ways.items()
     }
 
@@ -319,7 +319,7 @@ def deck_measures(score: Score) -> Measures:
 OTHERWISE = {
     "with_raters_left_out": "all raters",
     "without_both_bad": "without both bad",
-    "without_crowds": "without crowds",
+    "without_one_network": "without names of one network",
     "ties_dropped": "without ties",
 }
 
@@ -348,7 +348,7 @@ def markdown(found: StudyTally) -> str:
         "GOLD": raters.GOLD,
         "REPEATS": raters.REPEATS,
         "FASTEST": raters.FASTEST,
-        "CROWD_RULE": raters.CROWD_RULE,
+        "PEOPLE": raters.PEOPLE,
     }
     ways = {"as above": found["pairs"]}
     for key, word in OTHERWISE.items():
