@@ -505,10 +505,10 @@
     let links = [], sure = false;
     const ago = (time) => { const s = (Date.now() - new Date(time)) / 1000; return s < 90 ? "just now" : s < 5400 ? `${Math.round(s / 60)} min ago` : s < 129600 ? `${Math.round(s / 3600)} h ago` : `${Math.round(s / 86400)} days ago`; };
     const full = (link) => new URL(link, location.href).href;
-    const parts = { state: h("div"), raters: h("div"), crowds: h("div"), links: h("div") };
+    const parts = { state: h("div"), raters: h("div"), links: h("div") };
     const names = h("textarea", { id: "names", rows: 3, placeholder: "One name a line", spellcheck: "false" });
     $("owner").append(parts.state, h("section", {}, h("h2", {}, "Invite people"), h("label", { for: "names" }, "Names, one a line"), names,
-      h("div.row", {}, h("button", { type: "button", onclick: invite }, "Make personal links")), parts.links), parts.raters, parts.crowds);
+      h("div.row", {}, h("button", { type: "button", onclick: invite }, "Make personal links")), parts.links), parts.raters);
     async function invite() {
       const { status, body } = await ask(`${base}raters`, { names: names.value.split("\n").map((name) => name.trim()).filter(Boolean) });
       if (status !== 200) { parts.links.replaceChildren(h("p.trouble", { role: "alert" }, sentence(body?.error || "the server does not answer"))); return; }
@@ -541,24 +541,9 @@
         body.results.length ? h("section", {}, h("h2", {}, "Counts so far"), h("div.wide", { tabindex: 0, role: "region", "aria-label": "Counts so far" }, table(body.results)), h("p.soft", {}, "Looking often and stopping when it pleases makes chance look like a result. vote-tally gives intervals.")) : "");
       parts.raters.replaceChildren(h("section", {}, h("h2", {}, "People"), body.raters.length ? h("div.wide", { tabindex: 0, role: "region", "aria-label": "People" }, h("table", {}, h("thead", {}, h("tr", {},
         ["Name", "Votes", "Skipped", "Seconds a vote", "Attention", "Last vote", "Link"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, body.raters.map((each) => h("tr", {},
-        h("th", { scope: "row" }, each.name), h("td", {}, `${each.votes} of ${each.given}`), h("td", {}, String(each.skipped)), h("td", {}, each.seconds === null ? "–" : String(Math.round(each.seconds))),
+        h("th", { scope: "row" }, each.name, each.alike && h("span.names", {}, "one of several names of one network, which may be one person: give links")), h("td", {}, `${each.votes} of ${each.given}`), h("td", {}, String(each.skipped)), h("td", {}, each.seconds === null ? "–" : String(Math.round(each.seconds))),
         h("td", each.gold[0] < each.gold[1] ? { class: "off" } : {}, each.gold[1] ? `${each.gold[0]} of ${each.gold[1]}` : "–"), h("td", {}, each.last ? ago(each.last) : "–"), h("td", {}, h("a", { href: each.link, "aria-label": `open the link of ${each.name}` }, "open"))))))) : h("p.soft", {}, "Nobody yet.")));
-      parts.crowds.replaceChildren(body.crowds.chose ? gathered(body.crowds, body) : "");
       document.documentElement.dataset.ready = "yes";
-    }
-    // People who chose their names and came together: they may be fewer than they seem (lib/decksmith/people/study/raters.py).
-    function gathered(crowds, { raters, crowd_rule: rule }) {
-      const names = new Map(raters.map(({ id, name }) => [id, name]));
-      const minute = (time) => time.slice(0, 16).replace("T", " ");
-      const some = (names) => names.slice(0, 5).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");
-      const head = ["From", "People", "Votes", "Share of votes", "First name", "Last name"].map((name) => h("th", { scope: "col" }, name));
-      const rows = crowds.found.map((crowd) => h("tr", {},
-        h("th", { scope: "row" }, crowd.origin, h("span.names", {}, some(crowd.raters.map((id) => names.get(id))))), h("td", {}, String(crowd.people)), h("td", {}, String(crowd.votes)),
-        h("td", {}, `${Math.round(100 * crowd.share)} %`), h("td", {}, minute(crowd.first)), h("td", {}, minute(crowd.last))));
-      const chose = `${crowds.chose === 1 ? "1 person" : `${crowds.chose} people`} chose their names, from ${crowds.addresses === 1 ? "1 address" : `${crowds.addresses} addresses`}`;
-      return h("section", {}, h("h2", {}, "Crowds"), crowds.warnings.map((warning) => h("p.trouble", {}, `${warning}.`)),
-        rows.length ? h("div.wide", { tabindex: 0, role: "region", "aria-label": "Crowds" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))) : "",
-        h("p.soft", {}, `${chose}; ${crowds.people || "none"} of them ${crowds.people === 1 ? "is" : "are"} in a crowd: ${rule} Times are in UTC.`));
     }
     const figure = (n, what) => h("div", {}, h("b.big", {}, String(n)), h("span.soft", {}, what));
     await refresh();

@@ -176,30 +176,3 @@ def payload(router, *names, rollout=0, **more):
         "benchmarks": [{"name": name} for name in names],
         **more,
     }
-
-
-def poller(server, payload, *, timeout=20.0, attempts=1, pause=0.05):
-    """The client of miles' asynchronous protocol: one POST, then a look every other second (here every `pause`) until the job is completed;
-    whatever requests raises is another POST, a job that failed or came too late ends the training. Of the answer it takes raw_metrics."""
-    headers = {"Authorization": f"Bearer {server.token}"}
-    for attempt in range(1, max(1, attempts) + 1):
-        try:
-            posted = requests.post(
-                f"{server.url}/evaluate", json=payload, timeout=timeout, headers=headers
-            )
-            posted.raise_for_status()
-            where = f"{server.url}/status/{posted.json()['job_id']}"
-            until = time.monotonic() + timeout
-            while time.monotonic() < until:
-                looked = requests.get(where, timeout=min(timeout, 30), headers=headers)
-                looked.raise_for_status()
-                if looked.json()["status"] == "completed":
-                    return looked.json()
-                if looked.json()["status"] == "failed":
-                    raise DelegateError(looked.json()["error"])
-                time.sleep(pause)
-            raise DelegateError("timed out")
-        except requests.exceptions.RequestException as error:
-            last = error
-            time.sleep(min(2**attempt, 30) * pause)
-    raise DelegateError(str(last)) from last

@@ -1,17 +1,16 @@
 """What the clients of slime and miles really send, word for word: recorded from slime v0.2.1, from its old example on slime's head and from miles
-(the same request), and from miles' asynchronous client of January to June 2026, each with the evaluation file that came with it. Where a
+(the same request), with the evaluation file that came with it. Where a
 checkout is at hand the client itself asks: `make test-clients CLIENTS="/path/to/slime .."` names one or more."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from delegates import ROOT, flat, payload, poller, trainer
+from delegates import ROOT, payload, trainer
 
 pytestmark = pytest.mark.slow
 
@@ -24,15 +23,6 @@ EXAMPLE = {  # examples/eval/scripts/multi_tasks.yaml, which says temperature 0.
         {"name": "arena-hard", "n_samples_per_eval_prompt": 2, **HOW, "max_response_len": 8192},
         {"name": "hle", "n_samples_per_eval_prompt": 1, **HOW, "max_response_len": 32768},
     ],
-}
-TERMINAL = {  # examples/eval/scripts/eval_tb_example.yaml
-    "model_name": "qwen3-8b",
-    "api_base": "http://127.0.0.1:30005/v1",
-    "n_tasks": None,
-    "n_concurrent": 8,
-    "metric_prefix": "terminal_bench",
-    "dataset_path": "/mnt/data/xinyu/program/miles-tb/terminal-bench/tasks",
-    "n_attempts": 1,
 }
 
 
@@ -83,56 +73,6 @@ def test_where_no_benchmark_is_ours_the_answer_comes_at_once_and_asks_nobody(ser
     assert server.jobs()[0]["status"] == "failed" and one.seen == []
 
 
-def test_the_asynchronous_client_with_its_own_example_goes_on_and_reads_what_to_write(serving):
-    server = serving()
-    said = poller(server, TERMINAL)
-    assert flat(said["raw_metrics"]) == {
-        "eval/terminal_bench/delegate/ok": 0,
-        "eval/terminal_bench/delegate/n_errors": 1,
-        "eval/terminal_bench/delegate/seconds": 0,
-        "eval/terminal_bench/delegate/coverage": 0,
-        "eval/terminal_bench/delegate/unknown": 1,
-    }
-    assert re.fullmatch(
-        "no benchmark 'terminal_bench'; there are: .*needle.*; name them in task_ids",
-        said["warning"],
-    )
-
-
-@pytest.mark.parametrize("prefix", ["terminal_bench", "eval/any thing"])
-def test_the_asynchronous_client_names_benchmarks_in_task_ids_and_gets_them_below_its_prefix(
-    serving, router, prefix
-):
-    server, one = serving(), router()
-    asked = TERMINAL | {"api_base": one.url + "/v1", "metric_prefix": prefix, "n_attempts": None}
-    found = flat(
-        poller(server, asked | {"task_ids": ["needle", "gpqa", "nedle"], "n_tasks": 2})[
-            "raw_metrics"
-        ]
-    )
-    below = prefix.removeprefix("eval/").replace(" ", "_")
-    assert oks(found) == {
-        f"{below}/needle": 1,
-        f"{below}/gpqa-diamond": 1,
-        f"{below}/nedle": 0,
-    }
-    assert found[f"eval/{below}/needle/pass@1/accuracy"] == 0.5
-    assert "--slug=qwen3-8b " in (server.folder / "house/asked").read_text()
-
-
-def test_the_asynchronous_client_joins_its_job_after_a_restart(serving, router):
-    server, one = serving(), router()
-    server.pace(1)
-    asked = TERMINAL | {"api_base": one.url + "/v1", "task_ids": ["needle"]}
-    posted = server.ask("POST", "/evaluate", asked).json()
-    server.until(lambda job: job["benchmarks"]["needle"].get("asked", 0) >= 1, posted["job_id"])
-    server.kill()
-    server.start()
-    said = poller(server, asked, attempts=3)
-    assert said["job_id"] == posted["job_id"]
-    assert server.asked() == ["needle-1", "needle-2", "needle-3"]
-
-
 # The clients themselves
 
 CHECKOUTS = os.environ.get("DECKSMITH_CLIENTS", "").split()
@@ -157,9 +97,8 @@ def test_the_client_of_a_checkout_gets_metrics_for_every_file_that_it_ships(
             "url": f"{server.url}/evaluate",
             "headers": {"Authorization": f"Bearer {server.token}"},
         }
-        polls = delegate["name"] == "terminal_bench"
-        if polls:
-            delegate |= {"api_base": f"{one.url}/v1", "task_ids": ["needle"]}
+        if delegate["name"] != "skills":
+            continue
         (tmp_path / path.name).write_text(json.dumps(setting))
         port = one.url.rpartition(":")[2]
         done = subprocess.run(
@@ -174,5 +113,5 @@ def test_the_client_of_a_checkout_gets_metrics_for_every_file_that_it_ships(
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        wanted = ["terminal_bench/needle"] if polls else ["aime25", "arena-hard-v2", "hle"]
+        wanted = ["aime25", "arena-hard-v2", "hle"]
         assert oks(json.loads(done.stdout)) == dict.fromkeys(wanted, 1), done.stderr

@@ -907,7 +907,6 @@ def test_wrong_paths_and_methods_and_jobs_are_json_errors(refusing):
         ("GET", "/evaluate", 405),
         ("GET", "/nothing", 404),
         ("GET", "/jobs/x", 404),
-        ("GET", "/status/x", 404),
         ("GET", "/jobs/..%2f..%2fetc", 404),
         ("POST", "/jobs/x/cancel", 404),
     ):
@@ -972,47 +971,6 @@ def test_a_job_can_be_listed_looked_at_and_watched(serving, router):
     assert server.job(ident)["delivered"]
 
 
-def test_the_asynchronous_protocol_of_miles(serving, router):
-    server, one = serving(), router()
-    asked = {
-        "model_name": "asked",
-        "api_base": one.url + "/v1",
-        "n_tasks": 2,
-        "n_concurrent": 4,
-        "n_attempts": 2,
-        "metric_prefix": "eval/needle",
-    }
-    said = server.ask("POST", "/evaluate", asked).json()
-    assert said == {
-        "job_id": said["job_id"],
-        "status": "queued",
-        "status_url": f"/status/{said['job_id']}",
-    }
-    seen = []
-    wait(
-        lambda: (
-            seen.append(server.ask("GET", said["status_url"]).json())
-            or seen[-1]["status"] == "completed"
-        )
-    )
-    assert {each["status"] for each in seen} <= {"queued", "running", "completed"} and seen[-1][
-        "raw_metrics"
-    ]["needle"]["delegate"]["ok"] == 1
-    assert (
-        "--slug=asked " in (server.folder / "house/asked").read_text()
-        and "--samples=2 " in (server.folder / "house/asked").read_text()
-    )
-    refused = server.ask("POST", "/evaluate", asked | {"rollout_id": 3})
-    assert refused.json() == {
-        "error": "unknown key 'rollout_id'; there are: "
-        + ", ".join(request.MilesRequest.model_fields)
-    }
-    refused = server.ask("POST", "/evaluate", asked | {"task_ids": "needle"})
-    assert refused.status_code == 400 and refused.json() == {
-        "error": "task_ids: 'needle' is not a list of benchmarks"
-    }
-
-
 def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
     offered = {
         each["name"]: each for each in refusing.ask("GET", "/benchmarks").json()["benchmarks"]
@@ -1068,7 +1026,6 @@ def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
         "weight_version": None,
         "on_failure": None,
         "door": "jobs",
-        "prefix": None,
         "notes": [],
         "unknown": [],
         "benchmarks": [

@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import identity, scoring
-from decksmith.measure.results import capsule, replay, signature, verify
+from decksmith.measure.results import capsule, replay, verify
 from shadow import ROOT, core, endpoint, environment, make
 
 pytestmark = pytest.mark.slow
@@ -110,7 +109,7 @@ def test_a_replay_without_the_endpoint_finds_everything_the_same(packed, root):
     slides = len(json.loads(members(packed)["capsule.json"])["slides"]["fake"])
     assert said[0] == "Toolchain: the capsule's" and said[-2:] == [
         "Everything is the same.",
-        "Nobody vouches for the replies: that the models wrote them is not shown (--verify SIGNERS).",
+        "That the models wrote the replies is not shown.",
     ]
     assert (
         said[1] == "Runs: Fake"
@@ -308,144 +307,6 @@ def test_decks_of_a_folder_pack_and_replay_and_another_deck_is_named(tmp_path):
     done = script(root, "bin/run-replay edited.tar")
     assert done.returncode == 65, done.stderr
     assert "p002 gen: the stored reply was given to another request" in done.stdout
-
-
-@pytest.fixture
-def keys(tmp_path):
-    """SSH keys of two people, `ada` and `bob`, in a home where the first is ada's own."""
-    (tmp_path / ".ssh").mkdir(mode=0o700)
-    for name, path in (("ada", ".ssh/id_ed25519"), ("bob", "bob")):
-        subprocess.run(
-            [
-                "ssh-keygen",
-                "-q",
-                "-t",
-                "ed25519",
-                "-N",
-                "",
-                "-C",
-                f"{name}@example.org",
-                "-f",
-                tmp_path / path,
-            ],
-            check=True,
-        )
-    return tmp_path
-
-
-signs = pytest.mark.skipif(
-    not shutil.which("ssh-keygen"), reason="ssh-keygen (openssh-client) is not on this machine"
-)
-
-
-@signs
-def test_a_capsule_with_another_reply_is_consistent_again_and_only_its_signature_tells(root, keys):
-    home = {**environment(root), "HOME": str(keys)}
-
-    def run(line):
-        return subprocess.run(
-            ["bash", "-o", "pipefail", "-c", line],
-            cwd=root,
-            env=home,
-            capture_output=True,
-            text=True,
-        )
-
-    done = run("bin/run-pack --out signed --sign results/runs/fake/offline")
-    assert done.returncode == 0, done.stderr
-    honest = root / done.stdout.strip()
-    assert honest.with_name(f"{honest.name}.sig").is_file()
-    public = keys / ".ssh/id_ed25519.pub"
-    done = run(f"bin/run-replay --verify {public} {honest}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.match(
-        r"Signed by ada@example\.org \(ED25519 key SHA256:\S+\), who vouches that these replies are of Fake\.$",
-        done.stdout.splitlines()[-1],
-    )
-    # One reply replaced, the stages run again, packed again.
-    forged = root / "results/runs/fake/forged"
-    shutil.copytree(
-        root / "results/runs/fake/offline",
-        forged,
-        ignore=shutil.ignore_patterns("deck.jsonl", "images.jsonl", "render.jsonl", "judge.jsonl"),
-    )
-    for name in ("journal/gen.jsonl", "scores.jsonl"):
-        (forged / name).write_text((forged / name).read_text().replace("## Point 1", "## Paint 1"))
-    done = run(f"""R={forged}; bin/chat-generate --model fake --protocol offline --run $R < $R/prompts.jsonl |
-        bin/deck-parse --run $R | bin/deck-illustrate --run $R | bin/deck-render --run $R | bin/deck-judge --run $R |
-        bin/deck-scan --run $R | bin/deck-score > $R/new && mv $R/new $R/scores.jsonl && bin/run-summarize --run $R < $R/scores.jsonl > $R/summary.json
-        bin/run-pack --out forged $R""")
-    assert (
-        done.returncode == 0
-        and "not signed: this shows that the numbers follow from the replies" in done.stderr
-    ), done.stderr
-    forgery = root / done.stdout.strip()
-    assert b"## Paint 1" in forgery.read_bytes() and forgery.name != honest.name
-    done = run(f"bin/run-replay {forgery}")
-    assert done.returncode == 0 and "Everything is the same." in done.stdout
-    done = run(f"bin/run-replay --verify {public} {forgery}")
-    assert (done.returncode, done.stderr) == (
-        65,
-        f"run-replay: {forgery} is not signed: there is no {forgery}.sig\n",
-    )
-    shutil.copy(f"{honest}.sig", f"{forgery}.sig")
-    done = run(f"bin/run-replay --verify {public} {forgery}")
-    assert done.returncode == 65 and f"{forgery}.sig is no signature of {forgery}" in done.stderr
-    done = run(
-        f"bin/run-pack --key {keys}/bob --out forged {forged} && bin/run-replay --verify {public} {forgery}"
-    )
-    assert (
-        done.returncode == 65 and f"which {public} does not have or does not allow" in done.stderr
-    )
-
-
-@signs
-def test_signers_are_a_list_with_names_or_one_key_and_what_cannot_sign_is_named(keys):
-    file, ada, bob = keys / "file", keys / ".ssh/id_ed25519", keys / "bob"
-    file.write_text("numbers")
-    assert signature.sign(file, bob) == keys / "file.sig"
-    allowed = keys / "allowed"
-    allowed.write_text(
-        f'ada {ada.with_suffix(".pub").read_text()}bob@lab namespaces="decksmith" {bob.with_suffix(".pub").read_text()}'
-    )
-    assert signature.signer(file, allowed).startswith("bob@lab (ED25519 key SHA256:")
-    allowed.write_text(f'bob@lab namespaces="git" {bob.with_suffix(".pub").read_text()}')
-    for trusted in (allowed, ada.with_suffix(".pub")):
-        with pytest.raises(cli.BadData, match="does not have or does not allow"):
-            signature.signer(file, trusted)
-    with pytest.raises(cli.BadData, match="neither an allowed-signers file nor a public key"):
-        signature.signer(file, bob)
-    with pytest.raises(cli.Missing, match="allowed-signers file or a public key"):
-        signature.signer(file, keys / "nobody")
-    (keys / "file.sig").write_text("junk")
-    with pytest.raises(cli.BadData, match="is no signature of"):
-        signature.signer(file, bob.with_suffix(".pub"))
-    with pytest.raises(cli.BadConfig, match="cannot sign"):
-        signature.sign(file, file)
-
-
-def test_without_a_key_or_ssh_keygen_it_is_said_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/ssh-keygen").symlink_to("/bin/true")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(
-        cli.Missing,
-        match=r"no key to sign with: .*/\.ssh has none of id_ed25519, .*name one with --key",
-    ):
-        signature.key()
-    with pytest.raises(cli.Missing, match="there is no such key"):
-        signature.key(tmp_path / "mine")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        cli.Missing, match="ssh-keygen is not here; Debian has it in openssh-client"
-    ):
-        signature.key()
-    monkeypatch.setenv("DECKSMITH_IMAGE", "tools")
-    with pytest.raises(
-        cli.Missing, match="ssh-keygen is not in this image; IMAGES=off uses the machine's"
-    ):
-        signature.sign(tmp_path / "mine", tmp_path / "mine")
 
 
 # A vision judge's words, without a browser

@@ -84,13 +84,6 @@ class Server:
             method, self.url + path, json=body, headers=headers, timeout=240, **more
         )
 
-    def count(self, name):
-        """A sample of /metrics."""
-        for line in self.ask("/metrics").text.splitlines():
-            if line.startswith(f"decksmith_reward_{name} "):
-                return float(line.rpartition(" ")[2])
-        return 0.0
-
 
 def wait(check):
     """Until it is so, or four minutes."""

@@ -1,4 +1,4 @@
-"""Crowds: what one script can do under many names, how it is slowed down, and how the tally says what it did."""
+"""What one script can do under many names, how it is slowed down, and how the tally says what it did."""
 
 import asyncio
 import shutil
@@ -165,86 +165,43 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
     assert pair["share"]["hi"] < 0.5 and pair["for_b"] > 300, "they voted as they liked"
     assert pair["verdict"] == "inconclusive"
     assert (
-        "87 % of the votes are by 40 names that came from few addresses or in bursts, and without these it is 0.00 ["
-        in pair["sentence"]
+        "87 % of the votes are by names of one network, which may be one person" in pair["sentence"]
     )
-    assert found["crowds"]["warnings"] == [
-        "40 people who chose their names came from one address and cast 87 % of the votes; they may be one"
-    ]
-    assert [(one["by"], one["people"], one["votes"]) for one in found["crowds"]["found"]] == [
-        ("address", 40, 320)
-    ]
+    assert found["votes"]["of_one_network"] == 320
     text = tally.markdown(found)
-    assert (
-        "**Warning:** 40 people" in text
-        and "| Address " in text
-        and "without crowds | 48 |" in text
-    )
-    (without,) = found["otherwise"]["without_crowds"]["pairs"]
+    assert "**Warning:** 320 of these votes" in text
+    assert "without names of one network | 48 |" in text
+    (without,) = found["otherwise"]["without_one_network"]["pairs"]
     assert (without["votes"], without["share"]["mean"]) == (6 * PROMPTS, 0.5)
 
 
-def test_the_owner_sees_crowds_while_the_study_is_open(folder):
+def test_the_owner_sees_names_of_one_network_while_the_study_is_open(folder):
     with bench_vote.Server(folder) as server:
 
         def seen():
-            return requests.get(f"{server.owner}state").json()["crowds"]
+            people = requests.get(f"{server.owner}state").json()["raters"]
+            return {one["name"] for one in people if one["alike"]}
 
         vote(folder, server, invited(server, [f"person {n}" for n in range(4)]), fair)
-        assert (seen()["chose"], seen()["found"], seen()["warnings"]) == (0, [], [])
-        links = [server.url + join(server, f"script {n}").json()["link"] for n in range(3)]
-        (crowd,) = seen()["found"]
-        people = requests.get(f"{server.owner}state").json()["raters"]
-        names = {one["id"]: one["name"] for one in people}
-        assert [names[rater] for rater in crowd["raters"]] == [f"script {n}" for n in range(3)]
-        assert crowd["votes"] == 0
-        vote(folder, server, links, for_two)
-        (crowd,) = seen()["found"]
-        assert (crowd["votes"], crowd["share"]) == (24, 0.4286)
-        assert crowd["origin"].startswith("Address ") and crowd["first"] <= crowd["last"]
-        assert seen()["warnings"] == [
-            "3 people who chose their names came from one address and cast 43 % of the votes; they may be one"
-        ]
-        assert not requests.get(f"{server.owner}state").json()["closed"]
-        assert "crowds" not in requests.get(f"{links[0]}sheet").json()
+        links = [server.url + join(server, f"script {n}").json()["link"] for n in range(2)]
+        assert seen() == set(), "two people of one home are two"
+        links.append(server.url + join(server, "script 2").json()["link"])
+        assert seen() == {f"script {n}" for n in range(3)}
+        assert "alike" not in requests.get(f"{links[0]}sheet").json()
 
 
-def test_forty_names_of_forty_addresses_within_a_minute_are_a_burst(folder):
-    with bench_vote.Server(folder, "--public-url", "https://vote.example.org") as server:
-        study = store.Study(folder)
-        behind = f"http://127.0.0.1:{study.recall('port')}"  # we are the proxy
-        study.close_file()
-        server.url, server.owner = behind, server.owner.replace(server.url, behind)
-        vote(folder, server, invited(server, [f"person {n}" for n in range(6)]), fair)
-        joined = [join(server, f"script {n}", f"203.0.113.{n}") for n in range(40)]
-        vote(folder, server, [server.url + one.json()["link"] for one in joined], for_two)
-    found = counted(folder)
-    assert [
-        (one["by"], one["people"], len(one["networks"])) for one in found["crowds"]["found"]
-    ] == [("burst", 40, 40)]
-    (said,) = found["crowds"]["warnings"]
-    assert said.startswith("40 names were chosen within ") and said.endswith(
-        " from 40 addresses, and cast 87 % of the votes; they may be one script's"
-    )
-    assert found["pairs"][0]["verdict"] == "inconclusive"
-
-
-def test_a_class_behind_one_address_with_links_is_no_crowd(folder):
+def test_a_class_behind_one_address_with_links_counts_as_people(folder):
     with bench_vote.Server(folder) as server:
         vote(folder, server, invited(server, [f"pupil {n}" for n in range(20)]), for_two)
     found = counted(folder)
-    assert (found["crowds"]["found"], found["crowds"]["warnings"], found["crowds"]["chose"]) == (
-        [],
-        [],
-        0,
-    )
+    assert found["votes"]["of_one_network"] == 0
     (pair,) = found["pairs"]
     assert (
         pair["verdict"] == "beats"
         and pair["sentence"].startswith("two beats one by 0.")
         and pair["sentence"].endswith("]")
     )
-    assert "Crowds" not in tally.markdown(found)
+    assert "network" not in tally.markdown(found)
 
 
 # By hand
@@ -279,62 +236,27 @@ def votes(rater, n, choice, first=0):
     ]
 
 
-def test_crowds_are_counted_by_the_rule_alone():
-    home = [person(f"h{n}", "home", 10 * n) for n in range(2)]  # two people of one home are none
+def test_names_of_one_network_are_known_by_the_rule_alone():
+    home = [person(f"h{n}", "home", 10 * n) for n in range(2)]  # two people of one home are two
     office = [person(f"o{n}", "office", 3 * n + 1) for n in range(3)]
-    rush = [person(f"s{n}", f"net {n}", 50, 12 * n) for n in range(5)]  # five names within 48 s
-    slow = [person(f"t{n}", f"far {n}", 30 + 2 * n) for n in range(5)]
+    far = [person(f"t{n}", f"far {n}", 30 + 2 * n) for n in range(5)]
     link = [{**person(f"l{n}", None, 50), "network": None} for n in range(9)]
-    cast = [
-        one
-        for rater in [*home, *office, *rush, *slow, *link]
-        for one in votes(rater["id"], 2, "left")
-    ]
-    found = raters.crowds([*link, *rush, *home, *slow, *office], cast)
-    assert [(one["by"], one["raters"]) for one in found["found"]] == [
-        ("burst", [f"s{n}" for n in range(5)]),
-        ("address", ["o0", "o1", "o2"]),
-    ]
-    assert (
-        found["chose"],
-        found["addresses"],
-        found["people"],
-        found["votes"],
-        found["share"],
-    ) == (15, 12, 8, 16, round(16 / 48, 4))
-    assert [text.split(" ")[0] for text in found["warnings"]] == ["5", "3"]
-    assert raters.crowds([*home, *slow], cast)["found"] == []
+    assert raters.alike([*link, *home, *far, *office]) == {"o0", "o1", "o2"}
+    assert raters.alike([*home, *far]) == frozenset()
 
 
-def test_bursts_that_touch_are_one_and_others_are_not():
-    people = [person(f"{n}", f"{n}", *divmod(15 * n, 60)) for n in range(8)] + [
-        person(f"x{n}", f"x{n}", 40, n) for n in range(5)
-    ]
-    assert [len(burst) for burst in raters.bursts(people)] == [8, 5]
-    assert raters.bursts(people[:4]) == []
-
-
-def test_a_finding_that_holds_without_the_crowd_stands_and_says_so():
+@pytest.mark.parametrize(
+    ("others", "verdict"), [(8, "inconclusive"), (40, "beats"), (0, "inconclusive")]
+)
+def test_more_than_a_tenth_by_names_of_one_network_separates_nothing(others, verdict):
     people = [person(f"o{n}", "office", n) for n in range(4)]
-    cast = [one for n in range(8) for one in votes(f"r{n}", 10, "left")] + [
-        one for rater in people for one in votes(rater["id"], 10, "left")
-    ]
-    (pair,) = tally.tally(cast, came=people)["pairs"]
-    assert pair["verdict"] == "beats"
-    assert pair["sentence"].startswith("a beats b by 1.00 [")
-    assert (
-        "]; 33 % of the votes are by 4 names that came from few addresses or in bursts, and without these it is 1.00 ["
-        in pair["sentence"]
-    )
-
-
-def test_where_nobody_else_voted_nothing_is_separated():
-    people = [person(f"o{n}", "office", n) for n in range(6)]
-    cast = [one for rater in people for one in votes(rater["id"], 10, "left")]
-    (pair,) = tally.tally(cast, came=people)["pairs"]
-    assert (
-        pair["verdict"] == "inconclusive" and "and without these there is none" in pair["sentence"]
-    )
+    cast = [one for n in range(others) for one in votes(f"r{n}", 10, "left")]
+    cast += [one for rater in people for one in votes(rater["id"], 10, "left")]
+    found = tally.tally(cast, came=people)
+    (pair,) = found["pairs"]
+    assert pair["verdict"] == verdict
+    assert ("names of one network" in pair["sentence"]) == (verdict != "beats")
+    assert ("without_one_network" in found["otherwise"]) == bool(others)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web as http
 
@@ -20,7 +19,7 @@ from decksmith.bench.benchmarks import tasks
 from decksmith.bench.evalserver import request as requests
 from decksmith.bench.evalserver.jobqueue import Queue
 from decksmith.bench.evalserver.jobs import Job
-from decksmith.bench.evalserver.request import MilesRequest, Settings
+from decksmith.bench.evalserver.request import Settings
 from decksmith.core import cli, stream, validation, web
 from decksmith.models import registry
 
@@ -45,7 +44,6 @@ class Routes:
             http.get("/jobs/{id}", self.shown),
             http.get("/jobs/{id}/result", self.result),
             http.post("/jobs/{id}/cancel", self.cancel),
-            http.get("/status/{id}", self.status),
             http.get("/benchmarks", self.benchmarks),
         ]
 
@@ -59,12 +57,6 @@ class Routes:
 
     async def evaluate(self, request: http.Request) -> http.StreamResponse:
         body, run = validation.parse(await request.read()), request.headers.get("X-Run-Id")
-        if "api_base" in body:
-            asked = validation.check(MilesRequest, body)
-            job, _ = await self.queue.submit(asked.translated(), run, "poll", asked.prefix)
-            return http.json_response(
-                {"job_id": job.id, "status": "queued", "status_url": f"/status/{job.id}"}
-            )
         if body.get("benchmarks") == []:
             warning = "no benchmarks were asked for"
             return http.json_response(
@@ -98,19 +90,6 @@ class Routes:
 
     async def shown(self, request: http.Request) -> http.Response:
         return http.json_response(self._job(request).full())
-
-    async def status(self, request: http.Request) -> http.Response:
-        """In the words of miles' asynchronous protocol."""
-        job = self._job(request)
-        said: dict[str, Any] = {"job_id": job.id, "status": job.state["status"]}
-        if job.ended:
-            job.deliver()
-            if job.failed_hard:
-                said |= {"status": "failed", "error": job.troubles()}
-            else:
-                answer = {key: value for key, value in job.answer().items() if key != "runs"}
-                said |= {**answer, "status": "completed"}
-        return http.json_response(said)
 
     async def result(self, request: http.Request) -> http.StreamResponse:
         return await self._answered(request, self._job(request))

@@ -92,12 +92,11 @@ class Queue:
         body: dict[str, Any],
         run: str | None = None,
         door: Door = "jobs",
-        prefix: str | None = None,
     ) -> tuple[Job, bool]:
         """`(job, created)` for a request. One that was asked before and whose result nobody has
         got yet is joined; so is one of pinned weights that is complete. Raises cli.BadData. It is
         done to its end whatever happens to whoever asked."""
-        asked = await request.wanted(body, self.settings, run, door, prefix)
+        asked = await request.wanted(body, self.settings, run, door)
         return await self._to_its_end(self._submit(asked))
 
     async def cancel(self, job: Job) -> None:

@@ -232,7 +232,7 @@ class Job:
 
     def metrics(self) -> dict[str, object]:
         """raw_metrics: of each benchmark that ended its numbers, and how it went, as numbers
-        too; below the prefix that was asked for, unless that is a benchmark's name."""
+        too."""
         found: dict[str, object] = {
             word(name): {"delegate": {"ok": 0, **NOTHING, "unknown": 1}}
             for name in self.request["unknown"]
@@ -246,8 +246,7 @@ class Job:
                 delegate[f"skipped_{status}"] = 1
             numbers = each.get("metrics", {})
             found |= {**numbers, name: {**numbers.get(name, {}), "delegate": delegate}}
-        prefix = word(self.request["prefix"] or "")
-        return {prefix: found} if prefix and prefix not in found else found
+        return found
 
     def troubles(self) -> str:
         """What is missing of it, in one sentence."""

@@ -14,8 +14,8 @@ from decksmith.bench.evalserver.worker import SLIDEV
 from decksmith.core import cli, validation
 from decksmith.core.protocol import Protocol
 
-# How a request came: at /jobs, at /evaluate by a client that blocks, or by one that polls.
-Door = Literal["jobs", "evaluate", "poll"]
+# How a request came: at /jobs, or at /evaluate by a client that blocks.
+Door = Literal["jobs", "evaluate"]
 ROUTER = "where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)"
 NAME = 80  # characters of a benchmark's name
 
@@ -59,8 +59,8 @@ class Params(TypedDict):
 
 
 class JobRequest(TypedDict):
-    """What a job was asked. `prefix`: what its metrics stand below; `unknown`: benchmarks that we
-    do not have; `notes`: what whoever asked should know."""
+    """What a job was asked. `unknown`: benchmarks that we do not have; `notes`: what whoever asked
+    should know."""
 
     run: str | None
     rollout_id: int
@@ -70,7 +70,6 @@ class JobRequest(TypedDict):
     weight_version: str | None
     on_failure: Literal["soft", "hard"] | None
     door: Door
-    prefix: str | None
     notes: list[str]
     unknown: list[str]
     benchmarks: list[Params]
@@ -223,46 +222,14 @@ class Request(LenientBody):
         return self
 
 
-class MilesRequest(LenientBody):
-    """The body of miles' asynchronous protocol, made for Terminal-Bench. How many requests are in
-    flight is ours to say; a path of a request is opened by nobody."""
-
-    model_name: str | None = None
-    api_base: str | None = None
-    n_tasks: int | None = None
-    n_concurrent: Any = None
-    dataset_path: Any = None
-    task_ids: list[str] = Field(default=[], description="a list of benchmarks")
-    n_attempts: int | None = None
-    metric_prefix: Line = "terminal_bench"
-
-    @property
-    def prefix(self) -> str:
-        """What the metrics stand below."""
-        return self.metric_prefix.removeprefix("eval/")
-
-    def translated(self) -> dict[str, Any]:
-        """The same in the words of POST /jobs: `task_ids` name the benchmarks, or else
-        `metric_prefix` does."""
-        how = {"limit": self.n_tasks, "n_samples_per_eval_prompt": self.n_attempts}
-        return {
-            "rollout_id": 0,
-            "router_url": self.api_base,
-            "model": self.model_name,
-            "benchmarks": [{"name": name, **how} for name in self.task_ids or [self.prefix]],
-        }
-
-
 async def wanted(
     body: dict[str, Any],
     settings: Settings,
     run: str | None = None,
     door: Door = "jobs",
-    prefix: str | None = None,
 ) -> JobRequest:
     """A request as a job keeps it: every key there, every URL looked at, every number explicit.
-    `run`: what the header X-Run-Id said; `prefix`: what the metrics stand below. Raises
-    cli.BadData with one sentence for whoever asked.
+    `run`: what the header X-Run-Id said. Raises cli.BadData with one sentence for whoever asked.
 
     A trainer's client ends the training at a refusal: at its doors a benchmark that we do not have
     stands under `unknown` and is reported as one that failed, unless all or nothing was asked
@@ -281,7 +248,7 @@ async def wanted(
         if name in ALIASES
     ]
     if unknown:
-        notes.append(_missing(unknown) + ("; name them in task_ids" if door == "poll" else ""))
+        notes.append(_missing(unknown))
     return {
         "run": asked.run,
         "rollout_id": asked.rollout_id,
@@ -291,7 +258,6 @@ async def wanted(
         "weight_version": asked.weight_version,
         "on_failure": asked.on_failure,
         "door": door,
-        "prefix": prefix,
         "notes": notes,
         "unknown": unknown,
         "benchmarks": [

@@ -1,4 +1,4 @@
-"""What finished runs say, what may be said of them, and who vouches for them.
+"""What finished runs say and what may be said of them.
 
 In: the records of runs (scores.jsonl, summary.json, protocol.json), or scores of another tool. Out: figures with intervals, sentences, plots, reports,
 contradictions, capsules, the judge's card.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,7 +92,7 @@ def plots(out: Path, runs: list[Run], compared: Comparison, forms: Forms = PRINT
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
-        files += each_form(out, name, draw, forms, tight=False)
+        files += each_form(out, name, draw, forms)
     return files
 
 
@@ -111,17 +110,11 @@ def loss(out: Path, metrics: Path, forms: Forms = PRINT) -> list[str]:
     if not steps:
         return []
     draw = partial(_plot_loss, steps=steps, held=held)
-    return each_form(out, "loss", draw, forms, tight=False)
+    return each_form(out, "loss", draw, forms)
 
 
-def each_form(
-    out: Path, name: str, draw: Draw, forms: Forms = PRINT, tight: bool = True
-) -> list[str]:
-    """Draw one figure in the forms of each ink; returns the file names, none when there is nothing to draw.
-
-    tight: cut off empty margins; otherwise the file is as wide as the figure.
-    """
-    edges: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15} if tight else {}
+def each_form(out: Path, name: str, draw: Draw, forms: Forms = PRINT) -> list[str]:
+    """Draw one figure in the forms of each ink; returns the file names, none when there is nothing to draw."""
     names = []
     for ink, files in forms.items():
         with style(ink) as (pyplot, tone):
@@ -130,7 +123,7 @@ def each_form(
                 continue
             for form in files:
                 file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
-                stream.write(Path(out) / file, drawn(figure, form, dpi=240, **edges))
+                stream.write(Path(out) / file, drawn(figure, form, dpi=240))
                 names.append(file)
             pyplot.close(figure)
     return names
@@ -175,10 +168,6 @@ class Said:
     color: str = "ink"
     bold: bool = False
     dot: str | None = None
-
-
-def wrapped(label: str, width: int = 26) -> str:
-    return "\n".join(textwrap.wrap(label, width)) or label
 
 
 def fitted(text: str, inches: float, size: float, bold: bool = False) -> list[str]:
@@ -280,7 +269,7 @@ class Bar:
 Group = tuple[str, list[Bar]]  # a heading, and what stands below it
 
 
-def _bars(
+def grouped(
     pyplot: ModuleType,
     tone: Tone,
     said: Sequence[Said],
@@ -362,8 +351,8 @@ def _plot_scores(
         *(Said(line) for line in _said(compared)),
         *_legend(runs),
     ]
-    figure, axes = _bars(pyplot, tone, said, groups, begin=ends[0])
-    _scaled(axes, tone, ends)
+    figure, axes = grouped(pyplot, tone, said, groups, begin=ends[0])
+    scaled(axes, tone, ends)
     return figure
 
 
@@ -378,7 +367,7 @@ def _means(runs: list[Run], accounting: str, measure: str) -> list[Bar]:
     return bars
 
 
-def _scaled(axes: Axes, tone: Tone, ends: tuple[int, int]) -> None:
+def scaled(axes: Axes, tone: Tone, ends: tuple[int, int]) -> None:
     """The axis of a plot, of marks from 1 to 5 or of shares."""
     axes.set_xlim(*ends)
     if ends == (0, 1):
@@ -407,7 +396,7 @@ def _plot_checks(
     ]
     heights = [LINE + 0.12 * (len(shares) + 1) + GAP for _, shares in rows]
     figure, axes = _sheet(pyplot, tone, said, sum(heights))
-    _scaled(axes, tone, (0, 1))
+    scaled(axes, tone, (0, 1))
     top = 0.0
     for (name, shares), height in zip(rows, heights, strict=True):
         y = _heading(axes, tone, top, name) + 0.12
@@ -465,7 +454,7 @@ def _plot_deltas(
         Said("Filled: the corrected test tells the two apart.", NOTE, "soft"),
         *_legend(others),
     ]
-    figure, axes = _bars(pyplot, tone, said, groups)
+    figure, axes = grouped(pyplot, tone, said, groups)
     axes.axvline(0, color=tone["soft"], linewidth=1)
     values = [bar.value for _, bars in groups for bar in bars]
     ends = [abs(end) for one in values for end in (one["lo"], one["hi"], one["mean"]) if end]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from decksmith.measure.results import claims, stats
 from decksmith.measure.results.comparison import TestedPair
-from decksmith.measure.results.text import interval
 from decksmith.people.study import intervals, raters
 from decksmith.people.study.intervals import RATERS, Estimate, figure, spread
 from decksmith.people.study.records import SIDES, Vote, preferred
@@ -209,53 +208,43 @@ def fitted(votes: Sequence[Vote], models: Sequence[str]) -> "tuple[Array, Array,
 # Preferences
 
 
-def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> list[Preference]:
+def preferences(votes: Iterable[Vote], alike: frozenset[str] = frozenset()) -> list[Preference]:
     """Every pair of models: counts, the share for each with half of what is tied or both bad, the
     net preference (share for a minus share for b) with its interval and test, and the sentence that
-    it bears (claims.verdict) with what limits it.
-
-    crowd: raters of whom nobody knows how many people they are. Where they cast much of a pair's
-    votes, the sentence says so and what the others say, and one that the others do not bear out
-    separates nothing."""
+    it bears (claims.verdict) with what limits it. alike: raters who may be one (raters.alike)."""
     met: dict[tuple[str, str], list[Vote]] = defaultdict(list)
-    rest: dict[tuple[str, str], list[Vote]] = defaultdict(list)
     for vote in votes:
         a, b = sorted((vote["left"], vote["right"]))
         met[a, b].append(vote)
-        if vote["rater"] not in crowd:
-            rest[a, b].append(vote)
-    found = _preferences(met)
-    others = {(pair["a"], pair["b"]): pair for pair in _preferences(rest)} if crowd else {}
+    found = [_preference(a, b, votes) for (a, b), votes in sorted(met.items())]
+    settle(found, {models: _of_one_network(some, alike) for models, some in met.items()})
     for pair in found:
-        models = (pair["a"], pair["b"])
-        if crowd:
-            _limit_crowd(pair, met[models], crowd, others.get(models))
-        people = len({vote["rater"] for vote in met[models]})
+        people = len({vote["rater"] for vote in met[pair["a"], pair["b"]]})
         if people < RATERS:
             they = f"these {people} people" if people > 1 else "one person"
             pair["sentence"] += f"; this speaks for {they} only"
     return found
 
 
-def _preferences(met: Mapping[tuple[str, str], Sequence[Vote]]) -> list[Preference]:
-    """Each two models, settled. met: {(a, b): votes on these two}."""
-    found = [_preference(a, b, votes) for (a, b), votes in sorted(met.items())]
-    settle(found)
-    return found
+def _of_one_network(votes: Sequence[Vote], alike: frozenset[str]) -> list[str]:
+    """Why votes on two models may be fewer people's than they seem, a clause; nothing where few are."""
+    share = sum(vote["rater"] in alike for vote in votes) / len(votes)
+    said = f"{100 * share:.0f} % of the votes are by names of one network, which may be one person"
+    return [said] if share > raters.SHARE else []
 
 
-def settle(found: Sequence[ComparedVotes]) -> None:
-    """Correct the tests of pairs over all of them, and give each its verdict and sentence."""
+def settle(
+    found: Sequence[ComparedVotes], doubts: Mapping[tuple[str, str], list[str]] | None = None
+) -> None:
+    """Correct the tests of pairs over all of them, and give each its verdict and sentence. doubts:
+    by pair, clauses that keep it from separating."""
+    limits = doubts or {}
     tests = [pair["difference"]["p"] for pair in found]
     adjusted = stats.holm([math.nan if p is None else p for p in tests])
     for pair, p in zip(found, adjusted, strict=True):
         pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
-        pair["verdict"], pair["sentence"] = _verdict(pair)
-
-
-def _verdict(pair: ComparedVotes, *doubts: str) -> tuple[str, str]:
-    """The verdict of a pair with its sentence; `doubts` keep it from separating."""
-    return claims.verdict(cast(TestedPair, {**pair, "doubts": [*doubts]}))
+        limited = {**pair, "doubts": limits.get((pair["a"], pair["b"]), [])}
+        pair["verdict"], pair["sentence"] = claims.verdict(cast(TestedPair, limited))
 
 
 def _preference(a: str, b: str, votes: Sequence[Vote]) -> Preference:
@@ -294,31 +283,3 @@ def tested(
     sd = (sides[:, 0] - sides[:, 1]).std(ddof=1) if len(sides) > 1 else 0.0
     p = stats.exchanged(sides[:, :1] - sides[:, 1:])[0]
     return {**net, "n": len(sides), "sd": stats.number(sd), "p": stats.number(p, 6)}
-
-
-def _limit_crowd(
-    pair: Preference, votes: Sequence[Vote], crowd: frozenset[str], rest: Preference | None
-) -> None:
-    """Say in a pair's sentence that a crowd cast much of its votes. rest: the pair without the
-    crowd, None where no vote is left."""
-    cast = [vote["rater"] for vote in votes if vote["rater"] in crowd]
-    share = len(cast) / len(votes)
-    if share <= raters.SHARE:
-        return
-    without = f"these it is {interval(rest['difference'])}" if rest else "these there is none"
-    said = (
-        f"{100 * share:.0f} % of the votes are by {len(set(cast))} names that came from few "
-        f"addresses or in bursts, and without {without}"
-    )
-    if pair["verdict"] == "beats" and not _borne_out(pair, rest):
-        pair["verdict"], pair["sentence"] = _verdict(pair, said)
-    else:
-        pair["sentence"] += f"; {said}"
-
-
-def _borne_out(pair: Preference, rest: Preference | None) -> bool:
-    """Whether the votes without the crowd separate the two models in the same way."""
-    if rest is None or rest["verdict"] != "beats":
-        return False
-    without, with_crowd = rest["difference"]["mean"], pair["difference"]["mean"]
-    return ((without or 0) > 0) == ((with_crowd or 0) > 0)

@@ -1,9 +1,8 @@
-"""Who comes and what each rater did, who is left out and why, and which names may be fewer people
-than they seem (crowds).
+"""Who comes and what each rater did, who is left out and why, and which names may be one person.
 
 A name costs nothing, so votes under many names are as many people only where something else says
-so. Two things are known of everybody who chose a name: the network it came from, as a keyed hash,
-and when. Whoever opened a link of the owner's is known to the owner and is in no crowd.
+so. Of everybody who chose a name the network it came from is known, as a keyed hash. Whoever opened
+a link of the owner's is known to the owner.
 """
 
 import ipaddress
@@ -11,7 +10,6 @@ import statistics
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import TypedDict
 
 from decksmith.core import cli
@@ -22,19 +20,15 @@ from decksmith.people.study.records import Rater, Vote, preferred
 GOLD, FAILED = 3, 1 / 3  # of so many attention items or more, a larger share failed
 REPEATS = 5  # in all of so many swapped repeats or more that had a side, the other deck
 FASTEST = 2.0  # seconds: a smaller median
-# So many people of one address are a crowd, and so many whose names came within so many seconds,
-# wherever from. A crowd with a larger share of the votes is warned of. These stood here too.
-PEOPLE, BURST, SECONDS, SHARE = 3, 5, 60, 0.1
+# So many or more who chose their names on one network may be one. Where they cast a larger share of
+# the votes on two models, these votes separate nothing.
+PEOPLE, SHARE = 3, 0.1
 # So many names may be chosen from one network within so many seconds. The owner's links have no
 # such limit.
 NAMES, SPAN = 5, 3600
 # Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
 # themselves (RFC 6177).
 SITE = 56
-CROWD_RULE = (
-    f"{PEOPLE} or more of one address, or {BURST} or more names within {SECONDS} s. "
-    "Whom the owner gave a link is in none."
-)
 
 
 # Who comes
@@ -106,6 +100,13 @@ def usable(votes: Iterable[Vote]) -> list[Vote]:
     return [vote for vote in votes if vote["kind"] == "vote" and vote["seen"]]
 
 
+def alike(came: Iterable[Rater]) -> frozenset[str]:
+    """The ids of those who chose their names on a network on which PEOPLE or more did."""
+    networks = {one["id"]: one["network"] for one in came if one["network"]}
+    names = Counter(networks.values())
+    return frozenset(rater for rater, network in networks.items() if names[network] >= PEOPLE)
+
+
 def summaries(votes: Iterable[Vote]) -> list[RaterSummary]:
     """What each rater did, in order of name."""
     of = defaultdict(list)
@@ -147,114 +148,3 @@ def _summary(name: str, votes: Sequence[Vote]) -> RaterSummary:
         "seconds": None if pace is None else stats.number(pace, 1),
         "excluded": " and ".join(why) or None,
     }
-
-
-# Crowds
-
-
-class Crowd(TypedDict):
-    by: str  # `address` or `burst`
-    origin: str  # where the names came from, in words; an address by the beginning of its hash
-    networks: list[str]  # keyed hashes of where the names came from
-    first: str  # when the first name was chosen
-    last: str  # when the last name was chosen
-    raters: list[str]  # their ids
-    people: int  # how many names
-    votes: int  # that they cast
-    share: float  # of all votes
-
-
-class Crowds(TypedDict):
-    chose: int  # people who chose their names
-    addresses: int  # that they came from
-    found: list[Crowd]  # the crowds, by votes
-    raters: list[str]  # everybody in a crowd
-    people: int  # how many these are
-    votes: int  # that they cast
-    share: float  # of all votes
-    warnings: list[str]  # a sentence for each crowd that cast much of the votes
-
-
-def crowds(raters: Iterable[Rater], votes: Sequence[Vote]) -> Crowds:
-    """The crowds among `raters`, and what share of the `votes` they cast."""
-    named = [one for one in raters if one["network"]]
-    named.sort(key=lambda one: (one["at"], one["id"]))
-    by_network: dict[str | None, list[Rater]] = defaultdict(list)
-    for one in named:
-        by_network[one["network"]].append(one)
-    together = [members for members in by_network.values() if len(members) >= PEOPLE]
-    rushed = [some for some in bursts(named) if len({one["network"] for one in some}) > 1]
-    cast = Counter(vote["rater"] for vote in votes)
-    found = [_crowd(members, cast) for members in [*together, *rushed]]
-    found.sort(key=lambda one: -one["votes"])
-    inside = sorted({rater for one in found for rater in one["raters"]})
-    by_them = sum(cast[rater] for rater in inside)
-    share = _share(by_them, cast)
-    warnings = [_warning(one) for one in found if one["share"] > SHARE]
-    if not warnings and share > SHARE:
-        warnings.append(
-            f"{len(inside)} people who chose their names came from few addresses or in bursts "
-            f"and cast {100 * share:.0f} % of the votes"
-        )
-    return {
-        "chose": len(named),
-        "addresses": len(by_network),
-        "found": found,
-        "raters": inside,
-        "people": len(inside),
-        "votes": by_them,
-        "share": share,
-        "warnings": warnings,
-    }
-
-
-def _crowd(members: Sequence[Rater], cast: Counter[str]) -> Crowd:
-    """What is said of some people who came together. cast: votes by rater."""
-    networks = sorted({str(one["network"]) for one in members})
-    votes = sum(cast[one["id"]] for one in members)
-    alone = len(networks) == 1
-    return {
-        "by": "address" if alone else "burst",
-        "origin": f"Address {networks[0][:6]}"
-        if alone
-        else f"Within a minute, {len(networks)} addresses",
-        "networks": networks,
-        "first": members[0]["at"],
-        "last": members[-1]["at"],
-        "raters": [one["id"] for one in members],
-        "people": len(members),
-        "votes": votes,
-        "share": _share(votes, cast),
-    }
-
-
-def _share(votes: int, cast: Counter[str]) -> float:
-    return round(votes / cast.total(), 4) if cast else 0.0
-
-
-def bursts(people: Sequence[Rater]) -> list[Sequence[Rater]]:
-    """The stretches of `people`, who are in the order of "at", in which each stands among
-    BURST names of SECONDS."""
-    times = [datetime.fromisoformat(one["at"]) for one in people]
-    found: list[list[int]] = []  # first and last place of a stretch
-    for first, last in enumerate(range(BURST - 1, len(people))):
-        if (times[last] - times[first]).total_seconds() > SECONDS:
-            continue
-        if found and first <= found[-1][1]:
-            found[-1][1] = last
-        else:
-            found.append([first, last])
-    return [people[first : last + 1] for first, last in found]
-
-
-def _warning(crowd: Crowd) -> str:
-    cast = f"cast {100 * crowd['share']:.0f} % of the votes"
-    if crowd["by"] == "address":
-        chose = f"{crowd['people']} people who chose their names"
-        return f"{chose} came from one address and {cast}; they may be one"
-    first, last = (datetime.fromisoformat(crowd[end]) for end in ("first", "last"))
-    seconds = max(1, (last - first).total_seconds())
-    return (
-        f"{crowd['people']} names were chosen within {seconds:.0f} s, from "
-        f"{len(crowd['networks'])} addresses, and {cast}; they may be one script's"
-    )

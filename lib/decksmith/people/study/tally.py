@@ -14,6 +14,7 @@ from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord, Score
 from decksmith.measure.results import layout, plots, runs, stats
+from decksmith.measure.results.plots import Bar, Said, Tone
 from decksmith.measure.results.runs import COLORS
 from decksmith.measure.results.summary import TITLES
 from decksmith.measure.results.text import interval, p_value, price
@@ -21,7 +22,7 @@ from decksmith.people.study import agreement, estimates, intervals, raters, stor
 from decksmith.people.study.agreement import JudgeAgreement, PairMeasures, RaterAgreement
 from decksmith.people.study.estimates import Preference, Strengths
 from decksmith.people.study.intervals import Estimate
-from decksmith.people.study.raters import Crowds, RaterSummary, RepeatCount
+from decksmith.people.study.raters import RaterSummary, RepeatCount
 from decksmith.people.study.records import (
     CHOICES,
     SIDES,
@@ -34,10 +35,8 @@ from decksmith.people.study.records import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-Tone = dict[str, str]  # colours by what they are for (plots.INKS)
 QUARTILES = (0.25, 0.5, 0.75)
 
 
@@ -48,6 +47,7 @@ class VoteCounts(TypedDict):
     repeats: int  # on swapped repeats
     unseen: int  # on decks that were not looked at to the end
     of_raters_left_out: int  # by raters whom the rule leaves out
+    of_one_network: int  # of those that count, by names that may be one person's (raters.alike)
     choices: dict[str, int]  # those that count, by choice
 
 
@@ -87,7 +87,6 @@ class Tally(TypedDict):
     seconds: dict[str, float] | None  # lower, median, upper: quartiles of time in view
     agreement: RaterAgreement  # of people with each other
     judge: dict[str, JudgeAgreement] | None  # the judge beside people, by measure
-    crowds: Crowds  # names that may be fewer people than they seem
     otherwise: dict[str, BriefTally]  # votes that are counted in other ways
 
 
@@ -105,18 +104,17 @@ class StudyTally(Tally):
 def tally(
     votes: Sequence[Vote], decks: PairMeasures | None = None, came: Iterable[Rater] = ()
 ) -> Tally:
-    """Everything the votes say. decks: what the judge said of them; came: who came whence and when
-    (raters.crowds). Raises cli.BadData where nothing is left to count."""
+    """Everything the votes say. decks: what the judge said of them; came: who came whence. Raises
+    cli.BadData where nothing is left to count."""
     kept, people = raters.counted(votes)
     if not kept:
         raise cli.BadData(
             "no vote counts: there is none yet, or all are by raters who are left out"
         )
-    crowds = raters.crowds(came, kept)
-    voters = {vote["rater"] for vote in kept}
+    voters, alike = {vote["rater"] for vote in kept}, raters.alike(came)
     strong = estimates.strengths(kept)
     return {
-        "votes": _counts(votes, kept),
+        "votes": _counts(votes, kept, alike),
         "prompts": len({vote["prompt"] for vote in kept}),
         "raters": len(voters),
         "people": people,
@@ -126,19 +124,18 @@ def tally(
             "seed": stats.SEED,
             "over": "prompts and raters" if len(voters) >= intervals.RATERS else "prompts",
         },
-        "pairs": estimates.preferences(kept, frozenset(crowds["raters"])),
+        "pairs": estimates.preferences(kept, alike),
         "models": _models(kept),
         "strengths": strong,
         "position": _position(kept, people, strong),
         "seconds": _seconds(kept),
         "agreement": agreement.of_people(kept),
         "judge": agreement.of_judge(kept, decks) if decks else None,
-        "crowds": crowds,
-        "otherwise": _otherwise(votes, kept, frozenset(crowds["raters"])),
+        "otherwise": _otherwise(votes, kept, alike),
     }
 
 
-def _counts(votes: Sequence[Vote], kept: Sequence[Vote]) -> VoteCounts:
+def _counts(votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]) -> VoteCounts:
     """How many votes there are of each kind, and how many count."""
     kinds = [vote["kind"] for vote in votes]
     choices = [vote["choice"] for vote in kept]
@@ -149,6 +146,7 @@ def _counts(votes: Sequence[Vote], kept: Sequence[Vote]) -> VoteCounts:
         "repeats": kinds.count("repeat"),
         "unseen": sum(not vote["seen"] for vote in votes),
         "of_raters_left_out": len(raters.usable(votes)) - len(kept),
+        "of_one_network": sum(vote["rater"] in alike for vote in kept),
         "choices": {name: sum(choice == name for choice in choices) for name in CHOICES},
     }
 
@@ -192,7 +190,7 @@ def _seconds(votes: Sequence[Vote]) -> dict[str, float] | None:
 
 
 def _otherwise(
-    votes: Sequence[Vote], kept: Sequence[Vote], crowd: frozenset[str]
+    votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]
 ) -> dict[str, BriefTally]:
     """The figures that a reader compares, of votes that are counted in other ways."""
     untied = [vote for vote in kept if preferred(vote)]
@@ -200,12 +198,13 @@ def _otherwise(
         "with_raters_left_out": raters.usable(votes),
         "without_both_bad": [vote for vote in kept if vote["choice"] != "bad"],
     }
-    if crowd:
-        ways["without_crowds"] = [vote for vote in kept if vote["rater"] not in crowd]
+    others = [vote for vote in kept if vote["rater"] not in alike]
+    if 0 < len(others) < len(kept):
+        ways["without_one_network"] = others
     if len(untied) < len(kept):
         ways["ties_dropped"] = untied
     return {
-        name: {"votes": len(some), "pairs": estimates.preferences(some, crowd)}
+        name: {"votes": len(some), "pairs": estimates.preferences(some, alike)}
         for name, some in ways.items()
     }
 
@@ -319,7 +318,7 @@ def deck_measures(score: Score) -> Measures:
 OTHERWISE = {
     "with_raters_left_out": "all raters",
     "without_both_bad": "without both bad",
-    "without_crowds": "without crowds",
+    "without_one_network": "without names of one network",
     "ties_dropped": "without ties",
 }
 
@@ -348,7 +347,7 @@ def markdown(found: StudyTally) -> str:
         "GOLD": raters.GOLD,
         "REPEATS": raters.REPEATS,
         "FASTEST": raters.FASTEST,
-        "CROWD_RULE": raters.CROWD_RULE,
+        "PEOPLE": raters.PEOPLE,
     }
     ways = {"as above": found["pairs"]}
     for key, word in OTHERWISE.items():
@@ -366,76 +365,43 @@ def draw(out: Path, found: Tally) -> list[str]:
     return names
 
 
-def _at_right(axes: "Axes", y: float, text: str, color: str) -> None:
-    transform = axes.get_yaxis_transform()
-    axes.text(1.03, y, text, va="center", size=9, transform=transform, color=color)
-
-
-def _label(
-    figure: "Drawing", axes: "Axes", tone: Tone, names: list[str], title: str, note: str
-) -> None:
-    """Names at the left, room for text at the right, a title and a note above."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.6, len(names) - 0.4)
-    figure.subplots_adjust(left=0.23, right=0.74, bottom=0.4 / figure.get_figheight())
-    plots.titled(figure, tone, title, note, 1.0)
-
-
-def _size(found: Tally) -> str:
+def _said(found: Tally, title: str, *notes: str) -> list[Said]:
+    """What stands above a plot of votes."""
     votes = found["votes"]["counted"]
-    return f"{votes:,} votes, {found['raters']} raters, {found['prompts']} prompts."
+    size = f"{votes:,} votes, {found['raters']} raters, {found['prompts']} prompts."
+    below = [Said(note, plots.NOTE, "soft") for note in (*notes, "Lines are 95 % intervals.", size)]
+    return [Said(title, plots.TITLE, bold=True), *below]
 
 
 def _plot_strengths(
     pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
 ) -> "Drawing | None":
-    models = sorted(found["strengths"]["models"].items(), reverse=True)
-    rows = [(model, value) for model, value in models if value["mean"] is not None]
-    if len(found["strengths"]["groups"]) > 1 or not rows:
+    known = [
+        one for one in sorted(found["strengths"]["models"].items()) if one[1]["mean"] is not None
+    ]
+    if len(found["strengths"]["groups"]) > 1 or not known:
         return None  # strengths of different groups have no common scale
-    figure, axes = pyplot.subplots(figsize=(8.4, 1.65 + 0.5 * len(rows)))
-    for y, (model, value) in enumerate(rows):
-        color = colors[model]
-        if value["lo"] is not None:
-            ends = [value["lo"], value["hi"]]
-            axes.plot(ends, [y, y], color=color, linewidth=2.2, solid_capstyle="round")
-        axes.plot([value["mean"]], [y], "o", markersize=7, color=color, markeredgewidth=1.6)
-        _at_right(axes, y, interval(value), tone["ink"])
+    groups = [(name, [Bar(value, colors[name], [interval(value)])]) for name, value in known]
+    said = _said(found, "Strength by people's votes", "Log odds, mean 0.")
+    figure, axes = plots.grouped(pyplot, tone, said, groups)
     axes.axvline(0, color=tone["soft"], linewidth=1)
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-    names = [plots.wrapped(model) for model, _ in rows]
-    note = f"Log odds, mean 0. {_size(found)} Lines are 95 % intervals."
-    _label(figure, axes, tone, names, "Strength by people's votes", note)
     return figure
 
 
 def _plot_preference(
     pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
 ) -> "Drawing":
-    pairs = list(reversed(found["pairs"]))
-    figure, axes = pyplot.subplots(figsize=(8.8, 1.75 + 0.62 * len(pairs)))
-    for y, pair in enumerate(pairs):
-        left = 0.0  # the votes side by side, with their numbers where there is room
-        for count, color, alpha in (
-            (pair["for_a"], colors[pair["a"]], 0.75),
-            (pair["tied"], tone["soft"], 0.3),
-            (pair["bad"], tone["soft"], 0.6),
-            (pair["for_b"], colors[pair["b"]], 0.75),
-        ):
-            width = count / pair["votes"]
-            axes.barh(y, width, left=left, height=0.42, color=color, alpha=alpha, linewidth=0)
-            if width > 0.05:
-                axes.text(left + width / 2, y, str(count), ha="center", va="center", size=9)
-            left += width
+    groups = []
+    for pair in found["pairs"]:
         verdict = "separated" if pair["verdict"] == "beats" else pair["verdict"]
-        _at_right(axes, y, f"{interval(pair['share'])}\n{verdict}", tone["ink"])
-    axes.set_xlim(0, 1)
-    axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
-    names = [f"{plots.wrapped(pair['a'])}\nand {plots.wrapped(pair['b'])}" for pair in pairs]
-    note = (
-        "From the left: for the first, tied, both bad (darker), for the second.\n"
-        "At the right: share of the first (ties and both bad a half) in its 95 % interval. "
-        f"{_size(found)}"
-    )
-    _label(figure, axes, tone, names, "Votes for each of two models", note)
+        counts = f"tied {pair['tied']}, both bad {pair['bad']}"
+        title = f"{pair['a']} {pair['for_a']}, {pair['b']} {pair['for_b']}, {counts}"
+        share = Bar(pair["share"], colors[pair["a"]], [interval(pair["share"]), verdict])
+        groups.append((title, [share]))
+    note = "The share of the first; ties and both bad are a half."
+    said = _said(found, "Votes for each of two models", note)
+    figure, axes = plots.grouped(pyplot, tone, said, groups, begin=0)
+    plots.scaled(axes, tone, (0, 1))
+    axes.axvline(0.5, color=tone["soft"], linewidth=1)
     return figure

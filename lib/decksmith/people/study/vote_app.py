@@ -20,7 +20,6 @@ from aiohttp import web as http
 
 from decksmith.core import cli, pages, stream, validation, web
 from decksmith.people.study import raters, records, store
-from decksmith.people.study.raters import Crowds
 from decksmith.people.study.records import Rater
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
@@ -275,16 +274,17 @@ def files() -> dict[str, tuple[bytes, str]]:
 
 
 class RaterProgress(Rater):
-    """How far a rater is; gold: attention items that were passed, and seen."""
+    """How far a rater is; gold: attention items that were passed, and seen; alike: whether several
+    chose their names on this rater's network (raters.alike)."""
 
     seconds: float | None
     gold: list[int]
+    alike: bool
     link: str
 
 
 class StudyProgress(TypedDict):
-    """What the owner's page shows. covered: how many pairs have `each` votes or more;
-    crowd_rule: in words."""
+    """What the owner's page shows. covered: how many pairs have `each` votes or more."""
 
     closed: bool
     pairs: int
@@ -292,16 +292,15 @@ class StudyProgress(TypedDict):
     votes: int
     covered: int
     raters: list[RaterProgress]
-    crowds: Crowds
-    crowd_rule: str
     results: list[store.PlainCounts]
 
 
 def progress(study: store.Study) -> StudyProgress:
-    """How far everybody is, how attentive, who came together, how many votes the pairs have, and
-    the counts."""
+    """How far everybody is, how attentive, who may be one person, how many votes the pairs have,
+    and the counts."""
     votes, people = list(study.votes()), study.raters()
     did = {one["rater"]: one for one in raters.summaries(votes)}
+    alike = raters.alike(people)
     found: list[RaterProgress] = []
     for rater in people:
         mine = did.get(rater["id"])
@@ -311,6 +310,7 @@ def progress(study: store.Study) -> StudyProgress:
                 **rater,
                 "seconds": mine["seconds"] if mine else None,
                 "gold": [gold["n"] - gold["failed"], gold["n"]],
+                "alike": rater["id"] in alike,
                 "link": f"/r/{study.token(rater['id'])}/",
             }
         )
@@ -325,8 +325,6 @@ def progress(study: store.Study) -> StudyProgress:
         "votes": len(votes),
         "covered": sum(covered[pair] >= each for pair in asked),
         "raters": found,
-        "crowds": raters.crowds(people, counted),
-        "crowd_rule": raters.CROWD_RULE,
         "results": study.results(),
     }
 

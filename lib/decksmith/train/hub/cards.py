@@ -38,7 +38,6 @@ NEEDED = {
     "adapter": ("adapter_config.json", "adapter_model.safetensors"),
 }
 
-Rows = dict[str, tuple[str, str]]  # {id: (split, fingerprint of the content)}
 REPO = re.compile(r"[\w.-]+/[\w.-]+")
 KEYS = ("theme", "domain", "language")  # of a seed, whose values are counted
 PARTS = ("prompt", "reasoning", "deck", "total")  # of `tokens`
@@ -54,13 +53,11 @@ SHAPE = {
 
 @dataclass
 class Bundle:
-    """A folder ready to be sent: `files` by their names on the Hub, `rows` of a dataset, `notes` to
-    be said."""
+    """A folder ready to be sent: `files` by their names on the Hub, `notes` to be said."""
 
     kind: Literal["dataset", "adapter"]
     repo: str
     files: dict[str, Path]
-    rows: Rows = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -137,8 +134,7 @@ class _Row(NamedTuple):
 
 
 def describe_dataset(bundle: Bundle, out: Path) -> dict[str, Path]:
-    """Check the rows (into bundle.rows) and write the card of a dataset; returns it as a file.
-    Raises cli.BadData naming file, line and row."""
+    """Check the rows and write the card of a dataset; returns it as a file. Raises cli.BadData naming file, line and row."""
     rows = list(_read(bundle))
     if not rows:
         raise cli.BadData(f"{bundle.files['train.jsonl']}: no rows")
@@ -176,25 +172,15 @@ def describe_dataset(bundle: Bundle, out: Path) -> dict[str, Path]:
     )
 
 
-def fingerprint(row: Mapping[str, object]) -> str:
-    """What of a row counts as its content: everything but who made it when (`by`)."""
-    return stream.fingerprint(_content(row))
-
-
-def _content(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _content(inner) for key, inner in value.items() if key != "by"}
-    return [_content(inner) for inner in value] if isinstance(value, list) else value
-
-
 def _read(bundle: Bundle) -> Iterator[_Row]:
     """The rows of both splits, each with an id of its own and messages."""
+    splits: dict[str, str] = {}  # by id
     for split in SPLITS:
         path = bundle.files[f"{split}.jsonl"]
         for number, data in stream.records(path):
             place = f"{path}:{number}: {data['id']}"
-            if data["id"] in bundle.rows:
-                other = bundle.rows[data["id"]][0]
+            if data["id"] in splits:
+                other = splits[data["id"]]
                 raise cli.BadData(f"{place}: this id came before, in {other}.jsonl")
             messages = data.get("messages") or [None]
             for one in messages if isinstance(messages, list) else [None]:
@@ -202,7 +188,7 @@ def _read(bundle: Bundle) -> Iterator[_Row]:
                 if not all(isinstance(each, str) for each in said):
                     wanted = "no messages with role and content; draft-pack makes these rows"
                     raise cli.BadData(f"{place}: {wanted}")
-            bundle.rows[data["id"]] = (split, fingerprint(data))
+            splits[data["id"]] = split
             yield _Row(split, place, data)
 
 

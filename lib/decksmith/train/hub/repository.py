@@ -6,20 +6,18 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from decksmith import __version__
-from decksmith.core import cli, masking, stream
+from decksmith.core import cli, masking
 from decksmith.train.hub import cards, models
-from decksmith.train.hub.cards import FILES, NEEDED, SPLITS, Bundle, Rows
+from decksmith.train.hub.cards import FILES, NEEDED, Bundle
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import DatasetInfo, ModelInfo, RepoSibling
 
-SHOWN = 5  # ids in a sentence
 _BINARY = (".safetensors", ".gguf")
 
 
@@ -64,21 +62,13 @@ class FileChange(TypedDict):
     sha256: str
 
 
-# {"added", "changed" or "removed": {split: [id]}}. A row that changes its split is a changed one.
-RowChanges = dict[str, dict[str, list[str]]]
-
-
 class HubDifference(TypedDict):
-    """A bundle against the newest revision there, which is None where there is no such repository.
-
-    rows: None for an adapter, and where the old rows cannot be read.
-    """
+    """A bundle against the newest revision there, which is None where there is no such repository."""
 
     revision: str | None
     private: bool | None
     files: list[FileChange]
     only_there: list[str]
-    rows: RowChanges | None
 
 
 class Repository:
@@ -162,27 +152,11 @@ class Repository:
         files = [
             _compared(name, path, there.get(name)) for name, path in sorted(self.made.files.items())
         ]
-        rows = None
-        if self.made.kind == "dataset":
-            old = {}
-            for split in SPLITS:
-                if info and (name := f"{split}.jsonl") in there:
-                    with tempfile.TemporaryDirectory() as folder, self._speaking():
-                        path = self.api.hf_hub_download(
-                            self.made.repo,
-                            name,
-                            repo_type=self.type,
-                            revision=info.sha,
-                            local_dir=folder,
-                        )
-                        old[split] = Path(path).read_bytes()
-            rows = _row_changes(old, self.made.rows)
         return {
             "revision": info.sha if info else None,
             "private": bool(info.private) if info else None,
             "files": files,
             "only_there": sorted(there.keys() - self.made.files.keys() - {".gitattributes"}),
-            "rows": rows,
         }
 
     def push(self, difference: HubDifference, public: bool) -> dict[str, str | None]:
@@ -243,29 +217,6 @@ def _compared(name: str, path: Path, there: "RepoSibling | None") -> FileChange:
     return {"path": name, "state": state, "size": len(data), "sha256": sha256}
 
 
-def _row_changes(files: dict[str, bytes], new: Rows) -> RowChanges | None:
-    """The rows of `new` against those of the old files; None when an old file is not JSONL with
-    ids."""
-    old: Rows = {}
-    for split, data in files.items():
-        for line in data.splitlines():
-            try:
-                row = stream.loads(line)
-            except ValueError:
-                return None
-            old[row["id"]] = (split, cards.fingerprint(row))
-    changes: RowChanges = {"added": {}, "changed": {}, "removed": {}}
-    for ident, (split, content) in new.items():
-        if ident not in old:
-            changes["added"].setdefault(split, []).append(ident)
-        elif old[ident] != (split, content):
-            changes["changed"].setdefault(split, []).append(ident)
-    for ident, (split, _) in old.items():
-        if ident not in new:
-            changes["removed"].setdefault(split, []).append(ident)
-    return changes
-
-
 def described(hub: Repository, difference: HubDifference, public: bool) -> Iterator[str]:
     """The difference as lines of text for whoever decides whether to push."""
     made, revision = hub.made, difference["revision"]
@@ -280,13 +231,4 @@ def described(hub: Repository, difference: HubDifference, public: bool) -> Itera
         yield f"  {file['state']:<8}{file['path']}  {size:,} bytes, sha256 {sha256}"
     for name in difference["only_there"]:
         yield f"  stays   {name}  only there, left alone"
-    rows = difference["rows"] or {}
-    if made.kind == "dataset" and not rows:
-        yield "rows: those there cannot be read, so no row is compared"
-    elif made.kind == "dataset" and not any(rows.values()):
-        yield "rows: the same"
-    for word, found in rows.items():
-        for split, ids in found.items():
-            more = f" and {len(ids) - SHOWN} more" if ids[SHOWN:] else ""
-            yield f"rows of {split} {word}: {len(ids)} ({', '.join(ids[:SHOWN])}{more})"
     yield f"the card: {made.files['README.md']}"

@@ -109,7 +109,6 @@ class RewardRoutes:
     def table(self) -> list[http.RouteDef]:
         return [
             http.get("/health", self.health),
-            http.get("/metrics", self.prometheus),
             http.post("/reward", self.reward),
             http.post("/rm", self.number),
             http.post("/verify", self.verify),
@@ -177,11 +176,9 @@ class RewardRoutes:
     async def health(self, request: http.Request) -> http.Response:
         rules = self.scorer.rules
         said = {"status": "ok", "rules": rules.name, "sha256": rules.sha256}
-        return http.json_response({**said, "waiting": self.queue.queue.qsize()})
-
-    async def prometheus(self, request: http.Request) -> http.Response:
-        kind = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        return http.Response(body=self.metrics.prometheus().encode(), headers=kind)
+        waiting, working = self.queue.queue.qsize(), self.queue.working
+        counts = {"waiting": waiting, "working": working, "scored": self.queue.scored}
+        return http.json_response(said | counts)
 
 
 def reply_of(response: Row) -> str:

@@ -9,7 +9,7 @@ import sqlite3
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,6 @@ from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
 LONGEST = 30  # seconds, the longest pause that is asked for
 SPAN = 60.0  # seconds that a line of Metrics is about
-PREFIX = "decksmith_reward_"
 
 SCHEMA = """CREATE TABLE IF NOT EXISTS rewards
   (key TEXT PRIMARY KEY, value TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID"""
@@ -75,80 +74,44 @@ class RewardStore:
 
 
 class Metrics:
-    """Counts of answers, and how long whoever asked had to wait: for Prometheus, and for the line a
-    minute on stderr. `waiting` and `working` give the decks that wait for a worker, and those that
-    are worked on."""
+    """Counts of answers, and how long whoever asked had to wait, for the line a minute on stderr.
+    `waiting` and `working` give the decks that wait for a worker, and those that are worked on."""
 
     def __init__(self, waiting: Callable[[], int], working: Callable[[], int]) -> None:
         self.waiting, self.working = waiting, working
-        self.masks: Counter[str] = Counter()  # by cause
-        self.refused: Counter[str] = Counter()  # by HTTP status
-        self.answers: Counter[str] = Counter()  # by where they came from
-        self.seconds: Counter[str] = Counter()  # that these took
-        self.values: Counter[str] = Counter()  # of components of decks that were scored
-        self.valued: Counter[str] = Counter()  # how many have each
-        # Since the last line: (where from, seconds) of each answer, and causes of masks.
-        self.late: list[tuple[Origin, float]] = []
-        self.late_masks: Counter[str] = Counter()
+        # Since the last line: (where from, seconds) of each answer, causes of masks, and refusals by
+        # HTTP status.
+        self.answers: list[tuple[Origin, float]] = []
+        self.masks: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
 
     def answered(self, value: RewardAnswer, source: Origin, seconds: float) -> None:
         """Count an answer."""
         if value["masked"]:
             self.masks[value["cause"]] += 1
-            self.late_masks[value["cause"]] += 1
-            return
-        self.answers[source] += 1
-        self.seconds[source] += seconds  # type: ignore[assignment]
-        self.late.append((source, seconds))
-        if source == "scored":
-            found = {**value["components"], "reward": value["reward"] or 0.0}
-            self.values.update(found)  # type: ignore[arg-type]
-            self.valued.update(found.keys())
+        else:
+            self.answers.append((source, seconds))
 
     def line(self) -> str:
         """What came since the last line, in a line."""
-        waits = sorted(seconds for source, seconds in self.late if source != "cached")
-        sources = Counter(source for source, _ in self.late)
+        waits = sorted(seconds for source, seconds in self.answers if source != "cached")
+        sources = Counter(source for source, _ in self.answers)
         words = [
             f"{sources['scored']} decks in {SPAN:.0f} s, {sources['cached']} more from the cache",
             f"{self.working()} in work, {self.waiting()} waiting",
         ]
         if waits:
             words.append(f"p50 {quantile(waits, 0.5):.1f} s, p95 {quantile(waits, 0.95):.1f} s")
-        named = ", ".join(f"{cause} {count}" for cause, count in self.late_masks.most_common())
-        self.late.clear()
-        self.late_masks.clear()
-        return "; ".join([*words, f"masked {named or 'none'}"])
-
-    def prometheus(self) -> str:
-        """All counts in Prometheus' text format, version 0.0.4. A mean is `_sum` by `_count`."""
-        now = {"": self.waiting()}, {"": self.working()}
-        out = [
-            *_samples("waiting", "gauge", "Decks that wait for a worker.", "", now[0]),
-            *_samples("working", "gauge", "Decks that are worked on.", "", now[1]),
-            *_samples("masked_total", "counter", "No reward, by cause.", "cause", self.masks),
-            *_samples("refused_total", "counter", "Refusals.", "status", self.refused),
-        ]
-        summaries = [
-            ("seconds", "Time until the answer.", "source", self.seconds, self.answers),
-            ("component", "Rewards of decks.", "component", self.values, self.valued),
-        ]
-        for name, words, label, sums, counts in summaries:
-            out += _samples(name, "summary", words, label, sums, "_sum")
-            out += _samples(name, "", "", label, counts, "_count")
-        return "\n".join(out) + "\n"
+        words.append(f"masked {_named(self.masks)}")
+        if self.refused:
+            words.append(f"refused {_named(self.refused)}")
+        for counted in (self.answers, self.masks, self.refused):
+            counted.clear()
+        return "; ".join(words)
 
 
-def _samples(
-    name: str, kind: str, words: str, label: str, counts: Mapping[str, float], part: str = ""
-) -> Iterator[str]:
-    """Lines of a metric, or without a `kind` more samples of the one before."""
-    if kind:
-        yield f"# HELP {PREFIX}{name} {words}"
-        yield f"# TYPE {PREFIX}{name} {kind}"
-    for key, count in sorted(counts.items()):
-        labels = f'{{{label}="{key}"}}' if label else ""
-        yield f"{PREFIX}{name}{part}{labels} {count:.16g}"
+def _named(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common()) or "none"
 
 
 def quantile(ordered: list[float], share: float) -> float:
@@ -185,7 +148,7 @@ class RewardQueue:
         self.jobs, self.deadline = jobs, deadline
         self.decks: dict[str, _Deck] = {}
         self.queue: asyncio.Queue[_Deck] = asyncio.Queue(most)
-        self.working = 0
+        self.working = self.scored = 0  # decks in work now; decks that were in work
         self.pace = 2.0  # seconds that a deck takes, smoothed
         self.metrics = Metrics(self.queue.qsize, lambda: self.working)
 
@@ -239,6 +202,7 @@ class RewardQueue:
                 value = masked("deserted", "whoever asked has gone")
             else:
                 self.working += 1
+                self.scored += 1
                 try:
                     value = await self._scored(deck)
                 finally:
