@@ -80,7 +80,8 @@ class Draft:
         styled = [name for name in sorted(told, key="default".__ne__) if KINDS[name]["selector"]]
         harmless = pages.environment(cli.ROOT / "assets/prompts", finalize=_harmless)
         template = harmless.get_template("template-learnt.md")
-        made = template.render(vars(self), told=told, styled=styled, kinds=KINDS)
+        once = {**vars(self), "lost": [*dict.fromkeys(self.lost)][:30]}
+        made = template.render(once, told=told, styled=styled, kinds=KINDS)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "learnt.md"
             path.write_text(made := made.lstrip() + "\n", encoding="utf-8")

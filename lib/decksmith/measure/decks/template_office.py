@@ -230,8 +230,9 @@ class _Look:
                 hue, light, strong = colorsys.rgb_to_hls(*parts)
                 light = light * share if kind == "lumMod" else light + share
                 parts = [*colorsys.hls_to_rgb(hue, max(0.0, min(1.0, light)), strong)]
-            elif kind in ("shade", "tint"):
-                parts = [part * share + (1 - share) * (kind == "tint") for part in parts]
+            elif kind in ("shade", "tint"):  # of light, not of its code
+                white = (1 - share) * (kind == "tint")
+                parts = [(part**2.2 * share + white) ** (1 / 2.2) for part in parts]
         return "#" + "".join(f"{round(255 * max(0.0, min(1.0, part))):02x}" for part in parts)
 
     def usual(self, name: str) -> str:

@@ -282,7 +282,7 @@ def rules_of(sheet: str) -> Iterator[tuple[str, dict[str, str]]]:
         elif around:
             selectors = around.pop()
             if not any(
-                re.match("@(?!layer|supports|media\b[^{]*min-width)|.*dark", one) for one in around
+                re.match(r"@(?!layer|supports|media\b[^{]*min-width)|.*dark", one) for one in around
             ):
                 pairs = (one.partition(":")[::2] for one in words.split(";") if ":" in one)
                 held = {k.strip().lower(): v.replace("!important", "").strip() for k, v in pairs}
