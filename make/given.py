@@ -32,6 +32,9 @@ Entries = dict[str, dict[str, object]]
 # What a path may not hold: make or the shell would read it as its own.
 SIGNS = re.compile(r"""['"$;&|<>()*?#%:\\]""")
 
+# What a template is learnt of.
+LEARNT = {".pptx", ".potx", ".pptm", ".potm", ".ppsx"}
+
 
 # Names
 
@@ -110,6 +113,11 @@ NAMES: dict[str, tuple[str, str, Callable[[], list[str]]]] = {
 def unknown(variable: str, word: str) -> str | None:
     """The sentence for a word of one of NAMES that names nothing there; else None."""
     kind, where, there = NAMES[variable]
+    source = Path(word)
+    if kind == "template" and source.suffix.lower() in LEARNT and source.is_file():
+        target = f"data/templates/{source.stem}.md"
+        type_it = f"bin/template-learn {word} > {target}, then TEMPLATE={target}"
+        return f"TEMPLATE={word} is no template yet. Learn one from it. Type: {type_it}."
     names = there()
     for name in word.split("+") if kind == "condition" else [word]:
         bare = name.partition(":")[0] if kind == "benchmark" else name

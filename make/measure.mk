@@ -134,6 +134,18 @@ MODEL_FETCH = $(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED))
 prompts-check: $(PROMPTS) | .venv/.python
 	$(PROMPTS_READ) | bin/within tools python3 -m decksmith.measure.results.asked_table $(PROMPTS)
 
+LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
+.PHONY: template
+## template: learn TEMPLATE= from FROM=company.pptx, and draw both
+template: $(if $(filter command environment,$(origin FROM)),run-tools)
+	$(if $(filter command environment,$(origin FROM)),,echo 'Name a file: make template FROM=company.pptx' >&2; exit 78)
+	if [ -e $(LEARNT) ] && ! grep -q 'read by bin/template-learn' $(LEARNT); then
+	  echo '$(LEARNT) was written by hand: give $(FROM) another name' >&2; exit 78
+	fi
+	bin/template-learn $(FROM) > $(LEARNT).tmp || { rm -f $(LEARNT).tmp; exit 65; }
+	mv $(LEARNT).tmp $(LEARNT)
+	bin/within render python3 make/template_picture.py $(FROM) $(LEARNT) results/template/$(basename $(notdir $(FROM))).png
+
 # Five ways of asking one model, or another model's: CONDITION="plain xray-of-4 revise".
 ALL_CONDITIONS := plain cheatsheet few-shot best-of-4 revise cheatsheet-best-of-4
 .PHONY: conditions
