@@ -4,6 +4,7 @@
     python3 make/given.py --asked smol gpt-5.4            the same for models that are to be asked
     python3 make/given.py --needs smol                    the make targets of a model's engine
     python3 make/given.py --values MODEL                  what a variable may name, a line each
+    python3 make/given.py --content briefs.csv COLUMN     briefs.csv-1a2b3c4d: a name for what it holds
 
 What stands behind -- is not of the command line, but of the environment or of config.mk.
 
@@ -12,6 +13,7 @@ script reads which one was meant. The standard library only, since a fresh machi
 """
 
 import difflib
+import hashlib
 import math
 import os
 import re
@@ -178,6 +180,11 @@ KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
     ("EFFECT", "a difference above 0, such as 0.05", _between),
     ("MARGIN SHARE", "a share between 0 and 1, such as 0.05", lambda text: _between(text, 0, 1)),
     ("OPEN", "0 or 1", ("0", "1").__contains__),
+    (
+        "REQUEST",
+        "a column's name without quotation marks and $, or its number",
+        lambda text: not re.search(r"[\"'`$\\]", text),
+    ),
     ("CHAINED PUSH PUBLIC DRY ONCE", "1: leave it out where it is not meant", "1".__eq__),
     (
         "PROMPTS TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
@@ -186,6 +193,26 @@ KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
     ),
 ]
 RULES = {name: (must_be, fits) for names, must_be, fits in KINDS for name in names.split()}
+
+
+def content(path: Path, by: str) -> str:
+    """The name of a file or a folder of requests, with a hash of what it holds and of how it is read: of a
+    folder the briefs and their documents, as request_files.py reads it. A folder is walked no further."""
+    held = hashlib.sha256(by.encode())
+    files = [path]
+    if path.is_dir():
+        briefs = [each for each in path.iterdir() if each.suffix.lower() in (".txt", ".md")]
+        files = sorted(briefs + [file for each in briefs for file in (path / each.stem).rglob("*")])
+    for file in filter(Path.is_file, files):
+        try:
+            with open(file, "rb") as opened:
+                held.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
+                while part := opened.read(1 << 20):
+                    held.update(part)
+        except OSError:  # whoever reads the requests says it
+            continue
+    return f"{path.name}-{held.hexdigest()[:8]}"
+
 
 # Variables
 
@@ -268,6 +295,8 @@ def main(words: list[str]) -> int:
     how, rest = words[:1], words[1:]
     if how == ["--values"]:
         print(*NAMES[rest[0]][2](), sep="\n")
+    elif how == ["--content"]:
+        print(content(Path(rest[0]).absolute(), rest[1]))
     elif how == ["--needs"]:
         print(*_needs(rest))
     elif how == ["--asked"]:

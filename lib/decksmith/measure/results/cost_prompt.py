@@ -4,7 +4,7 @@
 
 Of each run it counts the replies and judgings that its journals do not keep, and prices them: tokens as measured in earlier runs
 of the same model, else assumed; USD per token from assets/models.toml, else from the endpoint's own list of models. Nothing is
-said where nothing costs anything. YES=1 or a BUDGET answers yes.
+said where nothing costs anything. YES=1 or a BUDGET answers yes. What another run has already of the same requests is taken over first.
 """
 
 import os
@@ -22,7 +22,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded, sample_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.conditions import Condition
-from decksmith.measure.results import layout
+from decksmith.measure.results import layout, merge
 from decksmith.models import registry, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
@@ -208,6 +208,8 @@ def agree(found: list[Bill], yes: bool, budget: float | None) -> None:
 @click.option("--budget", type=float, help="Agree to so many USD a model.")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 def main(protocol: str, yes: bool, budget: float | None, runs: tuple[Path, ...]) -> None:
+    for run in runs:
+        merge.reuse(run)
     agree(bills(Protocol.load(protocol), runs, budget), yes, budget)
 
 

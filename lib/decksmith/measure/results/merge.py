@@ -1,8 +1,10 @@
-"""A run in parts: which record belongs to which part, and the parts made one run again.
+"""A run in parts: which record belongs to which part, and the parts made one run again; and what a run
+takes over of others.
 
 Part I of N works in RUN/shard-I-of-N, with journals of its own: nobody appends to a file that another node appends to.
 """
 
+import itertools
 import os
 import re
 import shutil
@@ -13,6 +15,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.judging import identity
+from decksmith.measure.results import layout
 from decksmith.measure.results.text import few
 from decksmith.models import turns
 
@@ -142,3 +145,43 @@ def _append(source: Path, target: Path) -> None:
             ours.put(ident, inputs, value)
     theirs.close()
     ours.close()
+
+
+def reuse(run: Path) -> None:
+    """Take over what other runs have of this run's prompts, by the same model, condition and protocol over another
+    file of prompts: what their journals keep of the same inputs, and the files that it names. So a request is paid
+    for once, whatever file it stands in. What is there stays, and what is cut off is done again."""
+    home = run.parent if FOLDER.match(run.name) else run
+    protocol, own, _ = home.name.partition("@")
+    if not own:
+        return
+    wanted = {record["id"] for _, record in stream.records(run / "prompts.jsonl")}
+    for other in sorted(home.parent.glob(f"{protocol}@*")):
+        for place in (other, *sorted(other.glob("shard-*-of-*"))):
+            for journal in sorted((place / "journal").glob("*.jsonl")) if place != run else ():
+                _take(journal, run, wanted)
+
+
+def _take(source: Path, run: Path, wanted: set[str]) -> None:
+    """The lines of a journal on these ids (`id`, `id~0`, `id~r1`) that the run's has not, behind their files."""
+    found = [
+        entry for _, entry in layout.journal(source) if not wanted.isdisjoint(_ids(entry["id"]))
+    ]
+    if not found:
+        return
+    key = next(name for name in found[0] if name not in ("id", "inputs"))
+    ours = stream.Journal(run / "journal" / source.name, key)
+    for ident, inputs, value in ((each["id"], each.get("inputs"), each.get(key)) for each in found):
+        if value is not None and inputs and ours.get(ident, inputs) is None:
+            for path in (source.parent.parent / ident).rglob("*"):
+                to = run / ident / path.relative_to(source.parent.parent / ident)
+                if path.is_file() and path.suffix != ".tmp" and not to.exists():
+                    to.parent.mkdir(parents=True, exist_ok=True)
+                    _link(str(path), f"{to}.tmp")
+                    os.replace(f"{to}.tmp", to)
+            ours.put(ident, inputs, value)
+    ours.close()
+
+
+def _ids(ident: str) -> set[str]:
+    return set(itertools.accumulate(ident.split("~"), "{}~{}".format))
