@@ -288,6 +288,34 @@ print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert taken == count and grown < 20_000, (done.stdout, done.stderr)  # kB, of 100 MB
 
 
+HOSTILE = {
+    "blanks.md": "# " + " " * 900_000 + "\n- x y z\n",
+    "marks.md": "- a b\n" * 400_000,
+    "fences.md": "```\n# a\n" * 200_000,
+    "columns.csv": ",".join(f"c{n}" for n in range(90_000)) + "\nx\n",
+    "keys.jsonl": (json.dumps({f"k{n}": n for n in range(50_000)}) + "\n") * 5,
+    "words.txt": "A " * 400_000 + "\n\nB\nC\n",
+    "quotes.csv": "request\n" + '"' * 90_000 + "\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_takes_time_by_its_length_alone(tmp_path, name):
+    """Each would take hours if reading went by the square of its length."""
+    code = f"""
+from pathlib import Path
+from decksmith.core import cli
+from decksmith.measure.judging import request_files
+try:
+    print(sum(1 for _ in request_files.opened(Path({str(put(tmp_path, name, HOSTILE[name]))!r})).items))
+except cli.Stop as stop:
+    print(stop)
+"""
+    environ = {"PYTHONPATH": str(ROOT / "lib")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ)
+    assert done.returncode == 0 and len(done.stdout) < 1_000, done.stderr[-500:]
+
+
 # Of damaged files
 
 RUBBISH = re.compile(r"[\0-\x08\x0e-\x1f\x7f]|^\W*$|^\s*[\[{]\s*\"|^PK|%PDF|\d obj\b|^sep=.$")

@@ -4,6 +4,7 @@ What a file holds is decided by its content. Where that leaves two ways, nothing
 of a column, or one of WAYS, decides.
 """
 
+import bisect
 import contextlib
 import csv
 import functools
@@ -30,7 +31,7 @@ ASKED = {"request", "messages", "prompt"}
 OWN = {*PromptRow.__annotations__, "request", "budget", "turns"}  # keys of a row; others are tags
 LONGEST, LINE, WHOLE = 100_000, 1_000_000, 50_000_000  # characters of a request, a line, a file
 SHEET = 500_000_000  # bytes of a workbook, unpacked
-SAMPLE = 200  # rows by which it is decided which column it is
+SAMPLE, COLUMNS = 200, 1_000  # rows by which it is decided which column it is, and how many
 _MARK = re.compile(r" {0,3}(?:(#{1,6})|[-*+•]|\d{1,4}[.)])\s+(.*\S)")  # a heading, or an item
 # Four words that begin like a sentence, and no `Audience: ..` or bullet: a request by itself.
 _ALONE = re.compile(r"(?!\w[\w ]{0,30}:)[^\W_a-z]\S*(?: +\S+){3}")
@@ -51,6 +52,7 @@ for sheet in (sheet for sheet in book.worksheets if sheet.sheet_state == "visibl
             print(json.dumps([number, ["" if value is None else str(value) for value in row]]))
 """
 
+_PIECE = re.compile(rf"\A{_STRUCTURE.pattern}|%PDF|\A\d+ \d+ obj\b|(?m:^sep=.$)")
 Row = tuple[str, list[str]]  # where, and the cells
 Item = tuple[str, Record | ValueError]  # where, and the row or what is wrong there
 Lines = Callable[[], Iterator[tuple[int, str]]]
@@ -111,22 +113,19 @@ def opened(path: Path, by: str = "") -> Found:
 
 
 def _checked(row: Any) -> Any:
-    said = None if isinstance(row, ValueError) or row.get("messages") else row.get("request")
-    if not isinstance(said, str):
+    if not isinstance(said := _text(row), str):
         return row
     if not re.search(r"[^\W\d_]{2}|[^\W\d_a-zA-Z]", said):
         return LeftOut("without words")
-    if (
-        _named([said])
-        or _STRUCTURE.match(said)
-        or re.search(r"%PDF|^\d+ \d+ obj\b|(?m:^sep=.$)", said)
-    ):
-        return ValueError(
-            f"{said[:20]!r} is the name of a column or a piece of a file, and no request"
-        )
+    if _named([said]) or _PIECE.search(said):
+        return ValueError(f"{said[:20]!r} is a name of a column or a piece of a file, no request")
     if len(said) > LONGEST:
         return ValueError(f"a request of {len(said)} characters; at most {LONGEST} are taken")
     return row
+
+
+def _text(row: Record | ValueError) -> object:
+    return None if isinstance(row, ValueError) or row.get("messages") else row.get("request")
 
 
 def _refused(path: Path, found: str, then: str) -> cli.BadData:
@@ -196,9 +195,8 @@ def _encoding(path: Path) -> tuple[str, str]:
             break  # Cyrillic, Greek or Chinese in an encoding of its own
         said = {"utf-16": ", UTF-16", "cp1252": ", not UTF-8 and read as Windows-1252 (Latin-1)"}
         return encoding, said.get(encoding, "")
-    raise _refused(
-        path, "neither UTF-8 nor Latin-1", "iconv -f ENCODING -t UTF-8 {name} > utf8-{name}"
-    )
+    then = "iconv -f ENCODING -t UTF-8 {name} > utf8-{name}"
+    raise _refused(path, "neither UTF-8 nor Latin-1", then)
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
@@ -235,20 +233,15 @@ def _plain(path: Path, said: str, lines: Lines, by: str) -> Found:
     return Found(f"paragraph by paragraph{said}", _paragraphs(path, lines()))
 
 
-def _blocks(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """The lines between blank ones; a block that is longer than a request ends there."""
-    for filled, block in itertools.groupby(lines, key=_filled):
-        while filled and (kept := list(itertools.islice(block, 1_000))):
-            yield kept
-
-
 def _filled(line: tuple[int, str]) -> bool:
     return bool(line[1].strip())
 
 
 def _paragraphs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Item]:
-    for block in _blocks(lines):
-        yield f"{path}:{block[0][0]}", {"request": "\n".join(line for _, line in block).strip()}
+    """What stands between blank lines; it ends where it is longer than any request."""
+    for filled, block in itertools.groupby(lines, key=_filled):
+        while filled and (kept := list(itertools.islice(block, 1_000))):
+            yield f"{path}:{kept[0][0]}", {"request": "\n".join(line for _, line in kept).strip()}
 
 
 def _markdown(path: Path, said: str, lines: Lines, by: str) -> Found:
@@ -257,19 +250,22 @@ def _markdown(path: Path, said: str, lines: Lines, by: str) -> Found:
     text = re.sub(r"\A---\n.*?\n---(?=\n)", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
     code = r"(?ms)^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)"
     bare = re.sub(code, lambda m: re.sub("[^\n]+", "code", m[0]), text).split("\n")
-    marks = [(n, len(m[1] or ""), m[2]) for n, s in enumerate(bare) if (m := _MARK.match(s))]
+    found_at = ((n, _MARK.match(line.rstrip())) for n, line in enumerate(bare))
+    marks = [(n, len(mark[1] or ""), mark[2]) for n, mark in found_at if mark]
+    rows = text.split("\n")
     levels = Counter(level for _, level, _ in marks if level)
     top = min((k for k, n in levels.items() if n > 1), default=min(levels, default=0))
 
     def cut(takes: int, ends: Collection[int]) -> Iterator[Item]:
         stops = [n for n, level, _ in marks if level in ends] + [len(bare)]
         for n, _, rest in (mark for mark in marks if mark[1] == takes):
-            body = "\n".join(text.split("\n")[n + 1 : next(stop for stop in stops if stop > n)])
+            body = "\n".join(rows[n + 1 : stops[bisect.bisect(stops, n)]])
             if not takes:  # an item ends at a blank line that no indented one follows
                 body = re.split(r"\n\s*\n(?=\S)", f"\n{body}")[0]
             yield f"{path}:{n + 1}", {"request": f"{rest}\n\n{body.strip()}".strip()}
 
-    prose = [item for item in _paragraphs(path, enumerate(bare, 1)) if not _MARK.match(_said(item))]
+    blocks = list(_paragraphs(path, enumerate(bare, 1)))
+    prose = [item for item in blocks if not _MARK.match(str(_text(item[1])))]
     found = {"heading": list(cut(top, range(1, top + 1))) if top else []}
     found |= {"item": list(cut(0, range(7))), "paragraph": prose}
     n = {way: len(items) for way, items in found.items()}
@@ -281,10 +277,6 @@ def _markdown(path: Path, said: str, lines: Lines, by: str) -> Found:
             raise _two_ways(path, **{by: n[by], other: n[other]})
         by = other if by == "paragraph" and n[other] else by
     return Found(f"{by} by {by}{said}", found["paragraph" if by == "line" else by])
-
-
-def _said(item: Item) -> str:
-    return "" if isinstance(item[1], ValueError) else str(item[1].get("request"))
 
 
 # Tables
@@ -338,6 +330,8 @@ def _table(path: Path, said: str, cells: Callable[[], Iterator[Row]], by: str) -
         raise cli.BadData(f"{path} holds no request; {TAKES}")
     filled = [sum(map(bool, row)) for row in first]
     above = next((k for k, n in enumerate(filled) if n > 1), 0) if not _named(first[0]) else 0
+    if len(first[above]) > COLUMNS:
+        raise cli.BadData(f"{path} has {len(first[above])} columns; at most {COLUMNS} are read")
     names = [" ".join(cell.split()) or str(k) for k, cell in enumerate(first[above], 1)]
     names = [f"{name} {k}" if names.index(name) < k else name for k, name in enumerate(names)]
 
@@ -360,7 +354,7 @@ def _values(path: Path, said: str, values: Values, by: str, names: list[str]) ->
     """The requests of texts and objects. names: of the columns of a table; none: keys of our own rows are no tags."""
     sample = [value for _, value in itertools.islice(values(), SAMPLE) if isinstance(value, dict)]
     ours = all(ASKED & value.keys() for value in sample) and not names and not by
-    header = names or list(dict.fromkeys(name for value in sample for name in value))
+    header = names or list(dict.fromkeys(name for value in sample for name in value))[:COLUMNS]
     key = _column(path, header, sample, by) if sample and not ours else ""
     own = set() if names else OWN - ({"prompt"} if key else set())
 
@@ -369,9 +363,8 @@ def _values(path: Path, said: str, values: Values, by: str, names: list[str]) ->
             if isinstance(value, str):
                 value = {"request": value}
             elif isinstance(value, dict):
-                tags = {
-                    k: v for k, v in value.items() if v not in ("", None) and k not in {*own, key}
-                }
+                others = {k: v for k, v in value.items() if k not in own and k != key}
+                tags = {k: v for k, v in others.items() if v not in ("", None)}
                 row = {k: v for k, v in value.items() if k in own}
                 row |= {"request": value.get(key, "")} if key else {}
                 value = row | ({"source": {"tags": tags}} if tags else {})
@@ -451,9 +444,8 @@ def _json(path: Path, said: str, lines: Lines, start: str, by: str) -> Found:
     try:
         value = _parsed(_whole(path, lines, "jq -c '.[]' {name} > requests.jsonl"))
     except ValueError as error:
-        raise _refused(
-            path, f"{error}", "mend it, or put one object of JSON on each line"
-        ) from None
+        then = "mend it, or put one object of JSON on each line"
+        raise _refused(path, f"{error}", then) from None
     if isinstance(value, dict) and not ASKED & value.keys():
         lists = [name for name, each in value.items() if isinstance(each, list)]
         if len(lists) != 1:
@@ -479,8 +471,8 @@ def _folder(path: Path) -> Found:
     there = files(path.iterdir())
     briefs = [p for p in there if p.suffix.lower() in (".txt", ".md")]
     stems = {brief.stem for brief in briefs}
-    left = [p.name for p in path.iterdir() if p not in briefs and p.name not in stems]
-    left = sorted(name for name in left if not name.startswith("."))
+    used = stems | {brief.name for brief in briefs}
+    left = sorted(p.name for p in path.iterdir() if p.name not in used and p.name[0] != ".")
     if not briefs:
         has = f"(it has {', '.join(left[:5]) or 'nothing'})"
         then = f"name one of its files, or put a .txt for each request there {has}"
