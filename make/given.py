@@ -186,8 +186,9 @@ KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
         lambda text: not re.search(r"[\"'`$\\]", text),
     ),
     ("CHAINED PUSH PUBLIC DRY ONCE", "1: leave it out where it is not meant", "1".__eq__),
+    ("PROMPTS", "", lambda text: not text.split()[1:] and _path(text)),
     (
-        "PROMPTS TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
+        "TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
         "",
         _path,
     ),

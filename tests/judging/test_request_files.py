@@ -92,6 +92,12 @@ TAKEN = [
     ("rows.jsonl", "\n".join(json.dumps({"request": r}) for r in FOUR), "", FOUR),
     ("texts.jsonl", "\n".join(map(json.dumps, FOUR)), "", FOUR),
     ("lines.json", "\n".join(json.dumps({"q": "x", "Question": r}) for r in FOUR), "", FOUR),
+    ("forms.csv", f'"Timestamp","What is it about, and for whom?"\n"2026/05/01 9:12:01 AM","{BUDGET}"\n', "", [BUDGET]),
+    ("check.md", f"# Backlog\n\n- [ ] {TIDES}\n- [x] {BUDGET}\n", "", [TIDES, BUDGET]),
+    ("lines.md", f"Tides\n=====\n\n{TIDES}\n\nRain\n====\n\n{NURSES}\n", "", [f"Tides\n\n{TIDES}", f"Rain\n\n{NURSES}"]),
+    ("numbers.json", json.dumps([{"id": 1, "source": "x", "prompt": TIDES}, {"id": 2, "prompt": BUDGET}]), "", [TIDES, BUDGET]),
+    ("api.json", json.dumps({"data": [{"id": 7, "description": BUDGET}], "meta": {}}), "", [BUDGET]),
+    ("chat.jsonl", json.dumps({"messages": [{"role": "user", "content": TIDES}]}), "", [TIDES]),
     ("two.jsonl", json.dumps({"instruction": TIDES, "input": NURSES}), "input", [NURSES]),
 ]  # fmt: skip
 
@@ -140,7 +146,11 @@ def requests(path, by=""):
     found = request_files.opened(path, by)
     rows = [row for _, row in found.items]
     wrong = [str(row) for row in rows if isinstance(row, ValueError)]
-    return [row.get("request") or row["prompt"] for row in rows if isinstance(row, dict)], wrong
+    return [
+        row.get("request") or row.get("prompt") or row["messages"][0]["content"]
+        for row in rows
+        if isinstance(row, dict)
+    ], wrong
 
 
 @pytest.mark.parametrize(

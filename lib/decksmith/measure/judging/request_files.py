@@ -29,13 +29,16 @@ TAKES = "PROMPTS= takes .txt, .md, .csv, .tsv, .xlsx, .json, .jsonl or a folder 
 WAYS = ("line", "paragraph", "heading", "item")
 ASKED = {"request", "messages", "prompt"}
 OWN = {*PromptRow.__annotations__, "request", "budget", "turns"}  # keys of a row; others are tags
+TYPES = {"id": str, "source": dict}  # other tools have numbers and names there
 LONGEST, LINE, WHOLE = 100_000, 1_000_000, 50_000_000  # characters of a request, a line, a file
 SHEET = 500_000_000  # bytes of a workbook, unpacked
 SAMPLE, COLUMNS = 200, 1_000  # rows by which it is decided which column it is, and how many
-_MARK = re.compile(r" {0,3}(?:(#{1,6})|[-*+•]|\d{1,4}[.)])\s+(.*\S)")  # a heading, or an item
+_MARK = re.compile(
+    r" {0,3}(?:(#{1,6})|[-*+•]|\d{1,4}[.)])\s+(?:\[[ xX]\]\s+)?(.*\S)"
+)  # a heading, or an item
 # Four words that begin like a sentence, and no `Audience: ..` or bullet: a request by itself.
 _ALONE = re.compile(r"(?!\w[\w ]{0,30}:)[^\W_a-z]\S*(?: +\S+){3}")
-_STRUCTURE = re.compile(r"\s*(?:\{\s*[\"}]|\{\s*$|\[\s*[\"{\[\]]|\[\s*$)")
+_STRUCTURE = re.compile(r"\s*(?:\{\s*[\"}]|\{\s*$|\[\s*[\"{\[]|\[\s*\]?\s*$)")
 _READ_SHEET = f"""
 import json, resource, sys, zipfile
 resource.setrlimit(resource.RLIMIT_CPU, (600, 600))
@@ -78,7 +81,7 @@ class Found:
         """Count a request. The first is shown."""
         self.count += 1
         if not self.first and isinstance(given, dict):
-            said = given.get("request") or given.get("prompt") or given.get("messages")
+            said = given.get("request") or given.get("prompt") or given["messages"][-1]["content"]
             self.first = " ".join(str(said)[:200].split())[:90]
 
     def lost(self, where: str, error: ValueError) -> None:
@@ -248,6 +251,8 @@ def _markdown(path: Path, said: str, lines: Lines, by: str) -> Found:
     """A request a heading with its text, or an item of a list."""
     text = _whole(path, lines, "split -C 40M {name}")
     text = re.sub(r"\A---\n.*?\n---(?=\n)", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
+    underlined = r"(?m)^(\S[^\n]*)\n(=|-)\2{2,} *$"  # the other way of writing a heading
+    text = re.sub(underlined, lambda m: f"{'#' * (1 + (m[2] == '-'))} {m[1]}\n", text)
     code = r"(?ms)^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)"
     bare = re.sub(code, lambda m: re.sub("[^\n]+", "code", m[0]), text).split("\n")
     found_at = ((n, _MARK.match(line.rstrip())) for n, line in enumerate(bare))
@@ -356,16 +361,20 @@ def _values(path: Path, said: str, values: Values, by: str, names: list[str]) ->
     ours = all(ASKED & value.keys() for value in sample) and not names and not by
     header = names or list(dict.fromkeys(name for value in sample for name in value))[:COLUMNS]
     key = _column(path, header, sample, by) if sample and not ours else ""
-    own = set() if names else OWN - ({"prompt"} if key else set())
+    own = set() if names else OWN - ({"prompt", "id"} if key else set())
 
     def items() -> Iterator[Item]:
         for where, value in values():
             if isinstance(value, str):
                 value = {"request": value}
             elif isinstance(value, dict):
-                others = {k: v for k, v in value.items() if k not in own and k != key}
+                row = {
+                    k: v
+                    for k, v in value.items()
+                    if k in own and isinstance(v, TYPES.get(k, object))
+                }
+                others = {k: v for k, v in value.items() if k not in row and k != key}
                 tags = {k: v for k, v in others.items() if v not in ("", None)}
-                row = {k: v for k, v in value.items() if k in own}
                 row |= {"request": value.get(key, "")} if key else {}
                 value = row | ({"source": {"tags": tags}} if tags else {})
             elif not isinstance(value, ValueError):
