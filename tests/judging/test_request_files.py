@@ -15,8 +15,10 @@ import openpyxl
 import pytest
 from decksmith.core import cli
 from decksmith.measure.judging import prompt_rows, request_files
+from jsonschema import Draft202012Validator
 
 ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = Draft202012Validator(json.loads((ROOT / "assets/schemas/prompt.json").read_text()))
 TIDES = "Six slides on tide pools for a school class"
 BUDGET = "Eight slides on our budget for the council, with a table"
 NURSES = "A deck on onboarding new nurses"
@@ -143,14 +145,17 @@ def put(folder, name, data):
 
 def requests(path, by=""):
     """(the requests, the sentences on rows that cannot be used)."""
-    found = request_files.opened(path, by)
-    rows = [row for _, row in found.items]
-    wrong = [str(row) for row in rows if isinstance(row, ValueError)]
-    return [
-        row.get("request") or row.get("prompt") or row["messages"][0]["content"]
-        for row in rows
-        if isinstance(row, dict)
-    ], wrong
+    taken, wrong = [], []
+    for _, row in request_files.opened(path, by).items:
+        try:
+            if isinstance(row, ValueError):
+                raise row
+            for made in prompt_rows.rows(row):
+                prompt_rows.valid(SCHEMA, made)
+                taken.append(made["messages"][-1]["content"])
+        except ValueError as error:
+            wrong.append(str(error))
+    return taken, wrong
 
 
 @pytest.mark.parametrize(
@@ -397,5 +402,4 @@ def test_no_damaged_file_makes_a_traceback_or_a_request_of_rubbish(tmp_path):
         for text in found:
             assert not RUBBISH.search(text), (n, name, suffix, text)
             assert text.casefold() not in request_files.KINDS["names"], (n, name, suffix, text)
-            prompt_rows.rows({"request": text})
     assert taken > 300 and refused > 300
