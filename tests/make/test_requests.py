@@ -9,6 +9,7 @@ import time
 from collections import Counter
 
 import pytest
+from decksmith.measure.results import merge
 from shadow import ROOT, core, endpoint, environment, make
 
 REGISTRY = (
@@ -140,3 +141,52 @@ def test_no_request_is_paid_for_twice_whatever_was_killed(root):
     assert len(out.splitlines()) == 8
     assert (asked(root) - before).total() == 9 - len(kept)
     assert prepared(root, "r.json", second) == ""  # nothing is to be asked, so nothing is said
+
+
+def test_what_a_judge_said_is_taken_over_with_its_files_and_nothing_that_is_there_is_replaced(
+    tmp_path,
+):
+    runs = tmp_path / "results/runs/fake"
+    old, new = runs / "offline@q.csv-11111111/shard-1-of-2", runs / "offline@r.csv-22222222"
+    other = runs / "published@q.csv-11111111"
+    for place, text in ((old, "old"), (other, "of another protocol"), (new, "own")):
+        (place / "u-1/judge").mkdir(parents=True)
+        (place / "u-1/deck.md").write_text(text)
+        (place / "journal").mkdir()
+    (old / "u-1/judge/1.txt").write_text("a verdict")
+    (old / "u-1/judge/2.txt.tmp").write_text("half a")
+    (new / "prompts.jsonl").write_text('{"id":"u-1"}\n{"id":"u-2"}\n')
+
+    def line(ident, inputs, key, value):
+        return (
+            json.dumps({"id": ident, "inputs": inputs * 64, key: value}, separators=(",", ":"))
+            + "\n"
+        )
+
+    mine = line("u-1", "a", "gen", {"text": "own"})
+    (new / "journal/gen.jsonl").write_text(mine)
+    (old / "journal/gen.jsonl").write_text(
+        line("u-1", "a", "gen", {"text": "old"})
+        + line("u-1", "b", "gen", {"text": "hotter"})
+        + line("u-2~0", "a", "gen", {"text": "a sample"})
+        + line("u-3", "a", "gen", {"text": "of no prompt here"})
+    )
+    verdict = line("u-1", "c", "judge", {"replies": ["u-1/judge/1.txt"]})
+    (old / "journal/judge-big.jsonl").write_text(verdict)
+    (other / "journal/gen.jsonl").write_text(line("u-2", "a", "gen", {"text": "no"}))
+    for _ in range(2):  # the second time there is nothing to do
+        merge.reuse(new)
+        assert (new / "journal/gen.jsonl").read_text() == (
+            mine
+            + line("u-1", "b", "gen", {"text": "hotter"})
+            + line("u-2~0", "a", "gen", {"text": "a sample"})
+        )
+        assert (new / "journal/judge-big.jsonl").read_text() == verdict
+        assert (new / "u-1/judge/1.txt").read_text() == "a verdict"
+        assert (new / "u-1/deck.md").read_text() == "own"
+        assert not (new / "u-1/judge/2.txt.tmp").exists()
+    assert not (new / "u-3").exists()
+    plain = runs / "offline"
+    plain.mkdir()
+    merge.reuse(plain)  # of data/prompts.jsonl: it takes nothing of a file of somebody's own
+    assert [*plain.iterdir()] == []
