@@ -96,7 +96,7 @@ class Found:
         """Say of a file what was taken of it. Raises cli.BadData where that is nothing."""
         left = ", ".join(f"{n} {what}" for what, n in self.left.items())
         left = f"; left out: {left}" if left else ""
-        if not self.count and not self.bad:
+        if not self.count:
             usage = f"; {TAKES}" if path else cli.Script.usage
             raise cli.BadData(f"{path or 'stdin'}: no request in it{left}{usage}")
         if path:
