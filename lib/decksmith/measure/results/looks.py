@@ -18,7 +18,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
-from decksmith.measure.results import layout, runs, stats, unnoticed
+from decksmith.measure.results import layout, merge, runs, stats, unnoticed
 from decksmith.measure.results.comparison import Look, Looks, Run
 from decksmith.measure.results.pairs import better, headline_values
 from decksmith.measure.results.runs import is_external
@@ -261,6 +261,8 @@ def register(folders: list[Path], protocol: Protocol) -> Registration:
     names = [layout.run_name(folder) for folder in folders]
     held = {}
     for folder, name in zip(folders, names, strict=True):
+        if (folder / "prompts.jsonl").is_file():
+            merge.reuse(folder)  # a reply that another run has is one that may have been read
         for journal in [folder / "scores.jsonl", *sorted(folder.glob("**/journal/gen.jsonl"))]:
             if journal.is_file() and journal.stat().st_size:
                 raise cli.BadData(
