@@ -3,7 +3,8 @@
  */
 import { errorSlide } from './compile.mjs'
 import { parts } from './editable.mjs'
-import { MOST, restore, strip, unseen } from './letters.mjs'
+import { MOST, find, restore, strip } from './letters.mjs'
+import { unseen } from './pixels.mjs'
 import { measure } from './xray.mjs'
 
 export const WIDTH = 980
@@ -182,11 +183,13 @@ export async function open(browser, browserContextId, scale) {
       xray.words = xray.text.match(/[\p{L}\p{N}]+(?:['’.-][\p{L}\p{N}]+)*/gu)?.length ?? 0
       return xray
     },
-    /** Of a held page whose picture is `shown`: marks the text that it does not show, for `measure`. */
-    async read(slide, shown) {
-      const lines = await run(world, strip, { slide, most: MOST })
-      const bare = lines.length ? await this.picture() : shown
-      await run(world, restore, unseen(shown, bare, lines, WIDTH))
+    /** Of a held page whose picture is `shown`: finds the slide and, where something paints its letters in a way of its own, those that cannot be seen; for `measure`. */
+    async read(slide, shown, styled) {
+      await run(world, find, slide)
+      if (!styled)
+        return
+      const lines = await run(world, strip, MOST)
+      await run(world, restore, lines.length ? unseen(shown, await this.picture(), lines, WIDTH) : [])
     },
     /** PNG of a held page, base64. */
     async picture() {
@@ -251,7 +254,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
         const state = await show(slide)
         await page.hold()
         const picture = await page.picture()
-        await page.read(slide.no, picture)
+        await page.read(slide.no, picture, slide.styled)
         const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
         return { state, xray, picture, print: print && await page.print(), parts: edit && await page.parts(slide) }
       }

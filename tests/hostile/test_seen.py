@@ -19,29 +19,59 @@ HIDDEN = {
     **{f"{lean}, pale": (f"{lean}; color: #fefefe", "") for lean in LEANS},
     **{f"{lean}, flat": (f"{lean} scaleY(.2)", "") for lean in LEANS},
     **{f"{lean}, blurred": (f"{lean}; filter: blur(6px)", "") for lean in LEANS},
-    **{f"{lean}, covered": (lean, f'<div style="{OVER}; background: white"></div>') for lean in LEANS},
-    **{f"{lean}, behind glass": (lean, f'<div style="{OVER}; backdrop-filter: blur(9px)"></div>') for lean in LEANS},
+    **{
+        f"{lean}, covered": (lean, f'<div style="{OVER}; background: white"></div>')
+        for lean in LEANS
+    },
+    **{
+        f"{lean}, behind glass": (lean, f'<div style="{OVER}; backdrop-filter: blur(9px)"></div>')
+        for lean in LEANS
+    },
     "rotate and clear": (f"rotate: 2deg; {CLEAR}", ""),
     "skewed and clear": (f"transform: skewX(2deg); {CLEAR}", ""),
     "columns and clear": (f"writing-mode: vertical-rl; height: 300px; {CLEAR}", ""),
-    "columns and clipped": ("writing-mode: vertical-rl; height: 300px; clip-path: inset(0 0 100% 0)", ""),
-    "columns behind a pane": ("writing-mode: vertical-rl; height: 300px", f'<div style="{OVER}; background: white"></div>'),
+    "columns and clipped": (
+        "writing-mode: vertical-rl; height: 300px; clip-path: inset(0 0 100% 0)",
+        "",
+    ),
+    "columns behind a pane": (
+        "writing-mode: vertical-rl; height: 300px",
+        f'<div style="{OVER}; background: white"></div>',
+    ),
     "clipped": ("clip-path: inset(0 100% 0 0)", ""),
     "clipped to a corner": ("clip-path: circle(4px at 0 0)", ""),
     "clipped, leaning": ("transform: rotate(1deg); clip-path: polygon(0 0, 1px 0, 0 1px)", ""),
     "masked": ("mask-image: linear-gradient(transparent, transparent)", ""),
-    "masked, leaning": ("transform: rotate(1deg); mask-image: linear-gradient(transparent, transparent)", ""),
-    "mostly masked": ("transform: rotate(1deg); mask-image: linear-gradient(90deg, black 10%, transparent 12%)", ""),
+    "masked, leaning": (
+        "transform: rotate(1deg); mask-image: linear-gradient(transparent, transparent)",
+        "",
+    ),
+    "mostly masked": (
+        "transform: rotate(1deg); mask-image: linear-gradient(90deg, black 10%, transparent 12%)",
+        "",
+    ),
     "colour alone": ("color: transparent; transform: rotate(1deg)", ""),
     "opacity by a filter": ("transform: rotate(1deg); filter: opacity(.01)", ""),
     "brightened": ("transform: rotate(1deg); filter: brightness(0) invert(1)", ""),
     "underlined and clear": (f"text-decoration: underline black 3px; {CLEAR}", ""),
-    "struck and clear": (f"transform: rotate(1deg); text-decoration: line-through black 2px; {CLEAR}", ""),
+    "struck and clear": (
+        f"transform: rotate(1deg); text-decoration: line-through black 2px; {CLEAR}",
+        "",
+    ),
     "shadow far away": (f"transform: rotate(1deg); text-shadow: 0 900px 0 black; {CLEAR}", ""),
-    "stroked with nothing": (f"transform: rotate(1deg); -webkit-text-stroke: 2px transparent; {CLEAR}", ""),
-    "clipped background": (f"background: linear-gradient(white, white); background-clip: text; {CLEAR}; transform: rotate(1deg)", ""),
+    "stroked with nothing": (
+        f"transform: rotate(1deg); -webkit-text-stroke: 2px transparent; {CLEAR}",
+        "",
+    ),
+    "clipped background": (
+        f"background: linear-gradient(white, white); background-clip: text; {CLEAR}; transform: rotate(1deg)",
+        "",
+    ),
     "blended away": ("transform: rotate(1deg); color: white; mix-blend-mode: darken", ""),
-    "important": ("transform: rotate(1deg); color: transparent !important; -webkit-text-fill-color: transparent !important", ""),
+    "important": (
+        "transform: rotate(1deg); color: transparent !important; -webkit-text-fill-color: transparent !important",
+        "",
+    ),
     "in a flat box": ("transform: perspective(50px) rotateX(89deg)", ""),
     "moved off": ("transform: rotate(1deg) translateX(4000px)", ""),
 }
@@ -82,7 +112,9 @@ def block(style, beside=""):
 
 def read(tmp_path, slides):
     """What is read of each slide, its findings, by name."""
-    text = "---\ntheme: default\n---\n\n" + "\n\n---\n\n".join(f"# Slide\n\n{body}" for body in slides.values())
+    text = "---\ntheme: default\n---\n\n" + "\n\n---\n\n".join(
+        f"# Slide\n\n{body}" for body in slides.values()
+    )
     record = {"id": "seen", "deck": {"path": "seen/deck.md"}}
     (tmp_path / "seen").mkdir()
     (tmp_path / "seen" / "deck.md").write_text(text)
