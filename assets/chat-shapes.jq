@@ -39,8 +39,11 @@ def text:
   # A text of several lines may be code, whose first line is indented.
   | rtrim | if contains("\n") then sub("^\\s*\n"; "") else ltrim end;
 
+# Without the nulls that a table fills in where a row lacks a key that others have.
+def bare: walk(if type == "object" then with_entries(select(.value != null)) else . end);
+
 def call:
-  (.function? // .) | .arguments |= (. // {} | parsed)
+  (.function? // .) | .arguments |= (. // {} | parsed | bare)
   | if (.name | type) == "string" and (.arguments | type) == "object" then {type: "function", function: {name, arguments}}
     else unfit("a tool call without name or arguments") end;
 
@@ -77,7 +80,7 @@ def instructed($row):
   | if $system == null or .[0].role == "system" then . else ($system | turns("system")) + . end;
 
 def with_tools($row):
-  ($row | maybe("tools") | parsed) as $tools
+  ($row | maybe("tools") | parsed | bare) as $tools
   | if $tools == null then . elif ($tools | type) != "array" or ($tools | all(type == "object") | not) then unfit("tools that are no list of objects")
     else .tools = ($tools | map(if has("function") then . else {type: "function", function: .} end)) end;
 

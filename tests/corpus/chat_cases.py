@@ -113,7 +113,13 @@ SEEN = [
 UNSEEN = [
     (
         "OpenAI messages",
-        {"messages": [says("developer", "Be brief."), says("user", [{"type": "text", "text": ASK}]), TALK[1]]},
+        {
+            "messages": [
+                says("developer", "Be brief."),
+                says("user", [{"type": "text", "text": ASK}]),
+                TALK[1],
+            ]
+        },
         {"messages": [SYSTEM, *TALK]},
     ),
     (
@@ -121,7 +127,10 @@ UNSEEN = [
         {
             "messages": [
                 CALLS[0],
-                {"role": "assistant", "function_call": {"name": "weather", "arguments": '{"city":"Ghent"}'}},
+                {
+                    "role": "assistant",
+                    "function_call": {"name": "weather", "arguments": '{"city":"Ghent"}'},
+                },
                 {"role": "function", "name": "weather", "content": '{"dry": true}'},
                 CALLS[3],
             ],
@@ -134,7 +143,10 @@ UNSEEN = [
         "ShareGPT",
         {
             "system": "Be brief.",
-            "conversations": [{"from": "user", "value": ASK}, {"from": "assistant", "value": REPLY}],
+            "conversations": [
+                {"from": "user", "value": ASK},
+                {"from": "assistant", "value": REPLY},
+            ],
         },
         {"messages": [SYSTEM, *TALK]},
     ),
@@ -143,7 +155,10 @@ UNSEEN = [
         {
             "conversations": [
                 {"from": "human", "value": "Is it dry in Ghent?"},
-                {"from": "function_call", "value": '{"name": "weather", "arguments": {"city": "Ghent"}}'},
+                {
+                    "from": "function_call",
+                    "value": '{"name": "weather", "arguments": {"city": "Ghent"}}',
+                },
                 {"from": "observation", "value": '{"dry": true}'},
                 {"from": "gpt", "value": "Yes, it is dry."},
             ],
@@ -170,7 +185,12 @@ UNSEEN = [
     ),
     (
         "question and answer",
-        {"instruction": "Which is it?", "context": "Ghent, Bruges", "response": "Ghent", "category": "qa"},
+        {
+            "instruction": "Which is it?",
+            "context": "Ghent, Bruges",
+            "response": "Ghent",
+            "category": "qa",
+        },
         {"messages": [says("user", "Which is it?\n\nGhent, Bruges"), says("assistant", "Ghent")]},
     ),
     (

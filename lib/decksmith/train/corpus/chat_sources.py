@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
@@ -52,7 +52,7 @@ def parts(data: str) -> tuple[str, list[Part]]:
     if path.is_file():
         found = [_file(path, "train")]
     if not found:
-        raise cli.Missing(f"there is no chat data in {data}; {KINDS}")
+        raise cli.Missing(f"no chat data in {data}; {KINDS}; make corpus makes data/chat")
     sums = []
     for part in found:
         with open(part.name, "rb") as file:
@@ -171,14 +171,6 @@ def _numbered(table: Iterable[Record]) -> Rows:
     number = 0
     try:
         for number, row in enumerate(table, 1):
-            yield f"row {number}", _without_nulls(row)
+            yield f"row {number}", row
     except Exception as error:  # of its readers, which are many
         yield f"row {number + 1}", f"not to be read ({type(error).__name__}), nor what follows"
-
-
-def _without_nulls(value: Any) -> Any:
-    """Without what a table fills in where a row lacks a key that others have."""
-    if isinstance(value, dict):
-        kept = {key: _without_nulls(item) for key, item in value.items()}
-        return {key: item for key, item in kept.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -282,7 +282,7 @@ def _steps(made: Checked) -> None:
     rows, held = found.get("validation"), made.get(key) or 1
     if rows is not None and rows < held:
         few = f"{rows} validation rows are less than one batch of {held}: the loss would be that of no row"
-        mend = "give more rows; a twentieth of them is held out, and at least 16 from 80 rows on"
+        mend = "give more rows, or of a corpus hold out more (rm data/chat/split.tsv && make corpus SHARE=..)"
         made.wrong("batch", key, f"{few}; {mend}")
 
 
