@@ -54,7 +54,7 @@ def thinking($given):
       .content = ($parts[1:] | join("</think>") | text)
       | .reasoning_content = ($parts[0] | sub("^\\s*<think>"; "") | text)
     elif $given | type == "string" then .reasoning_content = ($given | text) else . end
-  | if .content | test("</?think>") then unfit("a think tag within the reply") else . end
+  | if .content + (.reasoning_content // "") | test("</?think>") then unfit("a think tag within the reply") else . end
   | if .reasoning_content == "" then del(.reasoning_content) else . end;
 
 def turn:

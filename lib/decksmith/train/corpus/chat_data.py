@@ -196,7 +196,8 @@ class Conversion:
         the share, and never more than twice as many. Where a row stands is no matter."""
         total = len(self.asked)
         want = max(1, round(SHARE * total), min(LEAST, total // 5))
-        for units, how in ((self.groups, "by whole groups"), (self.asked, "by requests")):
+        ways = [(self.groups, "by whole groups"), (self.asked, "by requests")]
+        for units, how in ways[self.groups == self.asked :]:
             sizes, taken, held = Counter(units), 0, set()
             for unit in sorted(sizes):
                 if taken < want and taken + sizes[unit] <= min(2 * want, total - 1):

@@ -80,7 +80,7 @@ def _hub(data: str) -> tuple[str, list[Part]]:
         ) from None
     sums = [split._fingerprint for split in found.values()]
     return stream.fingerprint(sums), [
-        Part(f"{data}/{side}", _side(side), "Hub", partial(_numbered, split))
+        Part(f"{data}/{side}", _side(side), "Hub", partial(_numbered, split.__iter__))
         for side, split in found.items()
     ]
 
@@ -126,20 +126,23 @@ def _values(path: Path) -> Rows:
     """The objects of a JSON array, or objects that go on over lines."""
     decode = json.JSONDecoder(parse_constant=stream.no_constant).raw_decode
     with open(path, encoding="utf-8-sig", errors="replace") as file:
-        buffer, number = file.read(1 << 16).lstrip(SPACE).removeprefix("["), 1
+        buffer, number = file.read(1 << 16).lstrip(SPACE), 1
+        is_open = buffer.startswith("[")
+        buffer = buffer.removeprefix("[")
         while buffer := buffer.lstrip(SPACE + ","):
             try:
                 row, end = decode(buffer)
             except (ValueError, RecursionError):
                 more = file.read(max(1 << 16, len(buffer))) if len(buffer) < LARGEST else ""
-                if not more and buffer.rstrip(SPACE) != "]":
-                    yield f"row {number}", "not JSON, and all that follows"
                 if not more:
-                    return
+                    is_open = not is_open or buffer.rstrip(SPACE) != "]"
+                    break
                 buffer += more
                 continue
             yield f"row {number}", row if isinstance(row, dict) else "not a JSON object"
             buffer, number = buffer[end:] or file.read(1 << 16), number + 1
+        if is_open:
+            yield f"row {number}", "not JSON, and all that follows"
 
 
 def _cells(path: Path) -> Rows:
@@ -163,14 +166,15 @@ def _cells(path: Path) -> Rows:
 def _table(kind: str, path: Path) -> Rows:
     import datasets
 
-    found = datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True)
-    return _numbered(found)
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong, a reason says
+    file = {"data_files": str(path), "split": "train", "streaming": True}
+    return _numbered(partial(datasets.load_dataset, kind, **file))
 
 
-def _numbered(table: Iterable[Record]) -> Rows:
+def _numbered(table: Callable[[], Iterable[Record]]) -> Rows:
     number = 0
     try:
-        for number, row in enumerate(table, 1):
+        for number, row in enumerate(table(), 1):
             yield f"row {number}", row
     except Exception as error:  # of its readers, which are many
         yield f"row {number + 1}", f"not to be read ({type(error).__name__}), nor what follows"
