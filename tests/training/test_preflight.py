@@ -362,6 +362,19 @@ def test_a_template_that_renders_the_prompt_otherwise_when_it_is_answered_is_ref
     assert preflight.check(run / "recipe.yaml", odd)[0]["counts"] == {"pieces": 51, "end": 51}
 
 
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+
+
+def test_tools_that_the_template_leaves_out_are_named_and_others_are_trained(run, tmp_path):
+    line(run, 6, lambda old: {**old, "tools": [TOOL]})
+    report, _ = preflight.check(run / "recipe.yaml", THINKER)
+    assert report["counts"] == {"tools": 1}
+    assert "leaves the tool weather out" in report["failures"][0]["message"]
+    knows = folder(tmp_path, lambda text: "{% if tools %}{{ tools | tojson }}{% endif %}" + text)
+    report, _ = preflight.check(run / "recipe.yaml", knows)
+    assert report["counts"] == {}
+
+
 def test_an_end_at_which_no_server_stops_is_refused(run, tmp_path):
     other = folder(tmp_path, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
     report, _ = preflight.check(run / "recipe.yaml", other)
