@@ -3,7 +3,9 @@ load ../helper
 
 setup() {
   export HF_HUB_OFFLINE=1 HF_HOME=$BATS_TEST_TMPDIR/hub
-  THINKER=$FIXTURES/sft/thinker
+  THINKER=$BATS_TEST_TMPDIR/thinker
+  cp -r "$FIXTURES/sft/thinker" "$THINKER"
+  echo '{"model_type": "llama"}' > "$THINKER/config.json"
   for n in $(seq 20); do
     echo '{"Instruction":"Deck '$n'","Output":"# '$n'"}'
   done > my.jsonl
@@ -15,11 +17,12 @@ setup() {
   assert_success
   assert_equal "$(jq -c '[.counts.train, .counts.test, .dropped]' <<< "$output")" '[16,4,{"no answer":["1","line 21"]}]'
   output=$stderr
+  mapfile -t lines <<< "$stderr"
   assert_line --index 0 "my.jsonl: 21 rows, Alpaca (JSONL)"
   assert_line --index 1 "instruction -> user, output -> assistant"
   assert_line --index 3 "dropped: 1 x no answer (line 21)"
   assert_output --regexp "\\[\\[.*# [0-9]+"
-  assert_output --partial "tokens of 16 rows, of which 8,192 are taken at most"
+  assert_output --partial "tokens of 16 conversations, of which 8,192 are taken at most"
   assert_line --regexp "^ +[0-9]+ to +[0-9]+  #{48} 16$"
 }
 

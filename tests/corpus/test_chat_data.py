@@ -301,6 +301,40 @@ def test_what_is_not_here_or_leads_elsewhere_is_not_read(tmp_path):
         chat_sources.parts(str(tmp_path / "set"))
 
 
+def test_a_dataset_of_the_hub_is_read_with_its_sides_and_an_absent_one_is_said(tmp_path):
+    """Against the Hub of tests/hub.py."""
+    hub, folder = tmp_path / "hub", tmp_path / "hub/lab/talks"
+    folder.mkdir(parents=True)
+    many = rows(12)
+    jsonl(folder / "train.jsonl", many[:9])
+    jsonl(folder / "test.jsonl", many[9:])
+    command = [sys.executable, str(cli.ROOT / "tests/hub.py"), str(hub)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    url = server.stdout.readline().strip()
+    code = (
+        "import sys; from pathlib import Path; from decksmith.core import cli; from decksmith.train.corpus import chat_data\n"
+        "try: print(chat_data.convert(sys.argv[1], 'sft', Path('out')))\n"
+        "except cli.Stop as stop: print(stop.status, stop)"
+    )
+
+    def said(name, **more):
+        env = {"PYTHONPATH": str(cli.ROOT / "lib"), "HF_HOME": str(tmp_path / "home"), **more}
+        asked = [sys.executable, "-c", code, name]
+        return subprocess.run(asked, env=env, cwd=tmp_path, capture_output=True, text=True).stdout
+
+    try:
+        taken = said("lab/talks", HF_ENDPOINT=url)
+        assert "'kind': 'Hub'" in taken and "'split': 'its test set'" in taken, taken
+        assert [len(side) for side in sides(tmp_path / "out")] == [9, 3]
+        lost = said("lab/nothing", HF_ENDPOINT=url)
+        assert lost.startswith("69 no file lab/nothing here, nor such data on the Hub: "), lost
+    finally:
+        server.kill()
+        server.wait()
+    offline = said("lab/other", HF_HUB_OFFLINE="1")
+    assert "no file lab/other here" in offline and offline.count("\n") == 1, offline
+
+
 MUTANTS = 2000
 
 

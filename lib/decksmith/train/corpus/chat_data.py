@@ -23,6 +23,7 @@ PROMPTS = cli.ROOT / "data/prompts.jsonl"  # what an evaluation asks is no train
 SHARE, LEAST = 0.05, 16  # of the rows held out, and how many at least; a fifth of few rows
 COPIED = 40  # characters from which an equal answer is a copy; a shorter one may be a label
 BLOCK, COMPARED = 500, 4000  # rows compared with the prompts at once; characters of each
+LOOKED = 100  # rows in which columns are sought
 PLACES = 5  # that are named of each reason
 TRAIN, TEST, NEITHER = range(3)
 
@@ -89,6 +90,7 @@ class Conversion:
         self.data, self.section, self.split = data, section, held and f"its {held} set"
         self.parts = [part for part in parts if part.side in ("train", held)]
         self.read = stream.program(f"false as $columns | {SHAPES.read_text()}")
+        self.becomes = stream.program(f"true as $columns | {SHAPES.read_text()}")
         self.columns: dict[str, str] = {}
         self.asked, self.answers, self.groups = array("Q"), array("Q"), array("Q")
         self.side = array("b")  # of each row: TRAIN, TEST or NEITHER
@@ -147,8 +149,8 @@ class Conversion:
         be trained, or that came before, and cli.BadData for one that another target trains on."""
         try:
             found = self.read(row)
-            if not self.columns:
-                self.columns = stream.program(f"true as $columns | {SHAPES.read_text()}")(row)
+            if self.counts["read"] <= LOOKED:
+                self.columns |= self.becomes(row)
         except (TypeError, ValueError):  # bytes and dates of a table
             raise ValueError("a value that no JSON can say") from None
         if why := found.get("unfit"):

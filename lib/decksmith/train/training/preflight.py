@@ -309,7 +309,7 @@ def _schedule(made: Checked) -> None:
     """Warm-up and decay fit the steps."""
     warm = recipes.warmup(made.config)
     decay = recipes.get(made.get("policy.scheduler")[-2], "kwargs.T_max") if warm else None
-    if warm and decay and warm + decay != made.steps:
+    if warm and decay and warm + decay != max(2, made.steps):
         fitted = f"warm-up {warm} and decay {decay} are {warm + decay} steps"
         made.wrong("schedule", "policy.scheduler", f"{fitted}, the run has {made.steps}")
 
