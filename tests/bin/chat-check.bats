@@ -37,7 +37,7 @@ setup() {
   printf '%%PDF-1.7\n' > deck.pdf
   run chat-check --run run deck.pdf
   assert_failure 65
-  assert_output --regexp "^chat-check: deck.pdf is a PDF, no chat data; DATA= takes JSONL, .* make baseline PROMPTS=FILE$"
+  assert_output --regexp "^chat-check: deck.pdf is a PDF, no chat data; DATA= takes JSONL, .* renames others\\)$"
   run chat-check --run run nothing.jsonl
   assert_failure 69
 }

@@ -122,9 +122,12 @@ class Conversion:
         }
         if not counts["train"] or not counts["test"]:
             lack = "held out" if counts["train"] else "trained on"
-            _, columns, _, *why = sentences(report)
-            said = f"of {counts['read']:,} rows ({columns}) none can be {lack}: {'; '.join(why)}"
-            raise cli.BadData(f"{self.data}: {said}. {TAKEN}")
+            _, columns, _, *why = (line.removeprefix("dropped: ") for line in sentences(report))
+            mend = f"taken are {TAKEN}"
+            if counts["no answer"]:
+                mend = f"a model answers requests: make baseline PROMPTS={self.data}"
+            said = f"none of {counts['read']:,} rows can be {lack} ({columns})"
+            raise cli.BadData(f"{self.data}: {'; '.join([said, *why, mend])}")
         return report
 
     def _drop(self, reason: str, *place: str) -> None:

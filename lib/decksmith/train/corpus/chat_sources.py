@@ -19,9 +19,8 @@ from decksmith.core.records import Record
 LARGEST = 16 << 20  # characters of a row
 SPACE = " \t\r\n"
 KINDS = "DATA= takes JSONL, a JSON array, CSV, parquet, arrow, a folder of them, or owner/name"
-TAKEN = """Taken are columns messages (OpenAI), conversations (ShareGPT), instruction and output \
-(Alpaca), prompt and completion, question and answer, chosen and rejected; jq -c '{prompt: .A, \
-completion: .B}' makes such rows of others; a model answers prompts: make baseline PROMPTS=FILE"""
+TAKEN = """columns messages, conversations, instruction and output, prompt and completion, question \
+and answer, or chosen and rejected (jq -c '{prompt: .A, completion: .B}' renames others)"""
 TABLES = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
 OTHERS = {b"%PDF": "a PDF", b"PK\3\4": "a ZIP archive or an Office document", b"GGUF": "a model"}
 OTHERS |= {b"\x1f\x8b": "compressed (gunzip it)", b"(\xb5/\xfd": "compressed (unzstd it)"}
@@ -102,7 +101,7 @@ def _file(path: Path, side: str) -> Part:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if other or not text or (b"\0" in head and not table):
         other = other or ("no text in UTF-8" if text else "empty")
-        raise cli.BadData(f"{path} is {other}, no chat data; {KINDS}. {TAKEN}")
+        raise cli.BadData(f"{path} is {other}, no chat data; {KINDS}: {TAKEN}")
     kind, rows = table or "CSV", partial(_table, table) if table else _cells
     if not table and text[:1] in (b"[", b"{"):
         # An object may go on over lines.
