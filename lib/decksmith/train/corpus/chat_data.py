@@ -214,12 +214,18 @@ class Conversion:
 
     def _leave_out(self) -> None:
         """Take from what is held out the rows whose request or answer is trained on, too."""
-        marks = [*zip(self.side, self.asked, self.answers, strict=True)]
-        trained = {mark for side, *both in marks if side == TRAIN for mark in both} - {0}
-        for at, (side, *both) in enumerate(marks):
-            if side == TEST and not trained.isdisjoint(both):
-                self.side[at] = NEITHER
-                self._drop("held out, but its request or answer is trained on")
+
+        def marks(wanted: int) -> Iterator[tuple[int, int]]:
+            for at, side in enumerate(self.side):
+                if side == wanted:
+                    yield at, self.asked[at]
+                    yield at, self.answers[at]
+
+        tested = {mark for _, mark in marks(TEST)} - {0}
+        both = {mark for _, mark in marks(TRAIN) if mark in tested}
+        for at in {at for at, mark in marks(TEST) if mark in both}:
+            self.side[at] = NEITHER
+            self._drop("held out, but its request or answer is trained on")
 
     def _of(self, wanted: int, staged: IO[bytes]) -> Iterator[Record]:
         """The rows of a side. One with a thought is the first: the trainer's loader takes its keys
