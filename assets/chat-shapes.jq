@@ -23,6 +23,8 @@ def roles: {
   gpt: "assistant", bot: "assistant", model: "assistant", chatgpt: "assistant", ai: "assistant", function_call: "assistant",
   tool: "tool", function: "tool", observation: "tool", function_response: "tool", ipython: "tool"
 };
+# What somebody wrote, as a few words of a sentence.
+def plain: .[:40] | gsub("[^[:print:]]"; "?");
 def name($kind): first(names[$kind][] as $name | select(has($name)) | $name) // null;
 def maybe($kind): name($kind) as $name | if $name then .[$name] else null end;
 def need($kind): maybe($kind) // unfit("no \($kind)");
@@ -59,7 +61,7 @@ def thinking($given):
 
 def turn:
   (.role // .from | tostring | ascii_downcase) as $who
-  | (roles[$who] // unfit("an unknown role, \($who[:20])")) as $role
+  | (roles[$who] // unfit("an unknown role, \($who | plain)")) as $role
   | (if $who == "function_call" then .content // .value | parsed else .tool_calls // .function_call end) as $calls
   | if .weight == 0 then unfit("a message of weight 0, which no trainer here leaves out") else . end
   | maybe("reasoning") as $thought
@@ -150,7 +152,7 @@ def columns:
   . as $row
   | {turns: "messages", prompt: "user", context: "user", answer: "assistant", reasoning: "reasoning_content", history: "messages"} as $made
   | [names | to_entries[] | .key as $kind | ($row | name($kind)) | select(.) | {(.): ($made[$kind] // $kind)}] | add as $known
-  | $row | with_entries(.value = ($known[.key] // "not used"));
+  | $row | with_entries(.value = ($known[.key] // "not used") | .key |= plain);
 
 # A conversation that a chat template takes, and of which something is trained.
 def checked:

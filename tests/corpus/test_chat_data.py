@@ -339,6 +339,14 @@ def test_a_dataset_of_the_hub_is_read_with_its_sides_and_an_absent_one_is_said(t
     assert "no file lab/other here" in offline and offline.count("\n") == 1, offline
 
 
+def test_names_that_would_write_on_the_terminal_are_shown_plain(tmp_path):
+    odd = {"a\n\x1b[31mred": "x", "messages": [{"role": "r\x1b\n", "content": "x"}]}
+    with pytest.raises(
+        cli.BadData, match=r"\(a\?\?\[31mred -> not used, .* an unknown role, r\?\? "
+    ):
+        chat_data.convert(str(jsonl(tmp_path / "my.jsonl", [odd])), "sft", tmp_path / "out")
+
+
 MUTANTS = 2000
 
 

@@ -24,6 +24,7 @@ SHARE, LEAST = 0.05, 16  # of the rows held out, and how many at least; a fifth 
 COPIED = 40  # characters from which an equal answer is a copy; a shorter one may be a label
 BLOCK, COMPARED = 500, 4000  # rows compared with the prompts at once; characters of each
 LOOKED = 100  # rows in which columns are sought
+SAID = 400  # characters of a list of columns
 PLACES = 5  # that are named of each reason
 TRAIN, TEST, NEITHER = range(3)
 
@@ -71,7 +72,7 @@ def sentences(report: ChatReport) -> Iterator[str]:
     """What was taken, what becomes of it, how it was parted, and what was dropped."""
     counts, shapes = report["counts"], ", ".join(report["shapes"])
     yield f"{report['source']}: {counts['read']:,} rows, {shapes} ({report['kind']})"
-    yield ", ".join(f"{name} -> {made}" for name, made in report["columns"].items())
+    yield ", ".join(f"{name} -> {made}" for name, made in report["columns"].items())[:SAID]
     held = f"{counts['test']:,} held out, {report['split']}"
     yield f"{counts['train']:,} rows to train on, {held}"
     for reason, (count, *places) in report["dropped"].items():
@@ -131,6 +132,8 @@ class Conversion:
         return report
 
     def _drop(self, reason: str, *place: str) -> None:
+        if reason not in self.places and len(self.places) > LOOKED:
+            reason = "other reasons"
         self.counts[reason] += 1
         if self.counts[reason] <= PLACES:
             self.places.setdefault(reason, []).extend(place)
