@@ -14,6 +14,7 @@ def names: {
   tools: ["tools", "functions"],
   history: ["history"],
   chosen: ["chosen", "preferred_output", "preferred"],
+  completions: ["completions"],
   rejected: ["rejected", "non_preferred_output", "dispreferred"],
   id: ["id", "row_id", "uid", "uuid", "_id", "prompt_id", "conversation_id", "idx", "index"],
   split: ["group", "cluster", "source", "domain", "topic", "category", "subject"]
