@@ -93,7 +93,7 @@ def _asked_as(run: Run) -> Iterator[str]:
 def _renamed(run: Run) -> Iterator[str]:
     """A folder that is called after another model than its records name."""
     name, (folder, _) = run["summary"]["model"]["name"], conditions.split(run["name"])
-    if layout.shown(run["path"]) != run["name"] and folder != name:
+    if name and layout.shown(run["path"]) != run["name"] and folder != name:
         yield f"{run['label']}: its records say that {name} answered, its folder says {folder}"
 
 
