@@ -38,7 +38,7 @@ $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS_FROM) %/$(FOR_RUN) | run-
 # 2. Agreement: what is lacking and what the replies will cost, said once for all models.
 .PHONY: agreed
 agreed: $(PARTS:%=%/prompts.jsonl) | run-tools
-	bin/within tools python3 -m decksmith.measure.results.cost_prompt $(BY_PROTOCOL) $(BUDGET:%=--budget %) $(PARTS)
+	bin/within tools python3 -m decksmith.measure.results.cost_prompt $(BY_PROTOCOL) $(BUDGET:%=--budget %) $(CLAIMS:%=--claims %) $(PARTS)
 
 # 3. The pipeline. Each stage keeps what it has finished in the run's journal, so that a rerun
 # repeats nothing. Temporary names hold the shell's number: a make that was cut off may still be at

@@ -4,14 +4,19 @@
     python3 make/given.py --asked smol gpt-5.4            the same for models that are to be asked
     python3 make/given.py --needs smol                    the make targets of a model's engine
     python3 make/given.py --values MODEL                  what a variable may name, a line each
+    python3 make/given.py --named ollama/llama3.2         the names of models that were said otherwise
+    python3 make/given.py --content briefs.csv COLUMN     briefs.csv-1a2b3c4d: a name for what it holds
 
 What stands behind -- is not of the command line, but of the environment or of config.mk.
 
 Of a name, a number and a path it says what is wrong with it, of a variable that no makefile and no
-script reads which one was meant. The standard library only, since a fresh machine has nothing else.
+script reads which one was meant. A model that is said otherwise (make/model_names.py) is entered into
+data/models when a terminal or YES=1 agrees. The standard library only, since a fresh machine has
+nothing else.
 """
 
 import difflib
+import hashlib
 import math
 import os
 import re
@@ -23,28 +28,40 @@ from pathlib import Path
 
 ENGINE = (".venv/.local", "assets/engine/node_modules/.done")
 CUDA = "assets/engine/node_modules/.cuda"
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # for model_names
 Entries = dict[str, dict[str, object]]
 
 # What a path may not hold: make or the shell would read it as its own.
 SIGNS = re.compile(r"""['"$;&|<>()*?#%:\\]""")
 
+# What a template is learnt of.
+LEARNT = {".pptx", ".potx", ".pptm", ".potm", ".ppsx"}
+
 
 # Names
+
+
+class Unreadable(Exception):
+    """A file of models that cannot be read; the text is the sentence."""
 
 
 def _entries(paths: Iterable[Path]) -> Entries:
     found: Entries = {}
     for path in paths:
         try:
-            found |= tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError) as error:
-            sys.exit(f"{path}: {error}")
+            read = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # no TOML, or no UTF-8
+            raise Unreadable(f"{path}: {error}. Mend the file, or take it away.") from None
+        found |= {name: entry for name, entry in read.items() if isinstance(entry, dict)}
     return found
 
 
+def _own() -> Path:
+    return Path(os.environ.get("DECKSMITH_MODELS") or "data/models")
+
+
 def _registry() -> Entries:
-    own = Path(os.environ.get("DECKSMITH_MODELS") or "data/models")
-    return _entries([Path("assets/models.toml"), *sorted(own.glob("*.toml"))])
+    return _entries([Path("assets/models.toml"), *sorted(_own().glob("*.toml"))])
 
 
 def _weights() -> Entries:
@@ -77,7 +94,7 @@ def _stems(folder: str, suffix: str = "toml") -> list[str]:
     return sorted(path.stem for path in Path(folder).glob(f"*.{suffix}"))
 
 
-MODEL = ("model", " in assets/models.toml or assets/gguf.toml", _models)
+MODEL = ("model", " in assets/models.toml, assets/gguf.toml or data/models", _models)
 # By variable of make: what it names, where such names stand, and those that are there.
 NAMES: dict[str, tuple[str, str, Callable[[], list[str]]]] = {
     "MODEL": MODEL,
@@ -98,6 +115,11 @@ NAMES: dict[str, tuple[str, str, Callable[[], list[str]]]] = {
 def unknown(variable: str, word: str) -> str | None:
     """The sentence for a word of one of NAMES that names nothing there; else None."""
     kind, where, there = NAMES[variable]
+    source = Path(word)
+    if kind == "template" and source.suffix.lower() in LEARNT and source.is_file():
+        target = f"data/templates/{source.stem}.md"
+        type_it = f"bin/template-learn {word} > {target}, then TEMPLATE={target}"
+        return f"TEMPLATE={word} is no template yet. Learn one from it. Type: {type_it}."
     names = there()
     for name in word.split("+") if kind == "condition" else [word]:
         bare = name.partition(":")[0] if kind == "benchmark" else name
@@ -107,7 +129,9 @@ def unknown(variable: str, word: str) -> str | None:
         close = difflib.get_close_matches(bare, names, 1)
         meant = f"Did you mean {close[0]}? " if close else ""
         choose = f"Type {variable}=NAME with one of: {' '.join(names)}"
-        return f"There is no {kind} {name}{where}. {meant}{choose}"
+        if kind == "model":
+            choose += f". Others: openai/NAME, ollama/{name[:80]} or an address (docs/models.md)"
+        return f"There is no {kind} {name[:80]}{where}. {meant}{choose}"
     return None
 
 
@@ -115,16 +139,22 @@ def _lacks_key(name: str) -> str | None:
     """The sentence for a model whose key is nowhere, before a first set-up, which takes minutes;
     later the runs that have all their replies need no key."""
     key = _registry().get(name, {}).get("key_env")
-    if not isinstance(key, str) or os.environ.get(key) or Path(".venv/.python").exists():
+    if not isinstance(key, str) or Path(".venv/.python").exists():
         return None
     try:
-        if re.search(rf"(?m)^{key}=", Path(".env").read_text(encoding="utf-8")):
-            return None
-    except FileNotFoundError:
-        pass
+        is_set = _is_set(key)
     except OSError as error:
         return f".env cannot be read ({error.strerror}): make it a file of yours: chown, chmod 600"
-    return f"{name} needs a key: set {key} in the environment or in .env"
+    how = f"set {key} in the environment or in .env: echo '{key}=...' >> .env"
+    return None if is_set else f"{name} needs a key: {how}"
+
+
+def _is_set(key: str) -> bool:
+    """Whether a variable has a value in the environment or in .env. Raises OSError."""
+    if os.environ.get(key) or not os.path.lexists(".env"):
+        return bool(os.environ.get(key))
+    text = Path(".env").read_text(encoding="utf-8", errors="replace")
+    return bool(re.search(rf"(?m)^{re.escape(key)}=.", text))
 
 
 def _needs(models: list[str]) -> list[str]:
@@ -178,14 +208,42 @@ KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
     ("EFFECT", "a difference above 0, such as 0.05", _between),
     ("MARGIN SHARE", "a share between 0 and 1, such as 0.05", lambda text: _between(text, 0, 1)),
     ("OPEN", "0 or 1", ("0", "1").__contains__),
-    ("CHAINED PUSH PUBLIC DRY ONCE", "1: leave it out where it is not meant", "1".__eq__),
     (
-        "PROMPTS TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
+        "REQUEST",
+        "a column's name without quotation marks and $, or its number",
+        lambda text: not re.search(r"[\"'`$\\]", text),
+    ),
+    ("CHAINED PUSH PUBLIC DRY ONCE", "1", "1".__eq__),
+    ("PROMPTS", "", lambda text: not text.split()[1:] and _path(text)),
+    (
+        "TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
         "",
         _path,
     ),
 ]
+# Where 1 is no good value to propose.
+EXAMPLES = dict(LIMIT=6, PORT=8420, SHARD="2/4", BUDGET=5, EFFECT=0.05, MARGIN=0.02, SHARE=0.1)
 RULES = {name: (must_be, fits) for names, must_be, fits in KINDS for name in names.split()}
+
+
+def content(path: Path, by: str) -> str:
+    """The name of a file or a folder of requests, with a hash of what it holds and of how it is read: of a
+    folder the briefs and their documents, as request_files.py reads it. A folder is walked no further."""
+    held = hashlib.sha256(by.encode())
+    files = [path]
+    if path.is_dir():
+        briefs = [each for each in path.iterdir() if each.suffix.lower() in (".txt", ".md")]
+        files = sorted(briefs + [file for each in briefs for file in (path / each.stem).rglob("*")])
+    for file in filter(Path.is_file, files):
+        try:
+            with open(file, "rb") as opened:
+                held.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
+                while part := opened.read(1 << 20):
+                    held.update(part)
+        except OSError:  # whoever reads the requests says it
+            continue
+    return f"{path.name}-{held.hexdigest()[:8]}"
+
 
 # Variables
 
@@ -236,11 +294,34 @@ def _unknown(name: str, value: str) -> str | None:
     if name == "AUTHOR":  # llm:NAME, or a command
         if not value.startswith("llm:"):
             return None
-        said = unknown("SEED_MODEL", value.removeprefix("llm:"))
-        return said and said.replace("SEED_MODEL=", "AUTHOR=llm:")
+        said = _unknown("SEED_MODEL", value.removeprefix("llm:"))
+        return said and said.replace("SEED_MODEL=", "AUTHOR=llm:").replace("SEED_MODEL:", "AUTHOR:")
     ran = _runs() if name == "MODEL" else set()
     words = [word for word in value.split() if word not in ran] if name in NAMES else []
-    return next(filter(None, (unknown(name, word) for word in words)), None)
+    is_model = name in NAMES and NAMES[name][0] == "model"
+    for word in words:
+        said = _said(name, word) if is_model and "/" in word else unknown(name, word)
+        if said:
+            return said
+    return None
+
+
+def _said(name: str, word: str, enter: bool = False) -> str | None:
+    """The sentence for a word with a slash that means no model; else None. `enter`: its entry is
+    written where there is none, if somebody agrees."""
+    import model_names
+
+    try:
+        if enter:
+            model_names.enter(word, _registry(), _own(), _is_set)
+        else:
+            model_names.find(word, _registry())
+    except model_names.NoModel as error:
+        return f"{name}: {error}."
+    except OSError as error:
+        where = error.filename or "data/models"
+        return f"{where} cannot be used ({error.strerror}): make it yours: chown, chmod."
+    return None
 
 
 def refused(name: str, value: str, chosen: dict[str, str]) -> str | None:
@@ -257,7 +338,8 @@ def refused(name: str, value: str, chosen: dict[str, str]) -> str | None:
     if fits(value):
         return _nobody_reads(name, chosen) or _unknown(name, value)
     if must_be:
-        return f"{name}={value} is not {must_be}."
+        leave = f"leave it out for {default}" if default and "$" not in default else "leave it out"
+        return f"{name}={value} is not {must_be}. Type {name}={EXAMPLES.get(name, 1)}, or {leave}."
     name_it = re.sub(r"[^\w.-]+", "-", Path(value).name)
     link = f"ln -s {shlex.quote(value)} {name_it}, then " if Path(value).exists() else ""
     why = "a path may hold no space and none of the shell's signs"
@@ -265,9 +347,22 @@ def refused(name: str, value: str, chosen: dict[str, str]) -> str | None:
 
 
 def main(words: list[str]) -> int:
+    try:
+        return _answer(words)
+    except Unreadable as error:
+        is_question = words[:1] in (["--asked"], ["--needs"], ["--values"], ["--named"])
+        print(error, file=sys.stderr if is_question else sys.stdout)
+        return 78
+
+
+def _answer(words: list[str]) -> int:
     how, rest = words[:1], words[1:]
     if how == ["--values"]:
         print(*NAMES[rest[0]][2](), sep="\n")
+    elif how == ["--named"]:
+        print(*(_name(word) for word in " ".join(rest).split()))
+    elif how == ["--content"]:
+        print(content(Path(rest[0]).absolute(), rest[1]))
     elif how == ["--needs"]:
         print(*_needs(rest))
     elif how == ["--asked"]:
@@ -279,16 +374,47 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def _name(word: str) -> str:
+    """The name of the entry that a word means which was let through; any other word is itself."""
+    if "/" not in word or word in _runs():
+        return word
+    import model_names
+
+    author = "llm:" * word.startswith("llm:")
+    return author + model_names.find(word.removeprefix(author), _registry())[0]
+
+
 def _check(words: list[str]) -> int:
+    for word in words:
+        if word.startswith("YES="):
+            os.environ["YES"] = word.removeprefix("YES=")
     chosen, where = defaults(), ""
     for word in words:
         name, _, value = word.partition("=")
         if word == "--":
             where = " It stands in your environment or in config.mk."
         elif sentence := refused(name, value, chosen):
-            print(sentence + where)
-            return 78
+            return _refuse(sentence + where)
+    for name, said in _said_models(words):  # written where all that was given can be used
+        if sentence := _said(name, said, enter=True):
+            return _refuse(sentence)
     return 0
+
+
+def _said_models(words: list[str]) -> Iterator[tuple[str, str]]:
+    """The variable and the word of each model that is said with a slash."""
+    for word in words:
+        name, _, value = word.partition("=")
+        if name == "AUTHOR" and value.startswith("llm:"):
+            name, value = "SEED_MODEL", value.removeprefix("llm:")
+        if name in NAMES and NAMES[name][0] == "model":
+            yield from ((name, one) for one in value.split() if "/" in one)
+
+
+def _refuse(sentence: str) -> int:
+    # What was typed may hold what a terminal obeys.
+    print("".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence))
+    return 78
 
 
 if __name__ == "__main__":

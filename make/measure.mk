@@ -1,7 +1,7 @@
 # Measure: who is asked what, and what may be said of it. The pipelines stand in the Makefile.
 
-# Who is asked: models by their names in assets/models.toml, and `reference`, which is none: decks
-# that people wrote for the first twelve prompts.
+# Who is asked: models by their names in assets/models.toml, or as openai/NAME, ollama/NAME, an address
+# (docs/models.md); and `reference`, which is none: decks that people wrote for the first twelve prompts.
 MODEL ?= $(REFERENCE) smol smol-sft
 # Under which conditions (assets/conditions); plain is the absence of one.
 CONDITION ?= plain
@@ -9,8 +9,10 @@ CONDITION ?= plain
 TEMPLATE ?=
 # By which judge and weights (assets/protocols).
 PROTOCOL ?= offline
-# The prompts: a file of your own has a request a line.
+# The prompts: requests of your own are text, markdown, a table, JSON, or a folder of briefs.
 PROMPTS ?= data/prompts.jsonl
+# What of PROMPTS is a request: a column's name or number, or line, paragraph, heading, item.
+REQUEST ?=
 # How many prompts, drawn over all domains; a larger number keeps those of a smaller one.
 LIMIT ?= $(if $(filter file,$(origin MODEL)),6)
 # Requests in flight, in place of the registry's number.
@@ -31,28 +33,31 @@ TRAINING ?=
 CHAINED ?=
 # The difference that `make plan` looks for: of a share (0.05: 5 points of the checks), or in marks of 1 to 5.
 EFFECT ?=
+# Logs of other tools, one or two, that `make plan` plans from in place of MODEL's runs.
+LOGS ?=
 # The run folder that `make capsule` packs, in place of MODEL's.
 RUN ?=
 # The capsule that `make replay` derives again.
 CAPSULE ?=
-# A model that Ollama has, which `make model` makes known here.
-OLLAMA ?=
 
 export OPEN
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
   $(FIRST),$(LIMIT))),reference)
-OWN_PROMPTS := $(filter-out data/prompts.jsonl,$(PROMPTS))
+OWN_PROMPTS := $(patsubst %/,%,$(filter-out data/prompts.jsonl,$(PROMPTS)))
+# Where they lie, for an image that has to show it.
+export DECKSMITH_PROMPTS := $(abspath $(OWN_PROMPTS))
 
-# A run lies in results/runs/MODEL[+CONDITION]/PROTOCOL[@PROMPTS]: none overwrites another. One
-# under a template is called after it.
+# A run lies in results/runs/MODEL[+CONDITION]/PROTOCOL[@FILE-HASH], by the content of PROMPTS: none
+# overwrites another. One under a template is called after it.
 TEMPLATE_NAME := $(basename $(notdir $(TEMPLATE)))
 export DECKSMITH_TEMPLATES := $(or $(patsubst %/,%,$(dir $(TEMPLATE))),$(DECKSMITH_TEMPLATES),data/templates)
 templated = $(if $(filter plain,$1),$(TEMPLATE_NAME),$1+$(TEMPLATE_NAME))
 CONDITIONS := $(if $(TEMPLATE_NAME),$(foreach c,$(CONDITION),$(call templated,$c)),$(CONDITION))
 conditions_of = $(if $(filter reference,$1),plain,$(CONDITIONS))
 RUN_NAMES := $(foreach m,$(MODEL),$(foreach c,$(call conditions_of,$m),$m$(patsubst %,+%,$(filter-out plain,$c))))
-SETTING := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(OWN_PROMPTS))))
+SETTING := $(PROTOCOL)$(if $(OWN_PROMPTS),@$(shell $(or $(PYTHON),$(FOUND_PYTHON)) make/given.py \
+  --content $(OWN_PROMPTS) '$(REQUEST)'))
 RUNS := $(RUN_NAMES:%=results/runs/%/$(SETTING))
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 CONDITION_PARTS := $(foreach run,$(PARTS),$(if $(findstring +,$(word 3,$(subst /, ,$(run)))),$(run)))
@@ -72,9 +77,11 @@ ASK = $(BY_PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %)
 READ_CLAIMS = $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
 CODE := $(wildcard lib/decksmith/*/*.py lib/decksmith/*/*/*.py assets/renderer/*.mjs assets/prompts/* assets/conditions/* \
   $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
-PROMPTS_FROM := $(PROMPTS) $(wildcard assets/protocols/*.toml) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
+PROMPTS_FROM := $(or $(OWN_PROMPTS),$(PROMPTS)) $(wildcard assets/protocols/*.toml) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
 SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
-PROMPTS_TAKEN := $(if $(OWN_PROMPTS),bin/prompt-check $(BY_PROTOCOL) < $(PROMPTS) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
+# What is read of PROMPTS, in the one way in which `make baseline` takes them.
+PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) --request '$(REQUEST)' $(or $(OWN_PROMPTS),$(PROMPTS))
+PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %)
 # What was cut off, by Ctrl-C too, is of no use.
@@ -101,6 +108,7 @@ echo "      make plan EFFECT=0.05 (how many prompts find 5 points)"
 endef
 
 results/runs/reference/$(SETTING)/scores.jsonl: $(wildcard data/reference/*.md)
+$(foreach m,$(MODEL),$(eval results/runs/$m/$(SETTING)/scores.jsonl: $(wildcard data/decks/$m/*.md)))
 
 $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | run-check
 	mkdir -p $(@D)
@@ -114,7 +122,7 @@ run-check:
 	$(PYTHON) make/given.py --asked $(MODEL)
 
 $(OWN_PROMPTS):
-	echo "there is no $@; PROMPTS= names a file with a request a line (docs/prompts.md)" >&2
+	echo "there is no $@; PROMPTS= names a file of requests, or a folder of briefs (docs/bring-your-own.md)" >&2
 	exit 69
 
 ##@ Measure
@@ -122,9 +130,26 @@ $(OWN_PROMPTS):
 ## model: fetch MODEL=qwen3.5-4b for the embedded engine; alone, say what there is
 model: run-check .venv/.hub
 	$(MODEL_FETCH)
-MODEL_LIST = bin/model-fetch --list; echo "Fetch one: make model MODEL=NAME. One that Ollama has: make model OLLAMA=NAME"
+MODEL_LIST = bin/model-fetch --list; echo "Fetch one: make model MODEL=NAME. One that Ollama has is asked as MODEL=ollama/NAME"
 MODEL_NAMED = $(foreach name,$(MODEL),bin/model-fetch $(name) > /dev/null;)
-MODEL_FETCH = $(or $(OLLAMA:%=bin/model-fetch --ollama '%'),$(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED)))
+MODEL_FETCH = $(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED))
+
+.PHONY: prompts-check
+## prompts-check: what is measured of each request of PROMPTS=mine.txt, to be corrected
+prompts-check: $(or $(OWN_PROMPTS),$(PROMPTS)) | .venv/.python
+	$(PROMPTS_READ) | bin/within tools python3 -m decksmith.measure.results.asked_table $(or $(OWN_PROMPTS),$(PROMPTS))
+
+LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
+.PHONY: template
+## template: learn TEMPLATE= from FROM=company.pptx, and draw both
+template: $(if $(filter command environment,$(origin FROM)),run-tools)
+	$(if $(filter command environment,$(origin FROM)),,echo 'Name a file: make template FROM=company.pptx' >&2; exit 78)
+	if [ -e $(LEARNT) ] && ! grep -q 'read by bin/template-learn' $(LEARNT); then
+	  echo '$(LEARNT) was written by hand: give $(FROM) another name' >&2; exit 78
+	fi
+	bin/template-learn $(FROM) > $(LEARNT).tmp || { rm -f $(LEARNT).tmp; exit 65; }
+	mv $(LEARNT).tmp $(LEARNT)
+	bin/within render python3 make/template_picture.py $(FROM) $(LEARNT) results/template/$(basename $(notdir $(FROM))).png
 
 # Five ways of asking one model, or another model's: CONDITION="plain xray-of-4 revise".
 ALL_CONDITIONS := plain cheatsheet few-shot best-of-4 revise cheatsheet-best-of-4
@@ -160,7 +185,7 @@ report: .venv/.python
 
 ## plan: what a comparison like that of MODEL's runs can detect; EFFECT=0.05
 plan: .venv/.python
-	bin/run-plan $(EFFECT:%=--effect %) $(RUNS)
+	$(if $(LOGS),bin/bench-plan,bin/run-plan) $(EFFECT:%=--effect %) $(or $(LOGS),$(RUNS))
 
 ### register: write down before the first reply how MODEL's runs will be compared
 register: $(RUNS:%=%/prompts.jsonl)

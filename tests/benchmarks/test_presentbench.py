@@ -40,7 +40,7 @@ def test_a_case_becomes_a_prompt_with_its_material_and_its_questions_in_words(tm
     (row,) = sources.presentbench(tmp_path, 60_000)
     assert row["id"] == "academia-CVPR-2025-A-paper-final-"
     assert row["source"] == {"path": "academia/CVPR 2025/A paper (final)"}
-    assert row["asks"] == {"slides": 12, "domain": "academia"}
+    assert row["asks"] == {"slides": 12, "language": "en", "domain": "academia"}
     assert [item["id"] for item in row["checklist"]] == ["i1.1", "d1.1", "d2.1"]
     assert [source["name"] for source in row["sources"]] == ["material.md", "material_1.md"]
     assert "94 millimetres fell." in row["messages"][1]["content"]

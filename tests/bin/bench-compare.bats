@@ -69,3 +69,24 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_failure 69
   assert_regex "$stderr" 'more questions \(LIMIT=\) or wider margins in assets/groups/guard.toml can tell$'
 }
+
+log() { # FILE RIGHT-OF-TEN MODEL
+  { jq -nc --arg model "$3" '{spec: {completion_fns: [$model], eval_name: "mini.dev.v0", base_eval: "mini", run_config: {}}}, {final_report: {}}'
+    jq -nc --argjson share "$2" 'range(300) | {sample_id: "mini.\(.)", type: "match", data: {correct: (. % 10 < $share), expected: "\(.)"}}'; } > "$1"
+}
+
+@test "two logs of another tool are compared as they are, with a comment for a pull request" {
+  log a.jsonl 3 tuned
+  log b.jsonl 8 base
+  run --separate-stderr bench-compare --comment a.jsonl b.jsonl
+  assert_failure 65
+  assert_line --index 0 '### tuned is worse than base on 1 of 1 benchmark: mini'
+  assert_line --regexp '^\| mini \| accuracy \| 300 \| 0.300 \| 0.800 \| -0.50 .* \| worse \|$'
+  assert_line '    bench-compare --comment a.jsonl b.jsonl'
+  assert_regex "$stderr" 'b.jsonl: 300 rows of mini by base \(OpenAI evals, accuracy: 0.800\)'
+  log b.jsonl 3 base
+  run --separate-stderr bench-compare a.jsonl b.jsonl
+  assert_success
+  run bench-compare --group guard --comment a.jsonl b.jsonl
+  assert_failure 2
+}

@@ -10,3 +10,13 @@ load ../helper
   assert_failure 78
   assert_output --partial 'there are: guard'
 }
+
+@test "of a log of another tool it is how many questions find a difference" {
+  { echo '{"spec":{"completion_fns":["m"],"eval_name":"mini.v0","base_eval":"mini"}}'
+    jq -nc 'range(300) | {sample_id: "\(.)", type: "match", data: {correct: (. % 2 == 0)}}'; } > a.jsonl
+  run --separate-stderr bench-plan --effect 0.1 a.jsonl
+  assert_success
+  assert_line --regexp '^\| mini \| 300 \| 0.7[0-9]+ \| 0.1[0-9]+ \| [34][0-9][0-9] \|$'
+  assert_line --regexp '^\*\*mini: [34][0-9][0-9] questions find a difference of 0.1; these 300 find 0.1[0-9]+\*\*$'
+  assert_line --partial 'of one log an upper bound'
+}

@@ -1,16 +1,15 @@
 setup() { load ../helper; }
 
-@test "plain lines become prompts that say what they lack" {
+@test "plain lines become prompts, and what they ask for is read out of them" {
   printf 'Six slides on tide pools for a school class\n\nAcht Folien über das Wetter in den Bergen, für die Schule und mit dem seriph theme\n' > mine.txt
   run --separate-stderr prompt-check < mine.txt
   assert_success
   printf '%s\n' "${lines[@]}" > rows.jsonl
   run jq -c '[.sets, .asks.slides, .asks.theme, (.messages | map(.role)), .checklist]' rows.jsonl
   assert_line --index 0 '[["core"],6,null,["system","user"],[]]'
-  assert_line --index 1 '[["core"],null,"seriph",["system","user"],[]]'
+  assert_line --index 1 '[["core"],8,"seriph",["system","user"],[]]'
   run prompt-check < mine.txt
-  assert_output --partial 'lacks a checklist, language, theme: no share of the checklist'
-  assert_output --partial 'prompt-check: 2 prompts; 2 lack a checklist'
+  assert_output --partial 'prompt-check: 2 prompts; 2 lack a checklist, 1 lack theme (make prompts-check shows what is read)'
 }
 
 @test "the rows of data/prompts.jsonl pass unchanged, and only wide ones lack something" {
@@ -34,7 +33,7 @@ setup() { load ../helper; }
   assert_equal "${#lines[@]}" 1
   assert_regex "$stderr" "stdin:1: u-[0-9a-f]+: asks.slides: 'ten' is not of type 'integer'"
   assert_regex "$stderr" 'stdin:2: no "request" and no "messages" in this row'
-  assert_regex "$stderr" 'stdin:4: u-[0-9a-f]+: this id is on line 3 already'
+  assert_regex "$stderr" 'stdin:4: u-[0-9a-f]+: stdin:3 has this id already'
   assert_regex "$stderr" 'stdin:5: '
 }
 
@@ -51,4 +50,15 @@ setup() { load ../helper; }
   assert_failure 65
   assert_equal "${#lines[@]}" 1
   assert_regex "$stderr" 'stdin:1: u-[0-9a-f]+: references: c1 does not match its own sentence: High water'
+}
+
+@test "a file is read by its path, what it holds is said first, and its column can be named" {
+  printf 'prompt,text\nSix slides on tide pools,Four slides on rain\n' > mine.csv
+  run --separate-stderr prompt-check mine.csv
+  assert_failure 65
+  assert_equal "$stderr" 'prompt-check: mine.csv: prompt, text may each hold the requests; its columns are prompt, text; name one: REQUEST=COLUMN, or its number'
+  run --separate-stderr prompt-check --request text mine.csv
+  assert_success
+  assert_equal "${stderr_lines[0]}" 'prompt-check: 1 request from mine.csv, column "text"; first: Four slides on rain'
+  assert_equal "$(jq -c .source <<< "${lines[0]}")" '{"tags":{"prompt":"Six slides on tide pools"}}'
 }

@@ -90,3 +90,10 @@ setup() {
   for part in 1 2 3; do record-sample --shard $part/3 < in.jsonl 2> /dev/null | grep -c '"of":"t1"' || true; done > counts
   assert_equal "$(sort -r counts | head -1)" 3
 }
+
+@test "prompts of none that a protocol takes are refused with what helps" {
+  echo '{"id":"a","sets":["mine"],"n":1}' > in.jsonl
+  run record-sample --protocol offline < in.jsonl
+  assert_failure 65
+  assert_output --partial 'in.jsonl: no prompt of it is one that offline takes: .sets | index("core"); leave `sets` out of the rows, or PROTOCOL=wide'
+}

@@ -52,7 +52,7 @@ def test_the_doctor_offers_a_server_that_runs_and_says_what_to_type(ollama, monk
     monkeypatch.setenv("LLAMA_SERVER", ollama)
     doctor.neighbours(report := doctor.Report())
     assert capsys.readouterr().out.splitlines() == [
-        f"ok   Ollama         {ollama} has qwen3:4b; to ask one: make model OLLAMA=qwen3:4b",
+        f"ok   Ollama         {ollama} has qwen3:4b; to ask one: make baseline MODEL=ollama/qwen3:4b",
         f"ok   llama-server   {ollama} has qwen3:4b; to ask it: make baseline MODEL=local",
     ]
     monkeypatch.setenv("LLAMA_SERVER", "http://127.0.0.1:9")
@@ -65,20 +65,21 @@ def test_the_doctor_offers_a_server_that_runs_and_says_what_to_type(ollama, monk
     assert report.lacking == 1
 
 
-def test_a_model_of_ollama_is_entered_by_one_command_and_asked_by_its_name(ollama):
-    env = os.environ | {"IMAGES": "off"}
-    added = subprocess.run(
-        [cli.ROOT / "bin/model-fetch", "--ollama", "qwen3:4b"],
+def test_a_model_of_ollama_is_entered_by_make_and_asked_by_its_name(ollama):
+    env = os.environ | {"IMAGES": "off", "PYTHON": sys.executable}
+    entered = subprocess.run(
+        ["make", "-s", "run-check", "MODEL=ollama/qwen3:4b", "YES=1"],
+        cwd=cli.ROOT,
         env=env,
         capture_output=True,
         text=True,
     )
-    assert added.stdout == "ollama-qwen3-4b\n", added.stderr
+    assert "is asked as ollama-qwen3-4b from now on" in entered.stderr
     entry = registry.model("ollama-qwen3-4b")
     assert (entry.base_url, entry.slug, entry.label) == (
         f"{ollama}/v1",
         "qwen3:4b",
-        "qwen3:4b (Ollama)",
+        "qwen3:4b (ollama)",
     )
     assert entry.price == {"prompt": 0, "completion": 0}
     row = json.dumps({"id": "p1", "messages": [{"role": "user", "content": "Tides"}]})
@@ -91,16 +92,6 @@ def test_a_model_of_ollama_is_entered_by_one_command_and_asked_by_its_name(ollam
     )
     gen = json.loads(asked.stdout)["gen"]
     assert gen["model"]["slug"] == "qwen3:4b" and gen["text"].startswith("---\ntheme: default")
-    named = ["make", "-s", "run-check", "MODEL=ollama-qwen3-4b"]
-    assert subprocess.run(named, cwd=cli.ROOT, env=env, capture_output=True).returncode == 0
-
-
-def test_a_model_that_ollama_lacks_and_an_ollama_that_is_not_there_are_named(ollama, monkeypatch):
-    with pytest.raises(cli.Missing, match="has no 'llama9'; it has: qwen3:4b"):
-        registry.add_ollama("llama9")
-    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
-    with pytest.raises(cli.Missing, match="no Ollama answers at http://127.0.0.1:9; start it"):
-        registry.add_ollama("qwen3:4b")
 
 
 def test_the_doctor_says_why_a_model_does_not_answer():

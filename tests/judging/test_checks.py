@@ -252,6 +252,53 @@ def test_a_defect_is_named_with_its_slide_and_costs_its_share(good, name):
     assert 1 <= lost <= 4 and all(one["message"] for one in value["findings"])
 
 
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_check_that_does_not_apply_to_the_other_deck_is_as_if_it_were_none(good, name):
+    check, _, change = DEFECTS[name]
+    before, after = judge(*good), injected(good, change)
+
+    def share(value, *names):
+        whole = value["checks"]["passed"] / value["checks"]["of"]
+        row = {"id": "x", "judge": value, "score": {"checks": round(whole, 4)}}
+        return scoring.without(row, names)["score"]["checks"]
+
+    assert share(after) == round(after["checks"]["passed"] / after["checks"]["of"], 4)
+    wrong = {one for one, _ in found(after)}
+    assert check in wrong and share(after, *wrong) == share(before, *wrong) == 1
+
+
+def test_slides_that_are_not_there_are_none_where_their_number_does_not_count(good):
+    def change(record, pages):
+        del record["render"]["slides"][3:], record["render"]["xray"][3:]
+        record["render"]["expected"] = 3
+
+    value = injected(good, change)
+    row = {"id": "x", "judge": value, "score": {"checks": 0.5}}
+    left = scoring.without(row, ["slides"])["score"]["checks"]
+    assert left == round(value["checks"]["passed"] / (value["checks"]["of"] - 4), 4)
+
+
+def test_of_a_range_neither_end_is_a_fault(good):
+    def asks(**bounds):
+        return lambda record, pages: record["asks"].update(bounds)
+
+    for bounds in ({"slides": 9, "fewest": 7}, {"slides": 7, "fewest": 5}):
+        value = injected(good, asks(**bounds))
+        assert "slides" not in {one["check"] for one in value["findings"]}
+        assert value["checks"] == judge(*good)["checks"]
+    value = injected(good, asks(slides=9, fewest=8))
+    said = [one["message"] for one in value["findings"] if one["check"] == "slides"]
+    assert said == ["at least 8 slides were asked for, there are 7"]
+    assert value["checks"]["of"] == judge(*good)["checks"]["of"] + 1
+
+
+def test_figures_that_a_row_names_stand_in_place_of_those_of_its_request():
+    row = {"messages": [{"role": "user", "content": "One. Two. We meet at 1730 and sold 4200."}]}
+    assert checks.asked_figures(row) == {"1730", "4200"}
+    assert checks.asked_figures({**row, "asks": {"figures": ["4200"]}}) == {"4200"}
+    assert checks.asked_figures({**row, "asks": {"figures": []}}) == set()
+
+
 def test_missing_slides_do_not_pass(good):
     def change(record, pages):
         del record["render"]["slides"][3:], record["render"]["xray"][3:]

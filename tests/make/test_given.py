@@ -27,6 +27,7 @@ def given(monkeypatch):
         ("BUDGET=0 BUDGET=-1 BUDGET=five BUDGET=nan BUDGET=inf", "BUDGET=5 BUDGET=0.50"),
         ("EFFECT=0 EFFECT=x", "EFFECT=0.05 EFFECT=1"),
         ("MARGIN=0 MARGIN=1 SHARE=2", "MARGIN=0.02 SHARE=.1"),
+        ("REQUEST=a'b REQUEST=$x", "REQUEST=brief REQUEST=3 REQUEST=Your,request?"),
         ("DRY=0 ONCE=no PUSH=yes", "DRY=1 DRY= CHAINED=1"),
         (
             "RECIPE=smol TEMPLATE=data/none.md",
@@ -65,3 +66,12 @@ def test_a_model_that_was_asked_here_can_be_read(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert given.refused("MODEL", "elsewhere smol", given.defaults()) is None
     assert "There is no model elsewere" in given.refused("MODEL", "elsewere", given.defaults())
+
+
+def test_a_file_of_powerpoint_is_answered_with_what_learns_a_template(given, capsys, tmp_path):
+    (tmp_path / "corp.pptx").write_bytes(b"PK")
+    assert given.main([f"TEMPLATE={tmp_path}/corp.pptx"]) == 78
+    said = capsys.readouterr().out
+    assert f"bin/template-learn {tmp_path}/corp.pptx > data/templates/corp.md" in said
+    assert given.main(["TEMPLATE=none.pptx"]) == 78
+    assert "There is no template none.pptx" in capsys.readouterr().out

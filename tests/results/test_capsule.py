@@ -10,7 +10,7 @@ import sys
 import tarfile
 
 import pytest
-from decksmith.core import cli, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import identity, scoring
 from decksmith.measure.results import capsule, replay, verify
@@ -478,7 +478,7 @@ def test_names_and_parameters_of_models_survive_toml(tmp_path):
         "label": 'A "quoted" \\ name\n\x7f é',
         "params": {"max_tokens": 5, "stop": ["a", "]"], "deep": {"x": True}},
     }
-    text = f"[{replay._toml('gpt-5.4')}]\n" + "".join(
-        f"{key} = {replay._toml(value)}\n" for key, value in entry.items()
+    text = f"[{config_files.toml('gpt-5.4')}]\n" + "".join(
+        f"{key} = {config_files.toml(value)}\n" for key, value in entry.items()
     )
     assert tomllib.loads(text) == {"gpt-5.4": entry}

@@ -130,6 +130,21 @@ def sentences(compared, accounting="floor", measure="overall"):
     ]
 
 
+def test_a_check_that_applies_to_one_deck_of_a_prompt_counts_for_neither(runs):
+    loaded = runs(ours=[80] * 12, theirs=[80] * 12)
+    theme = {"check": "theme", "what": "seriph", "yes": False, "slide": None}
+    for ours, theirs in zip(*(run["records"] for run in loaded), strict=True):
+        ours["judge"]["asked"] = [theme]
+        ours["judge"]["findings"] = [{"check": "theme", "slide": None, "line": None}]
+        theirs["judge"]["not_checked"] = {"theme": "it has no theme of Slidev's"}
+    found = claims.compare(loaded)
+    (pair,) = [pair for pair in found["pairs"] if pair["clause"] == "better"]
+    assert sorted(pair["sides"]) == pytest.approx([0.8, 80 / 99], abs=1e-4)
+    assert {run["means"]["renderable"]["checks"]["mean"] for run in found["runs"]} == {0.8}
+    values = {tuple(side[1] for side in row[1:]) for row in pairs.headline_values(*loaded)}
+    assert values == {(round(80 / 99, 4), 0.8)}
+
+
 # The two clauses
 
 

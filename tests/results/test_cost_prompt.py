@@ -127,3 +127,62 @@ def test_nothing_is_asked_unless_somebody_agrees(root, capsys):
     said = capsys.readouterr().err
     assert said.count("dear: 3 replies") == 3
     assert "no model is asked beyond 5 USD (BUDGET)" in said
+
+
+def asking_for(folder, rows, **more):
+    made = [{**row, **more} for row in rows]
+    (folder / "prompts.jsonl").write_bytes(b"".join(stream.dumps(row) + b"\n" for row in made))
+
+
+def asked(*arguments):
+    """The command as make types it, under the offline protocol."""
+    words = ["--protocol", "offline", *map(str, arguments)]
+    cost_prompt.main.command.main(words, standalone_mode=False)
+
+
+def test_a_protocol_whose_judge_nobody_knows_is_refused_before_anybody_agrees(root):
+    folder, _ = run(root, "dear", under="published")
+    with pytest.raises(cli.BadConfig, match="judge"):
+        cost_prompt.bills(Protocol.load("published"), [folder])
+
+
+def test_a_judge_without_a_key_is_refused_before_anybody_agrees(root):
+    folder, _ = run(root, "free", under="published")
+    judge = ENTRY.format(name="judge", url="http://127.0.0.1:9/v1", more='key_env = "JUDGE_KEY"')
+    (root / "models.toml").write_text((root / "models.toml").read_text() + judge)
+    with pytest.raises(cli.BadConfig, match="set JUDGE_KEY in the environment"):
+        cost_prompt.bills(Protocol.load("published"), [folder])
+
+
+def test_prompts_for_fewer_slides_than_the_protocol_counts_are_refused(root, capsys):
+    folder, rows = run(root, "dear")
+    asking_for(folder, rows, asks={"slides": 1})
+    with pytest.raises(
+        cli.BadData,
+        match="nothing was asked: p0 and every other prompt ask for fewer than 3 slides",
+    ):
+        asked("--yes", folder)
+    assert "USD" not in capsys.readouterr().err
+    rows[0]["asks"] = {"slides": 1}
+    asking_for(folder, rows)
+    asked("--yes", folder)
+    assert "dear: 3 replies" in capsys.readouterr().err
+
+
+def test_what_is_free_is_told_and_goes_on(root, capsys):
+    folder, rows = run(root, "free")
+    asking_for(folder, rows, asks={"slides": 2})
+    asked(folder)
+    assert "ask for fewer than 3 slides" in capsys.readouterr().err
+
+
+def test_claims_without_documents_are_refused(root):
+    folder, rows = run(root, "free")
+    with pytest.raises(
+        cli.BadData, match="no prompt has documents, so dear would find no claim to read"
+    ):
+        asked("--claims", "dear", folder)
+    with pytest.raises(cli.BadConfig, match="set HIDDEN_KEY in the environment"):
+        asked("--claims", "hidden", folder)
+    asking_for(folder, rows, sources=[{"name": "a.md"}])
+    asked("--claims", "dear", folder)

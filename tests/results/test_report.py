@@ -2,6 +2,7 @@ import hashlib
 import json
 import re
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest

@@ -3,6 +3,7 @@
 Imports nothing but the standard library before `check` is called: doctor runs before anything is installed.
 """
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -66,3 +67,13 @@ def fault(data: object, schema: dict[str, Any]) -> tuple[str, str] | None:
     if not errors:
         return None
     return ".".join(map(str, errors[-1].absolute_path)), errors[-1].message
+
+
+def toml(value: Any) -> str:
+    """A JSON value as TOML."""
+    if isinstance(value, dict):
+        pairs = [f"{toml(str(key))} = {toml(part)}" for key, part in value.items()]
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

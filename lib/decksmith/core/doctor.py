@@ -180,7 +180,7 @@ def neighbours(report: Report) -> None:
     address, named = local_servers.ollama_address(), "OLLAMA_HOST" in os.environ
     there = local_servers.listed(address)
     if there:
-        how = f"make model OLLAMA={there[0]}"
+        how = f"make baseline MODEL=ollama/{there[0]}"
         report.line(True, "Ollama", f"{address} has {_few(there)}; to ask one: {how}")
     elif there == []:
         found = f"{address} has no model yet"

@@ -5,10 +5,12 @@ The standard library only: `make doctor` asks before any set-up.
 
 import json
 import os
+import time
 from urllib.parse import urlsplit
 
 LLAMA_SERVER = "http://127.0.0.1:8080"  # where llama-server listens unless told otherwise
 SECONDS = 3.0  # for an answer
+LONGEST = 16 << 20  # bytes of a list: routers have hundreds of models
 
 
 def ollama_address() -> str:
@@ -18,25 +20,35 @@ def ollama_address() -> str:
     host = url.hostname or "127.0.0.1"
     if host in ("0.0.0.0", "::"):  # what a server listens on; a client calls loopback
         host = "127.0.0.1"
-    default = {"http": 80, "https": 443}[url.scheme] if "://" in said else 11434
+    default = {"http": 80, "https": 443}.get(url.scheme, 11434) if "://" in said else 11434
     return f"{url.scheme}://{f'[{host}]' if ':' in host else host}:{url.port or default}"
 
 
 def listed(address: str, owner: str | None = None) -> list[str] | None:
-    """The models of `<address>/v1/models`, or None where nobody answers with such a list, or another one than `owner` says that
-    it has them.
+    """The models that a server at `address` (with its path, else at /v1) lists, or None where nobody answers with such a list soon,
+    or another one than `owner` says that it has them.
 
-    No proxy of the site is asked: it does not know this machine's servers.
+    No proxy of the site is asked about this machine's servers, which it does not know.
     """
+    import http.client
     import urllib.request  # brings all of http and email, and most scripts ask nobody
 
-    url = f"{address.rstrip('/').removesuffix('/v1')}/v1/models"
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(url, timeout=SECONDS) as answer:
-            found = json.load(answer)["data"]
+        url = urlsplit(address.rstrip("/"))
+        is_here = (url.hostname or "").startswith(("localhost", "127.", "::1"))
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({} if is_here else None))
+        place = url._replace(path=(url.path or "/v1") + "/models").geturl()
+        with opener.open(place, timeout=SECONDS) as answer:
+            text, ends = b"", time.monotonic() + 5 * SECONDS
+            while (piece := answer.read1(65536)) and len(text) < LONGEST:
+                text += piece
+                if time.monotonic() > ends:
+                    return None
+        found = json.loads(text)["data"]
         if owner and not all(entry.get("owned_by") == owner for entry in found):
             return None
         return [entry["id"] for entry in found if isinstance(entry["id"], str)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    except http.client.HTTPException:  # what answers does not speak HTTP
         return None

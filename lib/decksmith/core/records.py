@@ -113,12 +113,14 @@ class Asks(TypedDict, total=False):
     domain: Annotated[str, "the field, which intervals are clustered by"]
     audience: Annotated[str, "who listens"]
     theme: Annotated[str, "a theme of assets/renderer/themes.json"]
-    slides: Annotated[int, "how many"]
+    slides: Annotated[int, "how many; of a range the most"]
+    fewest: Annotated[int, "how few will do, where a range was asked for"]
     language: Annotated[str, "ISO 639-1"]
     features: Annotated[
         list[str], "of `code mermaid katex table image two-cols quote clicks notes`"
     ]
     outline: Annotated[list[str], "headings, where the request gives them"]
+    figures: Annotated[list[str], "digits that shall be shown, in place of all in the request"]
 
 
 class ChecklistItem(TypedDict):

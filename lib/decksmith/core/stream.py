@@ -172,18 +172,22 @@ def no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def program(text: str) -> Callable[[Any], Any]:
-    """A jq program as a function of one value, that gives its first result. Raises ValueError, with jq's words, for a program that does
+class NoResult(ValueError):
+    """A jq program gave nothing for a value."""
+
+
+def program(text: str, known: Mapping[str, object] | None = None) -> Callable[[Any], Any]:
+    """A jq program, with variables, as a function of one value, that gives its first result. Raises ValueError, with jq's words, for a program that does
     not compile; the function does for a value that the program fails on or has no result for."""
     import jq
 
-    compiled = jq.compile(text)
+    compiled = jq.compile(text, args=dict(known or {}))
 
     def first(value: Any) -> Any:
         try:
             return compiled.input_text(dumps(value).decode()).first()
         except StopIteration:
-            raise ValueError("it has no result") from None
+            raise NoResult("it has no result") from None
 
     return first
 

@@ -134,7 +134,9 @@ def _overlay(path: str, target: str, nothing: str) -> bool:
     return True
 
 
-def _new_root(home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, space: str) -> None:
+def _new_root(
+    home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, space: str, scratch: bool
+) -> None:
     """A root in memory that holds the system's programs and the paths of `read`, and `home` in memory again."""
     _mount(None, "/", flags=_REC | _PRIVATE)
     _mount("cell", home, "tmpfs", _NOSUID | _NODEV, "mode=0755,size=4m")
@@ -158,6 +160,9 @@ def _new_root(home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, 
     write(f"{home}/etc/passwd", f"cell:x:{uid}:{gid}::{home}:/bin/false\n")
     os.makedirs(home + home, exist_ok=True)
     _mount("home", home + home, "tmpfs", _NOSUID | _NODEV, f"mode=0700,{space},uid={uid},gid={gid}")
+    if scratch:  # LibreOffice has its pipe there and nowhere else
+        os.makedirs(f"{home}/var/tmp", exist_ok=True)
+        _mount("tmp", f"{home}/var/tmp", "tmpfs", _NOSUID | _NODEV, f"size=1m,uid={uid},gid={gid}")
     os.chdir(home)
     pivot_root = {"x86_64": 155, "aarch64": 41}[platform.machine()]
     check(libc.syscall(pivot_root, b".", b"."), "pivot_root")
@@ -225,7 +230,8 @@ def _enter(spec: dict[str, Any], home: str, walls: str, become: int) -> None:
     if walls != "plain":
         if not spec.get("net") and spec.get("loopback", True):
             _loopback()
-        _new_root(home, spec["read"], uid, gid, walls == "full", spec.get("space", "size=1g"))
+        room = spec.get("space", "size=1g"), spec.get("scratch", False)
+        _new_root(home, spec["read"], uid, gid, walls == "full", *room)
     elif become:
         os.chown(home, uid, gid)
     try:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from decksmith.core import cli, masking
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault, fingerprint
-from decksmith.models import embedded, registry, replies, servers, stopping
+from decksmith.models import embedded, errors, registry, replies, servers, stopping
 from decksmith.models.errors import ENDS_ALL, RequestError
 from decksmith.models.records import Messages, Served, StopRule
 from decksmith.models.registry import Model
@@ -117,6 +117,9 @@ class Client:
         self.lease: embedded.Lease | None = None
         self.lock = asyncio.Lock()
         self.key = "none"
+        if lacking := registry.VARIABLE.search(model.base_url):
+            said = f"{model.name} needs {lacking[1]}, a part of its address {model.base_url}"
+            raise cli.BadConfig(f"{said}: set it in the environment or in .env")
         if model.key_env:
             self.key = os.environ.get(model.key_env, "")
             if not self.key:
@@ -260,8 +263,12 @@ class Client:
         try:
             data = await self._once(body, min(self.model.timeout, left), splitter)
             reply = replies.read(data, time.monotonic() - begun, attempt)
-            if splitter and splitter.enough and not data["usage"]:
-                guess = _prompt_tokens(body), splitter.guessed
+            is_paid = any((self.model.price or {}).values())
+            if not data.get("usage") and (is_paid or (splitter and splitter.enough)):
+                written = (
+                    splitter.guessed if splitter else replies.guessed(reply.reasoning + reply.text)
+                )
+                guess = _prompt_tokens(body), written
                 reply.usage["prompt_tokens"], reply.usage["completion_tokens"] = guess
             if rule:
                 stopping.cut(reply, rule)
@@ -306,7 +313,12 @@ class Client:
                 self.broken += f" (key from {self.model.key_env})"
             return Fault("infra", failed.cls, self.broken, status=status)
         if failed.final:
-            return Fault("infra", failed.cls, words, retriable=False, status=status)
+            mend = (
+                errors.remedy(words, {*body, *registry.DROPPED}, self.model.name)
+                if status in (400, 422)
+                else ""
+            )
+            return Fault("infra", failed.cls, words + mend, retriable=False, status=status)
         return None
 
     async def close(self) -> None:

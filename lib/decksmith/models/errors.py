@@ -1,5 +1,6 @@
 """Requests that failed: what an endpoint said, and whether asking again can help."""
 
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -44,15 +45,41 @@ class RequestError(Exception):
 
     @classmethod
     def of_status(cls, status: int, text: str, headers: Mapping[str, str]) -> "RequestError":
-        """That of an answer with this HTTP status and body."""
+        """That of an answer with this HTTP status and body. Whoever has no credit hears 429 of OpenAI, and whose key is wrong 400 of
+        Gemini: asking again helps neither."""
+        means = {429: (402, "insufficient_quota"), 400: (401, "API_KEY_INVALID|API key not valid")}
+        other, words = means.get(status, (status, ""))
+        stated, status = status, other if re.search(words, text) else status
+        later = re.search(r'"retryDelay":\s*"([0-9.]{1,8})s', text)  # Gemini's
         return cls(
             f"http-{status}",
-            f"HTTP {status}: {' '.join(text.split())[:300]}",
+            f"HTTP {stated}: {' '.join(said(text).split())[:300]}",
             status,
-            retry_after(headers),
+            retry_after({"retry-after": later[1]} if later else headers),
             final=status not in RETRIED,
             overflows=status not in _ELSE and bool(_OVERFLOWS.search(text)),
         )
+
+
+def said(text: str) -> str:
+    """The message in an endpoint's JSON of an error, in the forms that there are; any other text as it is."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    data = data[0] if isinstance(data, list) and data else data  # Gemini's
+    for key in ("error", "message", "detail"):
+        data = data.get(key) or data if isinstance(data, dict) else data
+    return data if isinstance(data, str) else text
+
+
+def remedy(words: str, sent: set[str], name: str) -> str:
+    """The end of the sentence on a request that was refused for one of the fields `sent`: what to write into the model's entry."""
+    quoted = re.findall(r"['\"`]([a-z_]+)['\"`]", words)
+    field = next((each for each in quoted if each in sent - {"model", "messages"}), None)
+    other = re.search(r"[Uu]se ['\"`]([a-z_]+)['\"`] instead", words)
+    change = f'rename = {{ {field} = "{other[1]}" }}' if other else f'drop = ["{field}"]'
+    return f"; write {change} into the entry [{name}], and ask again" if field else ""
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -5,13 +5,14 @@ data/models/NAME.toml.
 """
 
 import hashlib
+import os
 import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from decksmith.core import cli, local_servers, stream
+from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.models import gguf
 
@@ -19,6 +20,7 @@ REGISTRY = cli.ROOT / "assets" / "models.toml"
 FREE = {"prompt": 0.0, "completion": 0.0}
 PATIENT = 7200.0  # seconds for a reply of a model on a laptop
 FILES = "files:"  # of a base_url: what follows is a folder of finished decks (asking.DeckFolder)
+VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")  # in a base_url: a part that the environment says
 COMMAND = "command:"  # what follows is a command line that leaves a deck (corpus/agents.py)
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
 OWNED = frozenset(
@@ -57,8 +59,17 @@ class Model:
     pass_env: list[str] = field(default_factory=list)
     show: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.base_url = VARIABLE.sub(_of_environment, self.base_url)
+
 
 FIELDS = {each.name for each in fields(Model)} - {"name"}
+
+
+def _of_environment(found: re.Match[str]) -> str:
+    """What a variable of an address stands for: a part of a host's name, or itself where it is none."""
+    said = os.environ.get(found[1], "")
+    return said if re.fullmatch("[A-Za-z0-9.-]+", said) else found[0]
 
 
 def models() -> dict[str, Model]:
@@ -72,12 +83,16 @@ def models() -> dict[str, Model]:
 def _read(path: Path) -> dict[str, Model]:
     """The entries of one file of the registry."""
     try:
-        entries = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # no TOML, or no UTF-8
         raise cli.BadConfig(f"{path}: {error}") from None
     for name, entry in entries.items():
-        if unknown := set(entry) - FIELDS:
-            raise cli.BadConfig(f"{path}: [{name}] has an unknown key {sorted(unknown)[0]!r}")
+        if not isinstance(entry, dict) or not re.fullmatch(r"\w[\w.-]*", name, re.ASCII):
+            said = "is no entry's name; write [NAME] of letters, digits, dots and hyphens"
+            raise cli.BadConfig(f"{path}: {name!r} {said}: it becomes a folder")
+        if unknown := sorted(set(entry) - FIELDS):
+            known = cli.instead(unknown[0], sorted(FIELDS))
+            raise cli.BadConfig(f"{path}: [{name}] has an unknown key {unknown[0]!r}{known}")
         for key in ("base_url", "slug"):
             if not isinstance(entry.get(key), str) or not entry[key].strip():
                 raise cli.BadConfig(f"{path}: [{name}] lacks {key!r}, a text that is not empty")
@@ -111,35 +126,6 @@ def weights(entry: Model) -> str | None:
             return hashlib.file_digest(file, "sha256").hexdigest()
     found = gguf.lock(entry.slug) if entry.slug in gguf.table() else None
     return str(found["sha256"]) if found else None
-
-
-def add_ollama(slug: str) -> str:
-    """Write the entry of a model that Ollama has, data/models/ollama-SLUG.toml; returns its name.
-
-    Raises cli.Missing where Ollama does not answer or has no such model.
-    """
-    address = local_servers.ollama_address()
-    there = local_servers.listed(address)
-    if there is None:
-        said = f"no Ollama answers at {address}; start it (ollama serve), or set OLLAMA_HOST"
-        raise cli.Missing(said)
-    if slug not in there:
-        known = ", ".join(there) or "none"
-        said = f"the Ollama at {address} has no {slug!r}; it has: {known} (more: ollama pull NAME)"
-        raise cli.Missing(said)
-    name = f"ollama-{re.sub('[^A-Za-z0-9_.-]+', '-', slug)}"
-    texts = (f"{slug} (Ollama)", f"{address}/v1", slug)
-    label, url, quoted = (stream.dumps(each).decode() for each in texts)
-    text = f"""["{name}"]
-label = {label}
-base_url = {url}
-slug = {quoted}
-jobs = 1
-timeout = {PATIENT}
-price = {{ prompt = 0, completion = 0 }}
-"""
-    stream.write(gguf.folder() / f"{name}.toml", text)
-    return name
 
 
 def family_of(slug: str) -> str:
@@ -181,9 +167,9 @@ def model(
         return Model(name=slug.replace("/", "-"), base_url=base_url, slug=slug, key_env=key_env)
     known = models()
     if name not in known:
-        raise cli.BadConfig(
-            f"no model {name!r} in {REGISTRY} and beside it{cli.instead(name, known)}"
-        )
+        enter = f"; make model MODEL={name!r} writes the entry of one that is said so"
+        more = enter if "/" in name else cli.instead(name, known)
+        raise cli.BadConfig(f"no model {name!r} in {REGISTRY} or {gguf.folder()}{more}")
     found = known[name]
     found.base_url, found.slug = base_url or found.base_url, slug or found.slug
     found.key_env = key_env or found.key_env

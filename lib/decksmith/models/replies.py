@@ -106,6 +106,7 @@ def read(data: Any, took: float, attempts: int) -> Reply:
         elif isinstance(value, int) and not isinstance(value, bool):
             response[name] = value
     finish, calls = choice.get("finish_reason"), _tool_calls(message.get("tool_calls"))
+    finish = "length" if str(finish).lower() == "max_tokens" else finish  # Gemini's and Anthropic's
     return Reply(
         text, reasoning or thought, finish, usage, took, attempts, response, tool_calls=calls
     )

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict, cast
 
 from decksmith.bench.benchmarks import metrics, tasks
-from decksmith.bench.benchmarks.metrics import BenchSummary, Results
+from decksmith.bench.benchmarks.metrics import BenchSummary, Questions, Results
 from decksmith.bench.benchmarks.records import Group, GroupPart
 from decksmith.core import cli
-from decksmith.measure.results import regressions, stats, text
+from decksmith.measure.results import power, regressions, stats, text
 
 SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
 Share = Callable[[BenchSummary], float | None]
@@ -275,6 +275,29 @@ def _shown(
     spread, one_test = metrics.spread(gaps), stats.Expected(tests=1)
     least = stats.smallest_effect(lambda loss: stats.power(loss, spread, n, one_test), 1.0, POWER)
     return PlannedAspect(aspect, parts, n, margin, least, metrics.ruled_out(gaps, margin, n))
+
+
+def needed(sides: list[Questions], effect: float, tests: int) -> list[str]:
+    """Of a benchmark that one or two models were asked: its questions, the standard deviation of a difference, what difference they
+    find, and how many questions find `effect`, in one of so many tests, clustered as metrics.compare does."""
+    cells = [metrics.means(side) for side in sides]
+    shared = [ident for ident in cells[0] if ident in cells[-1]]
+    if (n := len(shared)) < stats.FEWEST:
+        return [str(n), *[text.DASH] * 3]
+    mean = sum(cells[0][ident] for ident in shared) / n
+    other = cells[1] if cells[1:] else dict.fromkeys(shared, mean)
+    spread = metrics.spread([cells[0][ident] - other[ident] for ident in shared])
+    spread *= 1 if cells[1:] else math.sqrt(2)  # as if another model varied as much, by itself
+    groups = {ident: sides[0][ident][0]["task"].get("subset") for ident in shared}
+    expected = stats.Expected(tests=tests)
+    if len(set(groups.values())) >= stats.FEWEST:
+        common = [{ident: cell[ident] for ident in shared} for cell in cells]
+        domains, alike = power.between_domains(common, groups)
+        expected = stats.Expected(domains=domains, alike=alike, tests=tests)
+    least = stats.smallest_effect(lambda size: stats.power(size, spread, n, expected), 1.0, POWER)
+    wanted = stats.smallest_sample(lambda m: stats.power(effect, spread, m, expected), POWER)
+    finds = "none" if math.isinf(least) else f"{least:.3f}"
+    return [f"{n:,}", f"{spread:.3f}", finds, f"{wanted:,}" if wanted else "no number of"]
 
 
 def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:

@@ -86,6 +86,8 @@ class Compared(TypedDict):
     family: NotRequired[int]
     verdict: NotRequired[str]
     sentence: NotRequired[str]
+    only: NotRequired[tuple[list[str], list[str]]]  # questions that one has alone, left out
+    notes: NotRequired[list[str]]  # what else differs between two logs of another tool
 
 
 class BenchComparison(Compared):
@@ -127,13 +129,15 @@ def ks(n: int) -> list[int]:
 
 # What `summarize` looks at; the rest of a graded row is ten times as large.
 READ: dict[str, tuple[str, ...]] = {
-    "task": ("bench", "subset", "revision"),
+    "task": ("bench", "subset", "revision", "metric", "asked"),
     "gen": ("sample", "error", "finish_reason", "model", "sampling", "usage", "by"),
     "grade": ("error", "verdict", "score", "answer", "detail", "rules"),
 }
 
 
-def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> Results:
+def read(
+    numbered: Iterable[tuple[int, Record]], lean: bool = False, name: str = "stdin"
+) -> Results:
     """Graded records by benchmark, `{name: {question: [record of sample 0, 1, ..]}}`; with `lean` only
     what `summarize` needs of them.
 
@@ -146,7 +150,7 @@ def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> Results:
     judges: dict[str, object] = {}
     equal: dict[str, object] = {}
     for number, each in numbered:
-        record, where = cast(BenchRecord, each), f"stdin:{number}: {each['id']}"
+        record, where = cast(BenchRecord, each), f"{name}:{number}: {each['id']}"
         fault = stream.fault(each)
         graded = isinstance(each.get("grade"), dict) or fault
         if not isinstance(each.get("task"), dict) or not graded:
@@ -155,22 +159,23 @@ def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> Results:
             said = "this id came before; are two parts of different divisions here?"
             raise cli.BadData(f"{where}: {said}")
         ids.add(record["id"])
-        name, setting, judge = record["task"]["bench"], _setting(record), _judge(record)
-        if setting and (before := settings.setdefault(name, setting)) != setting:
+        bench, setting, judge = record["task"]["bench"], _setting(record), _judge(record)
+        if setting and (before := settings.setdefault(bench, setting)) != setting:
             said = f"{json.dumps(setting)}, but records before it have {json.dumps(before)}"
             raise cli.BadData(f"{where}: {said}")
-        if judge and (before := judges.setdefault(name, judge)) != judge:
+        if judge and (before := judges.setdefault(bench, judge)) != judge:
             raise cli.BadData(f"{where}: judged by {judge}, but records before it by {before}")
         if fault and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
             record = {**record, "grade": {**NO_REPLY}}
         kept = _lean(record, equal) if lean else record
-        found.setdefault(name, {}).setdefault(prompt_of(record), []).append(kept)
+        found.setdefault(bench, {}).setdefault(prompt_of(record), []).append(kept)
     if not found:
         raise cli.BadData("no records on stdin; a summary needs what bench-grade prints")
     for questions in found.values():
         for samples in questions.values():
             samples.sort(key=sample_of)
-        _complete(questions)
+        if not _imported(questions):
+            _complete(questions)
     return found
 
 
@@ -211,6 +216,11 @@ def _sampling(gen: Gen) -> Settings:
     return {key: value for key, value in (gen.get("sampling") or {}).items() if key != "seed"}
 
 
+def _imported(questions: Questions) -> bool:
+    """Whether another tool asked and graded these (harnesses)."""
+    return "metric" in next(iter(questions.values()))[0]["task"]
+
+
 def _complete(questions: Questions) -> None:
     """Raises cli.TryAgain unless every question has as many samples as the one with the most."""
     counts = {ident: len(samples) for ident, samples in questions.items()}
@@ -234,7 +244,7 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
     (None where that is not known)."""
     records = [record for samples in questions.values() for record in samples]
     first = records[0]
-    spec = tasks.load(first["task"]["bench"])
+    spec = tasks.of(first["task"])
     asked = [(ident, _asked(samples[0])) for ident, samples in questions.items()]
     lost = filter(None, map(fault_of, records))
     faults = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in lost)
@@ -555,7 +565,7 @@ def _compared(
 ) -> BenchComparison:
     """The entry of one benchmark, less what belongs to its family."""
     ours_said, base_said = (summarize(side) if side else None for side in (ours, base))
-    spec = tasks.load(name)
+    spec = tasks.of(next(iter((ours or base or {}).values()))[0]["task"])
     entry: BenchComparison = {
         "benchmark": name,
         "metric": spec["metric"],
@@ -566,16 +576,51 @@ def _compared(
         "margin": None,
         "needed": None,
     }
+    if _imported(ours or base or {}):
+        entry["notes"] = []
     if not (ours and base and ours_said and base_said):
         return entry
+    clusters = None
+    if _imported(ours) and _imported(base):
+        entry["only"] = ([*(ours.keys() - base.keys())], [*(base.keys() - ours.keys())])
+        ours, base = ({k: side[k] for k in ours if k in base} for side in (ours, base))
+        if not ours:
+            entry["refused"] = "no question is in both"
+            return entry
+        ours_said, base_said = entry["ours"], entry["base"] = summarize(ours), summarize(base)
+        clusters, entry["notes"] = _apart(ours, base, ours_said, base_said)
     sides = [means(ours), means(base)]
     shared = [ident for ident in sides[0] if ident in sides[1]]
     entry["refused"] = _refused(ours_said, base_said, ours, base)
     margin = margin or spec.get("margin", tasks.MARGIN)
     entry["margin"] = margin
     scores, others = ([side[ident] for ident in shared] for side in sides)
-    entry["difference"], entry["needed"] = gap(scores, others, margin)
+    labels = [clusters[ident] for ident in shared] if clusters else None
+    entry["difference"], entry["needed"] = gap(scores, others, margin, labels)
     return entry
+
+
+def _apart(
+    ours: Questions, base: Questions, ours_said: BenchSummary, base_said: BenchSummary
+) -> tuple[dict[str, str | None] | None, list[str]]:
+    """Of two logs with the same questions: their groups, where there are enough to cluster by, and in words what differs
+    though it does not keep them from being compared."""
+    tasks_of = [(ours[k][0]["task"], base[k][0]["task"]) for k in ours]
+    groups = {k: task.get("subset") for k, (task, _) in zip(ours, tasks_of, strict=True)}
+    notes = []
+    if asked := sum(one.get("asked") != other.get("asked") for one, other in tasks_of):
+        notes.append(f"the prompts differ on {asked:,} of {len(ours):,} questions")
+    ours_how, base_how = (
+        cast(Record, said["sampling"] or {}).get("how") or {} for said in (ours_said, base_said)
+    )
+    if names := [k for k in ours_how | base_how if ours_how.get(k) != base_how.get(k)]:
+        notes.append(f"the settings differ ({', '.join(names)})")
+    if ours_said["samples"] != base_said["samples"]:
+        notes.append(f"samples of a question: {ours_said['samples']} and {base_said['samples']}")
+    count = len(set(groups.values()) - {None})
+    if 1 < count < stats.FEWEST:
+        notes.append(f"{count} groups are too few to cluster by")
+    return groups if count >= stats.FEWEST else None, notes
 
 
 def means(questions: Questions) -> dict[str, float]:
@@ -585,7 +630,9 @@ def means(questions: Questions) -> dict[str, float]:
     return {ident: sum(some) / len(some) for ident, some in scores.items() if some}
 
 
-def gap(ours: list[float], base: list[float], margin: float) -> tuple[PairedDifference, int | None]:
+def gap(
+    ours: list[float], base: list[float], margin: float, clusters: stats.Labels | None = None
+) -> tuple[PairedDifference, int | None]:
     """`stats.differences` of the scores of the same questions, rounded for a record, and about how many questions would
     rule out a loss of more than the margin if the true difference is the one seen; None where that is such a loss
     itself. Of no question NOTHING."""
@@ -595,10 +642,12 @@ def gap(ours: list[float], base: list[float], margin: float) -> tuple[PairedDiff
         return NOTHING, None
     gaps = [one - other for one, other in zip(ours, base, strict=True)]
     a, b = (numpy.array(scores, dtype=float)[:, None] for scores in (ours, base))
-    found = stats.difference(stats.differences(a, b, (0, 1), strict=True), 0)
+    found = stats.difference(stats.differences(a, b, (0, 1), clusters, strict=True), 0)
     if margin + min(0.0, found["mean"] or 0.0) <= 0:
         return found, None
     wanted = stats.smallest_sample(lambda n: ruled_out(gaps, margin, n) if n > len(gaps) else 0.0)
+    if wanted and found["clusters"] and found["sd"]:
+        wanted = round(wanted * ((stats.apparent_sd(found) or found["sd"]) / found["sd"]) ** 2)
     return found, wanted
 
 
@@ -628,8 +677,8 @@ def _refused(
     ours_said: BenchSummary, base_said: BenchSummary, ours: Questions, base: Questions
 ) -> str | None:
     """Why two results of a benchmark are not compared, or None."""
-    same = set(ours) == set(base)
-    for what in ("revision", "prompts", "samples", "judge", "rules"):
+    same, imported = set(ours) == set(base), _imported(ours) and _imported(base)
+    for what in ("revision", "prompts", "judge", "rules", *(() if imported else ("samples",))):
         one, other = (cast(Record, said)[what] for said in (ours_said, base_said))
         if one != other and (what != "prompts" or same):
             mend = "; make bench grades them anew, and asks nothing" if what == "rules" else ""
@@ -638,7 +687,7 @@ def _refused(
         more, less = len(set(ours) - set(base)), len(set(base) - set(ours))
         return f"the two have different questions ({more} and {less} of their own)"
     asked = [json.dumps(said["sampling"]) for said in (ours_said, base_said)]
-    if asked[0] != asked[1]:
+    if asked[0] != asked[1] and not imported:
         return f"sampling differs ({asked[0]}, {asked[1]})"
     for side in (ours_said, base_said):
         coverage = side["coverage"] or 0

@@ -99,6 +99,8 @@ class Task(TypedDict, total=False):
     expected: Annotated[Any, "what the grader compares with"]
     subset: Annotated[str | None, "a part that is counted apart"]
     revision: Annotated[str, "of the source"]
+    metric: Annotated[str, "of a row that another tool graded: its score's name there"]
+    asked: Annotated[str, "of such a row: what tells its prompt from others"]
 
 
 class Grade(TypedDict, total=False):

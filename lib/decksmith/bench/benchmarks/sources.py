@@ -301,7 +301,7 @@ def _case(root: Path, case: Path, budget: int) -> Record:
             {"role": "system", "content": templates.system_prompt()},
             {"role": "user", "content": f"{asked}\n\n{material}"},
         ],
-        "asks": prompt_rows.named(asked) | {"domain": place.parts[0]},
+        "asks": prompt_rows.asks(asked, {}) | {"domain": place.parts[0]},
         "checklist": _checklist(case, root / place.parts[0]),
         "sources": quoted,
         "source": {"path": str(place)},

@@ -69,6 +69,14 @@ def load(name: str) -> BenchmarkSpec:
     return cast(BenchmarkSpec, {**known, "samples": 1, "metric": "accuracy", **spec})
 
 
+def of(task: Task) -> BenchmarkSpec:
+    """The description of a row's benchmark; of one that another tool graded, its name and its metric."""
+    if "metric" not in task:
+        return load(task["bench"])
+    name = {"name": task["bench"], "title": task["bench"], "metric": task["metric"]}
+    return cast(BenchmarkSpec, {**name, "kind": "imported", "grader": "imported"})
+
+
 def _fault(spec: Record, kind: str | None) -> str | None:
     """What is wrong with a description, whose source is of this kind; None where nothing is."""
     needed = {"source", "title", "grader", "licence"}

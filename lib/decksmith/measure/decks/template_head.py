@@ -27,6 +27,12 @@ def _family(name: str) -> str:
     return name
 
 
+def _own_family(name: str) -> str:
+    if not re.fullmatch(r"\w[\w .&-]{0,59}", name):
+        raise ValueError("write the name of a font, in quotes")
+    return name
+
+
 def _colour(text: str) -> str:
     if not re.fullmatch("#[0-9a-fA-F]{6}", text):
         raise ValueError('write it as "#rrggbb", in quotes')
@@ -42,6 +48,7 @@ class TemplateHead(validation.Body):
     """The frontmatter of a template. A field's description is what belongs there."""
 
     theme: Literal[tuple(THEMES)] = Field(description=f"one of {', '.join(THEMES)}")  # type: ignore[valid-type]
-    fonts: dict[Literal["text", "code"], Annotated[str, AfterValidator(_family)]] = {}
+    fonts: dict[Literal["title", "text", "code"], Annotated[str, AfterValidator(_family)]] = {}
+    powerpoint: dict[Literal["title", "text"], Annotated[str, AfterValidator(_own_family)]] = {}
     colours: dict[str, Annotated[str, AfterValidator(_colour)]] = {}
     logo: _Logo | None = Field(None, description="a `file:` and a `place:` below the key")

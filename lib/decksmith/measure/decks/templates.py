@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
@@ -27,9 +27,14 @@ CANVAS = (980, 552)  # px
 FAINT = 40  # of 255: a logo's place whose colours differ by less shows no logo
 RULES = ("template-theme", "template-layout", "template-font", "template-colour", "template-logo")
 _ROLES = {  # of fonts: what they are the font of, and what stands in for them
+    "title": (".slidev-layout :is(h1, h2, h3)", "sans-serif"),
     "text": (".slidev-layout", "sans-serif"),
     "code": (".slidev-layout :is(code, pre)", "monospace"),
 }
+# The theme colours of a PowerPoint file by the names that a template gives them.
+SLOTS = {"paper": "lt1", "ink": "dk1", "primary": "accent1", "accent": "accent2"}
+SLOTS |= {f"accent{number}": f"accent{number}" for number in range(3, 7)}
+SLOTS |= {"dark": "dk2", "light": "lt2", "link": "hlink", "visited": "folHlink"}
 _LAYOUT = re.compile(r"[-*] `([a-z0-9-]+)`: \S")
 _CSS = re.compile(r"^```css\n(.*?)^```[ \t]*$", re.M | re.S)
 
@@ -59,8 +64,9 @@ class Style(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Template:
-    """A template as it was read. fonts: {"text", "code"}. colours: {name: "#rrggbb"}. logo: a data URI or "";
-    place: its x, y, width, height in px. told: the body, for the model. css: behind the theme's style."""
+    """A template as it was read. fonts: {"title", "text", "code"}. colours: {name: "#rrggbb"}. logo: a data URI or "";
+    place: its x, y, width, height in px. told: the body, for the model. css: behind the theme's style. powerpoint:
+    {"title", "text"}: the families that a PowerPoint file names in place of those."""
 
     name: str
     theme: str
@@ -71,10 +77,12 @@ class Template:
     layouts: list[str]
     told: str
     css: str
+    powerpoint: dict[str, str] = field(default_factory=dict)
 
     @property
     def sha256(self) -> str:
-        return stream.fingerprint(vars(self))
+        told = {key: value for key, value in vars(self).items() if value or key != "powerpoint"}
+        return stream.fingerprint(told)
 
     def system(self) -> str:
         """What stands behind the system prompt."""
@@ -151,6 +159,7 @@ def read(path: Path) -> Template:
         layouts=_layouts(path, body, head.theme, above),
         told=_CSS.sub("", body).strip(),
         css=_css(path, body, above),
+        powerpoint={str(role): family for role, family in head.powerpoint.items()},
     )
 
 
@@ -159,7 +168,11 @@ def _bad(path: Path, line: int, why: str) -> cli.BadConfig:
 
 
 def _data_uri(path: Path, line: int, name: str) -> str:
-    """The logo's file, beside the template, as a data URI."""
+    """The logo's file, beside the template, as a data URI; one that is itself such an address stays."""
+    if re.fullmatch(r"data:image/(?:png|jpeg|svg\+xml);base64,[A-Za-z0-9+/=]+", name):
+        if len(name) > 4 * LARGEST / 3 + 99:
+            raise _bad(path, line, f"logo: it has more than {LARGEST // 1000} kB")
+        return name
     file = path.parent / name
     kind = KINDS.get(file.suffix)
     if kind is None:
@@ -304,13 +317,13 @@ def _other_fonts(own: set[str], line: int, style: str) -> Iterator[tuple[int, st
 
 def _other_colours(own: set[str], line: int, style: str) -> Iterator[tuple[int, str, str]]:
     for at, colour in _matches(_COLOUR, line, style):
-        if _rgb(colour) not in own:
+        if rgb(colour) not in own:
             yield at, "template-colour", f"the colour {colour} is not the template's"
     for at, name in _matches(_COLOUR_CLASS, line, style):
         yield at, "template-colour", f"the class {name} is no colour of the template's"
 
 
-def _rgb(colour: str) -> str:
+def rgb(colour: str) -> str:
     """A colour of CSS as #rrggbb; how far it is seen through does not matter. As it is where it is none."""
     from PIL import ImageColor
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from decksmith.core.records import Record
+from decksmith.core.records import Asks, Record
 from decksmith.measure.decks import lint, sources
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.records import Finding, Limits
@@ -239,7 +239,10 @@ def figures_in(text: str) -> set[str]:
 
 
 def asked_figures(record: Record) -> set[str]:
-    """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
+    """The figures of a request, or those that its asks name. A number at a word for slides in the request's language is how
+    many there shall be."""
+    if (own := (record.get("asks") or {}).get("figures")) is not None:
+        return set(own)
     request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", sources.request(record))
     pairs = _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold())
     slides = {str((record.get("asks") or {}).get("slides")), *(d for pair in pairs for d in pair)}
@@ -287,6 +290,19 @@ SAYS = {
     "reads": "Text that does not read like its language, by the embedded model.",
     "error": "A slide that the renderer could not draw as it is written.",
 }
+# What nobody can say of a deck that another program made (render.imported), and why.
+_UNKNOWN = {
+    "unreadable": "its fonts are not known",
+    "markup": "what is code in it is not known",
+    "bare": "what is drawn in it is not known",
+    "broken-picture": "which pictures it lacks is not known",
+    "theme": "it has no theme of Slidev's",
+}
+# Elements that are known of it, by what it was read from; of others pictures are.
+_KNOWN = {
+    "pptx": {"image", "table", "notes"},
+    "html": {"image", "table", "quote", "two-cols", "notes"},
+}
 _LACKING = {
     "heading": "no slide has the asked heading {}",
     "order": "the asked headings stand in another order",
@@ -305,25 +321,46 @@ def judge(record: Record, run: str | Path, limits: Limits, reading: Reading | No
 
 def verdict(pages: Pages, reading: Reading | None = None) -> Judge:
     """The value of `judge` for a deck as its pages are seen; `reading`: of its text, None where nobody read it."""
+    unknown = not_checked(pages)
     asked = [
         Asked(check=name, what=what, yes=yes, slide=slide)
         for name, check in ASKED_CHECKS.items()
         for what, yes, slide in check(pages)
+        if not {name, f"{name} {what}"} & unknown.keys()
     ]
-    slides = slide_findings(pages, _text(pages.record, pages.run), reading)
+    found = slide_findings(pages, _text(pages.record, pages.run), reading)
+    slides = [one for one in found if one["check"] not in unknown]
+    items = {one["what"] for one in asked if one["check"] == "checklist"}
     absent = [*_too_few(pages), *(finding for one in asked for finding in _missing(one))]
     value: Judge = {
         "judge": NAME,
         "checks": _count(pages, slides, asked),
         "findings": [*slides, *absent],
         "asked": asked,
-        "not_checked": {},
-        "checklist": pages.answers,
+        "not_checked": unknown,
+        "checklist": [answer for answer in pages.answers if answer["id"] in items],
         "usage": cast(Usage, {}),  # nobody was asked
     }
     if reading is None or reading.passed is None:
-        value["not_checked"] = {"reads": reading.why if reading else "nobody read it"}
+        value["not_checked"] = {"reads": reading.why if reading else "nobody read it"} | unknown
     return value
+
+
+def not_checked(pages: Pages) -> dict[str, str]:
+    """The checks that do not apply to a deck that another program made, `element code` and `checklist c2` among them, and
+    why; {} for a deck of Slidev's."""
+    kind = pages.record["render"].get("imported")
+    if not kind:
+        return {}
+    lacks = [name for name in SAYS if name not in ("blank", "twice", "slides", "error")]
+    if kind == "pictures":
+        return dict.fromkeys(lacks, "a picture has no text") | _UNKNOWN
+    known = _KNOWN.get(kind, {"image"})
+    lacks = [f"element {name}" for name in pages.asks.get("features") or [] if name not in known]
+    for item in pages.items:
+        elements = set(re.findall(r"@([\w-]+)", "|".join(item["match"])))
+        lacks += [f"checklist {item['id']}"] if elements - known else []
+    return _UNKNOWN | dict.fromkeys(lacks, "whether it is there is not known")
 
 
 def slide_findings(pages: Pages, text: str, reading: Reading | None = None) -> list[Finding]:
@@ -363,11 +400,19 @@ def _text(record: Record, run: str | Path) -> str:
     return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
+def fewest(asks: Asks) -> int:
+    """How many slides a deck has at least, as it was asked for; 0 where nothing says it."""
+    return asks.get("fewest") or asks.get("slides") or 0
+
+
 def _too_few(pages: Pages) -> Iterator[Finding]:
     """The finding on a deck that has fewer slides than were asked for; each of those that lack counts (`_count`)."""
-    asked, made = pages.asks.get("slides") or 0, len(pages.numbers)
+    asked, made = fewest(pages.asks), len(pages.numbers)
     if made < asked:
-        message = f"{asked} slides were asked for, there {'is' if made == 1 else 'are'} {made}"
+        least = "at least " if pages.asks.get("fewest") else ""
+        message = (
+            f"{least}{asked} slides were asked for, there {'is' if made == 1 else 'are'} {made}"
+        )
         yield Finding(line=None, slide=None, check="slides", message=message, box=None)
 
 
@@ -386,7 +431,7 @@ def _count(pages: Pages, findings: Sequence[Finding], asked: Sequence[Asked]) ->
     numbers = set(pages.numbers)
     wrong = {one["slide"] for one in findings if one["slide"] in numbers}
     homeless = sum(one["slide"] not in numbers for one in findings)
-    slides = max(len(numbers), pages.asks.get("slides") or 0)
+    slides = max(len(numbers), fewest(pages.asks))
     yes = sum(one["yes"] for one in asked)
     passed = len(numbers) - len(wrong) + yes
     return {"passed": passed, "of": slides + homeless + len(asked)}

@@ -307,6 +307,8 @@ def kept(keeps: Record, before: str, after: str) -> float | None:
 def scan(run: Path, record: Record) -> Record:
     """The value of `features`: the scans, and `grounding` and `kept` where the record asks for them."""
     value = features.scan(run, record)
+    if (record.get("render") or {}).get("imported"):
+        value |= {"craft": None, "craft_v5": None}  # its markdown is ours
     path = (record.get("deck") or {}).get("path")
     if not path:
         return value

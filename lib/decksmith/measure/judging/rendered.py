@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from decksmith.core import cli
-from decksmith.core.records import Record
+from decksmith.core.records import Asks, Record
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.records import Box, Limits, Page
@@ -35,7 +35,8 @@ class Pages:
     def __init__(self, record: Record, run: str | Path, limits: Limits) -> None:
         self.record, self.run, self.limits = record, Path(run), limits
         render = record["render"]
-        self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
+        self.asks: Asks = record.get("asks") or {}
+        self.items = record.get("checklist") or []
         self.pictures = {int(Path(path).stem): path for path in render.get("slides") or []}
         self.xray = {page["slide"]: page for page in render.get("xray") or []}
         expected = range(1, (render.get("expected") or 0) + 1)
@@ -226,10 +227,10 @@ def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
 
 
 def _hidden(box: Box, limits: Limits) -> bool:
-    """Whether a box is off the canvas, pale, covered or too small to be read."""
+    """Whether a box is off the canvas, pale, covered, unseen or too small to be read."""
     x, y, width, height = box["box"]
     off = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0
-    if off or not width or not height or box.get("covered"):
+    if off or not width or not height or box.get("covered") or box.get("unseen"):
         return True
     pale = box.get("contrast", 21) < limits["unreadable_contrast"]
     return pale or box.get("size", LETTERS) < limits["unreadable_px"]

@@ -1,12 +1,12 @@
 """The arithmetic of a deck's score: the share of checks, or caps, floors, dimensions and their weighted mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import Record
-from decksmith.measure.judging.records import Cap, Observation, Score
+from decksmith.measure.judging.records import Cap, DeckRecord, Judge, Observation, Score
 
 DIMENSIONS = ("viscraft", "design", "content", "coherence")
 JUDGED = ("content", "design", "coherence")
@@ -63,12 +63,11 @@ def score(protocol: Protocol, record: Record) -> Score:
     }
     is_offline = protocol.judge["kind"] == "offline"
     judged = None if error else _get(record, "judge", "checks" if is_offline else "scores")
-    if items := len(record.get("checklist") or []):
-        if value["floored"]:
-            value["checklist"] = 0.0
-        elif not error:
-            yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
-            value["checklist"] = round(yes / items, 4)
+    if record.get("checklist") and value["floored"]:
+        value["checklist"] = 0.0
+    elif not error and (answers := record["judge"].get("checklist")):
+        # An imported deck has answers to those items alone that can be looked for in it.
+        value["checklist"] = round(sum(item["yes"] for item in answers) / len(answers), 4)
     if is_offline:
         value["checks"] = None if error else _share(record["id"], judged)
         return value
@@ -104,6 +103,31 @@ def _share(ident: str, counted: object) -> float:
         f"judge.checks is {counted}, and not how many pass of all there are; deck-judge writes it"
     )
     raise cli.BadData(f"{ident}: {said}")
+
+
+def not_checked(record: DeckRecord) -> dict[str, str]:
+    """The checks that do not apply to a deck, and why; `element code` is the one check of that element."""
+    judge: Judge = record.get("judge") or {}
+    return judge.get("not_checked") or {}
+
+
+def without(record: DeckRecord, names: Collection[str]) -> DeckRecord:
+    """A scored record as if these checks did not apply to its deck, as they do not to the one that it is compared with."""
+    judge: Judge = record.get("judge") or {}
+    if not {*names} - {*not_checked(record)} or record["score"].get("checks") is None:
+        return record
+    asked, kinds = judge["asked"], {one["check"] for one in judge["asked"]}
+    left = [one for one in asked if not {one["check"], f"{one['check']} {one['what']}"} & {*names}]
+    found = [one for one in judge["findings"] if one["check"] not in kinds]
+    found = [one for one in found if (one["check"], one["slide"]) != ("slides", None)]
+    kept = [one for one in found if one["check"] not in names]
+    wrong, still = ({one["slide"] for one in some} - {None} for some in (found, kept))
+    homeless, yet = (sum(one["slide"] is None for one in some) for some in (found, kept))
+    made = judge["checks"]["passed"] - sum(one["yes"] for one in asked) + len(wrong)
+    lacking = judge["checks"]["of"] - len(asked) - homeless - made  # slides that are not there
+    passed = made - len(still) + sum(one["yes"] for one in left)
+    of = made + (0 if "slides" in names else lacking) + yet + len(left)
+    return {**record, "score": {**record["score"], "checks": round(passed / of, 4) if of else None}}
 
 
 def worth(score: Score) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack, cast
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
-from decksmith.measure.judging import identity, scoring
+from decksmith.measure.judging import checks, identity, scoring
 from decksmith.measure.judging.records import Answer, DeckRecord, Judge, Seen
 from decksmith.models.replies import added
 
@@ -33,7 +33,7 @@ def digests(run: Path, record: DeckRecord) -> list[str]:
 
 def vision_inputs(judging: Record, run: Path, record: DeckRecord) -> list[object]:
     """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
-    render, asked = record["render"], (record.get("asks") or {}).get("slides")
+    render, asked = record["render"], checks.fewest(record.get("asks") or {}) or None
     made = [render.get("expected"), render.get("slides"), digests(run, record)]
     return [judging, request_of(record), items(record), asked, *made]
 
@@ -116,7 +116,7 @@ class Vision:
 
     def _value(self, record: DeckRecord, said: Record) -> Judge:
         given = {name: said[name]["score"] for name in scoring.JUDGED}
-        asked = (record.get("asks") or {}).get("slides")
+        asked = checks.fewest(record.get("asks") or {}) or None
         made = len(record["render"].get("slides") or [])
         scores, caps = scoring.capped(self.protocol, given, said["observations"], asked, made)
         answers = {}

@@ -4,7 +4,6 @@ Every call is a deck as text, rendered in the cell by warm workers, in a folder 
 agent's machine is read. What a deck does wrong is the answer, and costs the next caller nothing."""
 
 import asyncio
-import io
 import json
 import re
 import tempfile
@@ -63,7 +62,7 @@ class Tools:
             if unknown := [slide for slide in wanted if slide not in names]:
                 raise Refused(f"there is no picture of slide {unknown[0]}; {_standing(record)}")
             chosen = (wanted or sorted(names))[:SHOWN]
-            shots = [_small(run / names[slide], width) for slide in chosen]
+            shots = [pool.resized(run / names[slide], width) for slide in chosen]
             said = _standing(record)
             if chosen:
                 said += f" Pictures of slides {', '.join(map(str, chosen))}."
@@ -137,17 +136,6 @@ def _standing(record: Record) -> str:
         first = re.sub(r"\s+", " ", errors[0]["message"])[:300]
         said += f" {len(errors)} errors, the first at line {errors[0]['line'] or 1}: {first}."
     return said
-
-
-def _small(path: Path, width: int) -> bytes:
-    """A picture at another width, as PNG."""
-    from PIL import Image
-
-    with Image.open(path) as picture:
-        high = round(picture.height * width / picture.width)
-        out = io.BytesIO()
-        picture.convert("RGB").resize((width, high), Image.Resampling.LANCZOS).save(out, "PNG")
-    return out.getvalue()
 
 
 def server(tools: Tools) -> "FastMCP":

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
 from decksmith.measure.decks import clean, templates
+from decksmith.measure.decks.lint import CANVAS
 from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.decks.pictures import cache_folder
 from decksmith.measure.decks.records import Render
@@ -34,6 +36,7 @@ from decksmith.measure.render.worker import (
 
 # What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
 KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
+IMPORTS = cli.ROOT / "data/decks"  # decks that other programs made (imported.py)
 KEPT_MOST = 2 << 30  # bytes of finished renders, some 6000 decks; then the longest unused goes
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
 
@@ -115,6 +118,8 @@ class Pool:
     async def render(self, run: str | Path, record: Record) -> Render:
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
         deck = *source(run, record), dress(run, record)
+        if made := await asyncio.to_thread(imported, record, deck[0], self.settings["scale"]):
+            return {**await self._value(run, record, made[0]), "imported": made[1]}
         result, cached = await self._kept_result(record["id"], *deck)
         value = await self._value(run, record, result)
         if cached:
@@ -227,6 +232,34 @@ class Pool:
         return result
 
 
+def imported(record: Record, text: str, scale: int) -> tuple[Drawn, str] | None:
+    """(an imported deck as it was drawn, what it was), by its record and text; None for another. Raises stream.Fault where it is
+    not there as it was (measure/render/imported.py)."""
+    files = ((record.get("gen") or {}).get("model") or {}).get("files")
+    place = Path(cli.ROOT, str(files)).resolve()
+    if not files or not place.is_relative_to(IMPORTS.resolve()):
+        return None
+    kept = cast(Record | None, load_kept(place, f"{record['id']}.deck"))
+    if kept is None or f"imported: {kept['key']}" not in text[:200]:
+        said = (
+            f"{place}/{record['id']}.deck is not the deck that was read; bin/deck-import it again"
+        )
+        raise stream.Fault("infra", "no-import", said, retriable=False)
+    pictures = [resized(data, CANVAS[0] * scale) for data in kept["pictures"]]
+    return cast(Drawn, {**kept, "pictures": pictures}), kept["imported"]
+
+
+def resized(picture: bytes | Path, width: int) -> bytes:
+    """A picture at another width, as PNG."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    with Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as shown:
+        high = round(shown.height * width / shown.width)
+        shown.convert("RGB").resize((width, high), Image.Resampling.LANCZOS).save(out, "PNG")
+    return out.getvalue()
+
+
 def hashes(pictures: dict[str, bytes]) -> dict[str, str]:
     """The sha256 of each picture."""
     return {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()}
@@ -312,13 +345,18 @@ def keep(place: Path, key: str, result: Drawn) -> None:
     for error in result["errors"]:
         if error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash"):
             return
-    sizes = [len(data) for data in result["pictures"]]
-    rest = b"".join([stream.dumps({**result, "pictures": sizes}), b"\n", *result["pictures"]])
     try:
-        stream.write(place / key, hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+        store(place / key, cast(Record, result))
         _shrink(place)
     except OSError:
         pass
+
+
+def store(path: Path, result: Record) -> None:
+    """Write a drawn deck, with whatever else is to be known of it, as `load_kept` reads it."""
+    sizes = [len(data) for data in result["pictures"]]
+    rest = b"".join([stream.dumps({**result, "pictures": sizes}), b"\n", *result["pictures"]])
+    stream.write(path, hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
 
 
 def _shrink(place: Path) -> None:

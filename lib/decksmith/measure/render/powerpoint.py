@@ -18,6 +18,7 @@ from pptx.presentation import Presentation as Show
 from pptx.slide import Slide
 from pptx.util import Emu
 
+from decksmith.measure.decks.templates import SLOTS, Template
 from decksmith.measure.render import master, shapes
 from decksmith.measure.render.shapes import Node, Part, StyledRun
 from decksmith.measure.render.worker import RenderResult, words
@@ -27,14 +28,16 @@ FRAMES = [(scale * shapes.WIDTH, scale * shapes.HEIGHT) for scale in (1, 2)]  # 
 DATE = b"2024-01-01T00:00:00Z"  # of every file, so that equal slides give equal bytes
 
 
-def powerpoint(result: RenderResult, *, whole: bool = False) -> bytes:
-    """A file (bytes) of the slides that a worker drew; `whole`: each is its picture, as is one without parts.
-    Raises ValueError for strange parts."""
+def powerpoint(
+    result: RenderResult, template: Template | None = None, *, whole: bool = False
+) -> bytes:
+    """A file (bytes) of the slides that a worker drew, with the theme of their template; `whole`: each is its
+    picture, as is one without parts. Raises ValueError for strange parts."""
     show, count = _empty(), len(result["pictures"])
     parts: Sequence[Part | None] = [None] * count if whole else result["parts"]
     titles = [page["title"] for page in result["xray"]]
     drawn = [part for part in parts if part]
-    painter = shapes.Painter(*(_theme(show, drawn) if drawn else ({}, {})))
+    painter = shapes.Painter(*(_theme(show, drawn, template) if drawn else ({}, {})))
     layouts = {layout.name: layout for layout in show.slide_layouts}
     for number, (part, page) in enumerate(zip(parts, result["xray"], strict=True)):
         slide = show.slides.add_slide(layouts.get(part["layout"] if part else "", layouts["Blank"]))
@@ -45,6 +48,9 @@ def powerpoint(result: RenderResult, *, whole: bool = False) -> bytes:
             title = page["title"] or f"Slide {number + 1}"
             _whole(slide, picture, title, page["text"] or page["title"])
         _note(slide, result["notes"][number])
+    if template:  # one family of the renderer's may stand in for both of the company's
+        for font in _title_fonts(show):
+            font.set("typeface", "+mj-lt")
     master.share(show)
     return _saved(show, titles)
 
@@ -91,6 +97,14 @@ def _frame(data: str) -> Image.Image:
     return picture.convert("RGBA")
 
 
+def _title_fonts(show: Show) -> Iterator[Element]:
+    """The fonts of the titles that are the theme's for text."""
+    for title in filter(None, (slide.shapes.title for slide in show.slides)):
+        for font in title._element.iter(qn("a:latin"), qn("a:cs")):
+            if font.get("typeface") == "+mn-lt":
+                yield font
+
+
 def _runs(node: Node) -> Iterator[StyledRun]:
     """The styled runs of a text or a table."""
     inside = [cell["paragraphs"] for cell in node.get("cells", [])]
@@ -99,9 +113,11 @@ def _runs(node: Node) -> Iterator[StyledRun]:
             yield from (run for run in paragraph["runs"] if "size" in run)
 
 
-def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str, str]]:
-    """Gives the file's theme the deck's colours and fonts; (scheme names by RRGGBB, theme fonts by family):
-    the commonest background is bg1, ink tx1, the others accents."""
+def _theme(
+    show: Show, parts: Sequence[Part], template: Template | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Gives the file's theme the colours and fonts of the template, else of the deck; (scheme names by RRGGBB,
+    theme fonts by family): the commonest background is bg1, ink tx1, the others accents."""
     grounds, inks, fonts, headings = (Counter[str]() for _ in range(4))
     for part in parts:
         grounds[shapes.ink(part["background"])] += 1
@@ -118,11 +134,21 @@ def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str,
     colours = dict(zip(names, [ground, *used], strict=False))
     minor = max(fonts, key=lambda one: fonts[one], default="Arial")
     major = max(headings, key=lambda one: headings[one], default=minor)
+    own: dict[str, str] = {}
+    slots: dict[str, str] = {}
+    if template:
+        named, own = template.colours, template.powerpoint
+        minor = template.fonts.get("text", minor)
+        major = template.fonts.get("title") or template.fonts.get("text", major)
+        slots = {slot: named[name][1:].upper() for name, slot in SLOTS.items() if name in named}
+    if slots:  # what the template does not name looks like it, and is nobody's else
+        rest = dict.fromkeys(SLOTS.values(), slots.get("accent1", colours["dk1"]))
+        colours = rest | {"lt1": ground, "dk1": colours["dk1"]} | slots
     [part] = [
         one.target_part for one in show.slide_master.part.rels.values() if one.reltype == KIND.THEME
     ]
-    part.blob = _themed(part.blob, colours, major, minor)
-    scheme = {"lt1": "bg1", "dk1": "tx1"}
+    part.blob = _themed(part.blob, colours, own.get("title", major), own.get("text", minor))
+    scheme = {"lt1": "bg1", "dk1": "tx1", "lt2": "bg2", "dk2": "tx2"}
     by_ink = {one: scheme.get(name, name) for name, one in reversed(colours.items())}
     return by_ink, {major: "+mj-lt", minor: "+mn-lt"}
 

@@ -18,6 +18,7 @@ from typing import Literal
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
+from decksmith.measure.decks import templates
 from decksmith.measure.decks.records import Build, BuiltFile, ImageItem, Render
 from decksmith.measure.render import pool, toolchain
 from decksmith.measure.render.worker import (
@@ -75,6 +76,7 @@ class Builder(pool.Pool):
             self.settings,
             self.formats,
             *pool.dress(run, record),
+            *filter(None, [record["deck"].get("template")]),
         ]
 
     async def build(
@@ -115,11 +117,19 @@ class Builder(pool.Pool):
         if not result.get("pictures"):
             return {"slides": 0, "errors": result["errors"], "error": result["errors"][0]}
         _describe(result, (record.get("images") or {}).get("items") or [])
-        return await asyncio.to_thread(_write, Path(run), record["id"], formats, result, pictures)
+        look = templates.of(run, record)
+        return await asyncio.to_thread(
+            _write, Path(run), record["id"], formats, result, pictures, look
+        )
 
 
 def _write(
-    run: Path, ident: str, formats: list[str], result: RenderResult, pictures: Pictures
+    run: Path,
+    ident: str,
+    formats: list[str],
+    result: RenderResult,
+    pictures: Pictures,
+    look: templates.Template | None,
 ) -> Build:
     """Write what was built; returns the `build` value."""
     folder = run / ident / "build"
@@ -137,7 +147,7 @@ def _write(
         from decksmith.measure.render.powerpoint import powerpoint
 
         if "pptx" in formats:
-            value["pptx"] = _file(run, f"{ident}/build/deck.pptx", powerpoint(result))
+            value["pptx"] = _file(run, f"{ident}/build/deck.pptx", powerpoint(result, look))
         if "pptx-image" in formats:
             data = powerpoint(result, whole=True)
             value["pptx_image"] = _file(run, f"{ident}/build/deck-image.pptx", data)

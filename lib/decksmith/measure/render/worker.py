@@ -126,8 +126,8 @@ class ResourceUse:
 class Worker:
     """One Node process and its browser, started when first asked and again after it was killed."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, script: str = "worker.mjs") -> None:
+        self.home, self.script = home, script
         self.process: subprocess.Popen[bytes] | None = None
         # Of the deck in work: the slide that is drawn, its line, and how many there are.
         self.seen: tuple[int | None, int | None, int] = None, None, 0
@@ -151,7 +151,7 @@ class Worker:
             f"--allow-fs-write={self.home}",
             "--import",
             root / "wall.mjs",
-            root / "worker.mjs",
+            root / self.script,
             self.home,
         ]
         # Not asyncio's own subprocesses: their wait() lasts until every pipe is closed, and for ever when they

@@ -4,7 +4,8 @@
 
 Of each run it counts the replies and judgings that its journals do not keep, and prices them: tokens as measured in earlier runs
 of the same model, else assumed; USD per token from assets/models.toml, else from the endpoint's own list of models. Nothing is
-said where nothing costs anything. YES=1 or a BUDGET answers yes.
+said where nothing costs anything. YES=1 or a BUDGET answers yes. What another run has already of the same requests is taken
+over first. Where it is known beforehand that no score can come out, that is said, and nobody is asked for money.
 """
 
 import os
@@ -22,7 +23,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded, sample_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.conditions import Condition
-from decksmith.measure.results import layout
+from decksmith.measure.results import layout, merge
 from decksmith.models import registry, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
@@ -101,8 +102,9 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
     """What these runs will ask of paid models. Raises cli.BadConfig for a model that the registry does not have, whose
     key is not set, or that has no price where there is a budget."""
     found = []
-    known = registry.models()
-    judges = [known[name] for name in protocol.judges if name in known]
+    judges = [
+        registry.model(name) for name in protocol.judges
+    ]  # without its judge a deck has no score
     for folder in folders:
         name, under = conditions.split(layout.run_name(folder))
         entry = registry.model(name)
@@ -116,6 +118,25 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
     for bill in asked:
         Client(replace(bill.model), budget=budget)  # what is not set is said before anybody agrees
     return asked
+
+
+def without_score(protocol: Protocol, folders: Sequence[Path], claims: str | None) -> str | None:
+    """Why it is known that what is asked for comes to nothing, and what helps; None where it may come to something."""
+    rows = [row for folder in folders for _, row in stream.records(folder / "prompts.jsonl")]
+    most = [(row["id"], (row.get("asks") or {}).get("slides")) for row in rows]
+    least = protocol.render["min_slides"]
+    few = [ident for ident, slides in most if slides and slides < least]
+    if few and len(few) == len(rows):
+        return (
+            f"{few[0]} and every other prompt ask for fewer than {least} slides, which {protocol.name} counts as a failure; "
+            f"ask for {least} or more, or take a protocol with min_slides = 1 (CONTRIBUTING.md, Add a protocol)"
+        )
+    if claims and not any(row.get("sources") for row in rows):
+        return (
+            f"no prompt has documents, so {claims} would find no claim to read; leave CLAIMS out, or name `sources` in the "
+            "rows (docs/prompts.md)"
+        )
+    return None
 
 
 def missing(
@@ -206,9 +227,22 @@ def agree(found: list[Bill], yes: bool, budget: float | None) -> None:
 @cli.protocol_option
 @click.option("--yes", envvar="YES", is_flag=True, help="Agree without being asked.")
 @click.option("--budget", type=float, help="Agree to so many USD a model.")
+@click.option("--claims", help="The model that reads which claims are supported.")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
-def main(protocol: str, yes: bool, budget: float | None, runs: tuple[Path, ...]) -> None:
-    agree(bills(Protocol.load(protocol), runs, budget), yes, budget)
+def main(
+    protocol: str, yes: bool, budget: float | None, claims: str | None, runs: tuple[Path, ...]
+) -> None:
+    loaded = Protocol.load(protocol)
+    for run in runs:
+        merge.reuse(run)
+    found = bills(loaded, runs, budget)
+    if claims:
+        Client(replace(registry.model(claims)), budget=budget)  # is its key set?
+    if why := without_score(loaded, runs, claims):
+        if found or claims:
+            raise cli.BadData(f"nothing was asked: {why}")
+        cli.say(why)
+    agree(found, yes, budget)
 
 
 if __name__ == "__main__":

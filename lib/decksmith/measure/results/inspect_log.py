@@ -9,10 +9,11 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of, sample_of
+from decksmith.core.records import Failure, Record, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results.comparison import Fault, Run
 from decksmith.measure.results.records import Mean
@@ -85,45 +86,58 @@ def _listed(sample: Record) -> Record:
 def _header(run: Run, samples: list[Record]) -> Record:
     """What was evaluated, and its results. The ids come from protocol, model and replies: the same run has the same. Logs of one
     `task_id` are retries to Inspect's viewer, which shows the last alone; so each run has its own."""
-    started, ended = span(run["records"])
     summary, protocol = run["summary"], run["protocol"]
     model = summary["model"]["slug"] or run["name"]
     tokens = {f"{name}_tokens": count for name, count in summary["tokens"].items()}
     identity = str(protocol.get("hash") or "unknown")
-    ids = list(dict.fromkeys(one["id"] for one in samples))
-    asked = stream.fingerprint([(one["id"], one["epoch"], one["output"]) for one in samples])
     parameters = {**(protocol.get("sampling") or {}), **summary["asked"]["parameters"]}
+    evaluated: Record = {
+        "task": f"decksmith-{protocol.get('protocol') or 'run'}",
+        "task_id": stream.fingerprint([identity, run["name"], model])[:22],
+        "task_version": identity[:12],
+        "dataset": {"name": "prompts"},
+        "model": model,
+        "model_generate_config": {
+            name: parameters[name]
+            for name in SAMPLING
+            if isinstance(parameters.get(name), int | float)
+        },
+        "config": {"epochs": max(one["epoch"] for one in samples), "log_images": True},
+        "metadata": {"protocol": protocol, "judge": summary["judge"], "label": run["label"]},
+    }
+    scores = [_result(run, name) for name in measures([run])]
+    usage = usage_of(tokens, summary["cost"])
+    return header(evaluated, samples, scores, usage, run["records"])
+
+
+def header(
+    evaluated: Record,
+    samples: list[Record],
+    scores: list[Record],
+    usage: Record,
+    records: Sequence[Mapping[str, object]],
+) -> Record:
+    """The head of a log: what was evaluated, less what its samples say of it, and the scores."""
+    started, ended = span(records)
+    asked = stream.fingerprint([(one["id"], one["epoch"], one["output"]) for one in samples])
+    ids = list(dict.fromkeys(one["id"] for one in samples))
+    known = {"eval_id": asked[:22], "run_id": asked[22:44], "created": started}
+    dataset = evaluated["dataset"] | {"samples": len(ids), "sample_ids": ids}
+    packages = {"decksmith": __version__}
     return {
         "version": VERSION,
         "status": "success",
-        "eval": {
-            "eval_id": asked[:22],
-            "run_id": asked[22:44],
-            "created": started,
-            "task": f"decksmith-{protocol.get('protocol') or 'run'}",
-            "task_id": stream.fingerprint([identity, run["name"], model])[:22],
-            "task_version": identity[:12],
-            "dataset": {"name": "prompts", "samples": len(ids), "sample_ids": ids},
-            "model": model,
-            "model_generate_config": {
-                name: parameters[name]
-                for name in SAMPLING
-                if isinstance(parameters.get(name), int | float)
-            },
-            "config": {"epochs": max(one["epoch"] for one in samples), "log_images": True},
-            "packages": {"decksmith": __version__},
-            "metadata": {"protocol": protocol, "judge": summary["judge"], "label": run["label"]},
-        },
+        "eval": known | evaluated | {"dataset": dataset, "packages": packages},
         "plan": {"name": "plan", "steps": [{"solver": "decksmith"}]},
         "results": {
             "total_samples": len(samples),
             "completed_samples": sum(not one.get("error") for one in samples),
-            "scores": [_result(run, name) for name in measures([run])],
+            "scores": scores,
         },
         "stats": {
             "started_at": started,
             "completed_at": ended,
-            "model_usage": {model: usage_of(tokens, summary["cost"])},
+            "model_usage": {evaluated["model"]: usage},
         },
     }
 
@@ -152,39 +166,48 @@ def _result(run: Run, name: str) -> Record:
 
 
 def _sample(run: Run, record: DeckRecord) -> Record:
-    gen: Gen = record.get("gen") or {}
-    fault = fault_of(record)
+    fault, render = fault_of(record), record.get("render") or {}
+    made = sample(record, [item["ask"] for item in record.get("checklist") or []] or "", fault)
+    made["messages"] += _slides(run, record)
+    made["scores"] = _scores(record, fault)
+    made["metadata"] = {
+        "record": record["id"],
+        "status": status_of(record),
+        "finish_reason": (record.get("gen") or {}).get("finish_reason"),
+        "fault": fault,
+        "errors": render.get("errors") or [],
+        "slides": len(slides(record)),
+        "findings": (record.get("judge") or {}).get("findings") or [],
+    }
+    asked = (record.get("gen") or {}).get("request")
+    made["uuid"] = stream.fingerprint([run["name"], record["id"], asked])[:22]
+    return made
+
+
+def sample(record: Mapping[str, Any], target: object, fault: Fault | Failure | None) -> Record:
+    """A record as a sample without scores; a fault that is not the model's is its error."""
+    gen = cast(Gen, record.get("gen") or {})
     asked = [message_of(message) for message in record.get("messages") or []]
     reply = None if gen.get("error") or not gen else reply_of(gen)
     started, ended = span([record])
-    sample: Record = {
+    made: Record = {
         "id": prompt_of(record),
         "epoch": sample_of(record) + 1,
         "input": asked,
-        "target": [item["ask"] for item in record.get("checklist") or []] or "",
-        "messages": [*asked, *([reply] if reply else []), *_slides(run, record)],
+        "target": target,
+        "messages": [*asked, *([reply] if reply else [])],
         "output": output_of(gen, reply) if reply else {},
-        "scores": _scores(record, fault),
-        "metadata": {
-            "record": record["id"],
-            "status": status_of(record),
-            "finish_reason": gen.get("finish_reason"),
-            "fault": fault,
-            "errors": (record.get("render") or {}).get("errors") or [],
-            "slides": len(slides(record)),
-            "findings": (record.get("judge") or {}).get("findings") or [],
-        },
+        "scores": {},
         "model_usage": {},
         "started_at": started,
         "completed_at": ended,
-        "uuid": stream.fingerprint([run["name"], record["id"], gen.get("request")])[:22],
     }
     if reply:
-        sample["model_usage"] = {sample["output"]["model"]: sample["output"]["usage"]}
+        made["model_usage"] = {made["output"]["model"]: made["output"]["usage"]}
     if fault and fault["kind"] != "model":
         words = f"{fault['kind']} fault, {fault['class']}: {fault.get('message', '')}"
-        sample["error"] = {"message": words, "traceback": "", "traceback_ansi": ""}
-    return sample
+        made["error"] = {"message": words, "traceback": "", "traceback_ansi": ""}
+    return made
 
 
 def message_of(message: Mapping[str, object]) -> Record:

@@ -18,7 +18,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
-from decksmith.measure.results import layout, runs, stats, unnoticed
+from decksmith.measure.results import layout, merge, runs, stats, unnoticed
 from decksmith.measure.results.comparison import Look, Looks, Run
 from decksmith.measure.results.pairs import better, headline_values
 from decksmith.measure.results.runs import is_external
@@ -231,6 +231,24 @@ def _others(looks: list[KeptLook], loaded: list[Run]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
 
+def counted(path: Path, who: object, seen: object) -> str:
+    """Note a comparison of results without a run folder in the journal `path`; in words, how many there were of `who`. The same
+    numbers `seen` again are the same look."""
+    ident, inputs = stream.fingerprint(who), stream.fingerprint(seen)
+    try:
+        with contextlib.closing(stream.Journal(path, "look")) as journal:
+            if journal.get(ident, inputs) is None:
+                journal.put(ident, inputs, {"at": datetime.now(UTC).isoformat()})
+            count = sum(ident == one for one, _, _ in journal.values())
+    except OSError:
+        return f"This look was not remembered: {path} cannot be written"
+    if count == 1:
+        return f"These two were not compared on this machine before. {ONE_LOOK}"
+    said = f"Comparison {count} of these two on this machine. {ONE_LOOK}: of {count}, at least one"
+    chance = f"{100 * false_chance(count):.0f} %"
+    return f"{said} separates two equal models with a chance of up to {chance}"
+
+
 # What was written down before
 
 
@@ -245,6 +263,8 @@ def register(folders: list[Path], protocol: Protocol) -> Registration:
     names = [layout.run_name(folder) for folder in folders]
     held = {}
     for folder, name in zip(folders, names, strict=True):
+        if (folder / "prompts.jsonl").is_file():
+            merge.reuse(folder)  # a reply that another run has is one that may have been read
         for journal in [folder / "scores.jsonl", *sorted(folder.glob("**/journal/gen.jsonl"))]:
             if journal.is_file() and journal.stat().st_size:
                 raise cli.BadData(

@@ -16,11 +16,13 @@ import numpy
 
 from decksmith.core import stream
 from decksmith.core.records import prompt_of
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.judging.scoring import not_checked, without
 from decksmith.measure.results import stats
 from decksmith.measure.results.comparison import Bounds, Pair, PairedDifference, Run, TestedPair
 from decksmith.measure.results.runs import titles
 from decksmith.measure.results.stats import Array
-from decksmith.measure.results.summary import Cells, columns, domains, scales
+from decksmith.measure.results.summary import Cells, Columns, columns, domains, scales
 
 ACCOUNTINGS = {"floor": "floor", "scored": "both scored"}
 RENDERS = ("floor", "renders")
@@ -75,12 +77,18 @@ def between(runs: list[Run]) -> list[Pair]:
     }
     wanted: list[Column] = []
     for (a, b), accounting in itertools.product(itertools.combinations(runs, 2), ACCOUNTINGS):
-        ours, theirs = (tables[run["order"], _table(accounting)] for run in (a, b))
+        sides = on_both(a, b)
+        ours, theirs = (
+            tables[run["order"], _table(accounting)]
+            if records is run["records"]
+            else columns(records, _table(accounting))
+            for run, records in zip((a, b), sides, strict=True)
+        )
         for measure in ours:
             if measure in theirs:
-                sides = [_values(prompts, side[measure]) for side in (ours, theirs)]
-                _keep_shared(*sides)
-                wanted.append(Column(a, b, accounting, measure, *sides))
+                values = [_values(prompts, side[measure]) for side in (ours, theirs)]
+                _keep_shared(*values)
+                wanted.append(Column(a, b, accounting, measure, *values))
     if not wanted:
         return []
     estimates = _estimates(runs, prompts, [*wanted, *_extremes(runs, prompts, wanted)])
@@ -92,6 +100,20 @@ def between(runs: list[Run]) -> list[Pair]:
     people = {run["label"] for run in runs if from_folder(run)}
     _correct(found, people)
     return sorted(found, key=lambda pair: _is_with(people, pair))
+
+
+def on_both(a: Run, b: Run) -> tuple[list[DeckRecord], list[DeckRecord]]:
+    """The records of two runs, each with the share of those checks that apply to both decks of its prompt: an imported deck
+    has no theme, and a short one is not read."""
+    lacking: dict[str, set[str]] = {}
+    for record in (*a["records"], *b["records"]):
+        lacking.setdefault(prompt_of(record), set()).update(not_checked(record))
+    if better([a])[1] != "checks" or not any(lacking.values()):
+        return a["records"], b["records"]
+    ours, theirs = (
+        [without(record, lacking[prompt_of(record)]) for record in run["records"]] for run in (a, b)
+    )
+    return ours, theirs
 
 
 def from_folder(run: Run) -> bool:
@@ -155,20 +177,19 @@ def _sides(column: Column) -> tuple[float, float] | None:
 def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[Column]:
     """Of each uncertain difference two: the excluded at their worst for the first run and at their best for the second, and
     the reverse."""
-    tables = {
-        (run["order"], accounting, end): columns(run["records"], accounting, excluded=end)
-        for run in runs
-        for accounting in ("floor", "renderable")
-        for end in (WORST, BEST)
-    }
+    tables: dict[tuple[int, int, str], list[list[Columns]]] = {}  # of each pair by end and side
     found = []
     for column in wanted:
-        table = _table(column.accounting)
+        key = column.a["order"], column.b["order"], _table(column.accounting)
         if column.is_uncertain:
+            if key not in tables:
+                both = on_both(column.a, column.b)
+                tables[key] = [[columns(each, key[2], end) for each in both] for end in (0, 1)]
+            ends = tables[key]
             for ours, theirs in ((WORST, BEST), (BEST, WORST)):
                 sides = [
-                    _values(prompts, tables[run["order"], table, end][column.measure])
-                    for run, end in ((column.a, ours), (column.b, theirs))
+                    _values(prompts, ends[end][side][column.measure])
+                    for side, end in enumerate((ours, theirs))
                 ]
                 _keep_shared(*sides)
                 found.append(Column(column.a, column.b, column.accounting, column.measure, *sides))
@@ -241,9 +262,9 @@ def headline_values(a: Run, b: Run) -> list[tuple[str, list[float | None], list[
     """The headline's values of two runs, `[(prompt, a's, b's)]`, each whether it renders and how good it is, ordered by
     the hashes of the prompts' ids."""
     sides = []
-    for run in (a, b):
-        renders = columns(run["records"], "floor").get("renders", {})
-        good = columns(run["records"], "renderable").get(better([a])[1], {})
+    for records in on_both(a, b):
+        renders = columns(records, "floor").get("renders", {})
+        good = columns(records, "renderable").get(better([a])[1], {})
         sides.append({prompt: [value, good.get(prompt)] for prompt, value in renders.items()})
     ours, theirs = sides
     shared = sorted(ours.keys() & theirs.keys(), key=stream.shuffled)

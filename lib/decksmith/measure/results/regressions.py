@@ -19,7 +19,8 @@ def benchmark(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str
     name = entry["benchmark"]
     if not (entry["ours"] and entry["base"]):
         lacks = base if entry["ours"] else model
-        why = f"{lacks} has no results (make bench MODEL={lacks} BENCH={name})"
+        mend = "name a log of it" if "notes" in entry else f"make bench MODEL={lacks} BENCH={name}"
+        why = f"{lacks} has no results ({mend})"
         return "refused", f"{name}: not compared; {why}"
     if entry["refused"]:
         return "refused", f"{name}: not compared; {entry['refused']}"
@@ -28,6 +29,14 @@ def benchmark(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str
     if max(cut) > LIMITS["truncated"]:
         ours, theirs = (text.percent(round(share, 3)) for share in cut)
         sentence += f". Cut off at the token limit: {ours} and {theirs} of the replies"
+    if entry["difference"].get("clusters"):
+        sentence += f", {stats.rule(entry['difference']['clusters'], 'group')}"
+    for label, only in zip((model, base), entry.get("only") or ([], []), strict=True):
+        if only:
+            named = f"{', '.join(sorted(only)[:3])}{', ..' if only[3:] else ''}"
+            sentence += f". Left out, since only {label} has them: {len(only):,} ({named})"
+    if entry.get("notes"):
+        sentence += f". But {'; '.join(entry['notes'])}"
     return said, f"{name}: {sentence}"
 
 

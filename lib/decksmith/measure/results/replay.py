@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded, prompt_of
 from decksmith.measure.decks import conditions, templates
@@ -129,8 +129,8 @@ class Replay:
         for name, entry in self.about["models"].items():
             kept = {key: entry[key] for key in capsule.ENTRY if entry.get(key)}
             kept["base_url"] = "http://127.0.0.1:9/v1"  # nobody is asked
-            text.append(f"[{_toml(name)}]\n")
-            text += [f"{key} = {_toml(value)}\n" for key, value in kept.items()]
+            text.append(f"[{config_files.toml(name)}]\n")
+            text += [f"{key} = {config_files.toml(value)}\n" for key, value in kept.items()]
         (assets / "models.toml").write_text("".join(text), encoding="utf-8")
 
     def _redo(self, name: str) -> None:
@@ -343,16 +343,6 @@ def _shown(text: object) -> str:
 
 def _short(text: object) -> str:
     return "not there" if text is None else _shown(text)[:12]
-
-
-def _toml(value: Any) -> str:
-    """A JSON value as TOML."""
-    if isinstance(value, dict):
-        pairs = [f"{_toml(str(key))} = {_toml(part)}" for key, part in value.items()]
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # The stage that reads what a vision judge said from the capsule, in place of asking again

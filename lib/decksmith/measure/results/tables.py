@@ -318,7 +318,7 @@ def passed_by_check(records: Iterable[DeckRecord]) -> dict[str, tuple[int, int]]
         judge: Judge = record.get("judge") or {}
         if "checks" not in judge:
             continue
-        made, wanted = len(record["render"]["slides"]), (record.get("asks") or {}).get("slides")
+        made, asks = len(record["render"]["slides"]), record.get("asks") or {}
         wrong: dict[str, set[int | None]] = {}
         for one in judge["findings"]:
             name = one["check"] if one["check"] in checks.SAYS else "error"
@@ -328,7 +328,8 @@ def passed_by_check(records: Iterable[DeckRecord]) -> dict[str, tuple[int, int]]
                 continue
             failed, of = len(wrong.get(name, ())), made
             if name == "slides":
-                failed, of = abs(made - (wanted or made)), max(made, wanted or 0)
+                least, most = checks.fewest(asks), asks.get("slides") or made
+                failed, of = max(least - made, made - most, 0), max(made, least)
             count[0] += max(0, of - failed)
             count[1] += of
         for answer in judge["asked"]:
