@@ -28,13 +28,12 @@ class RaterAgreement(TypedDict):
     raters: int  # who saw them
     alpha: Estimate  # Krippendorff's, ordinal
     another: Estimate  # how often another person prefers the same deck
-    at_most: Estimate  # the most that any judge can reach
 
 
 def of_people(votes: Iterable[Vote]) -> RaterAgreement:
     """How far people agree with each other, over pairs that several saw: Krippendorff's alpha
-    (prompts resampled), how often another person prefers the deck that a person prefers (a tie
-    counts a half), and the most that any judge can reach (see `most`)."""
+    (prompts resampled), and how often another person prefers the deck that a person prefers (a tie
+    counts a half)."""
     of = defaultdict(list)
     for vote in votes:
         of[vote["pair"]].append(vote)
@@ -46,19 +45,11 @@ def of_people(votes: Iterable[Vote]) -> RaterAgreement:
             if sign:
                 others = sum(signs) - sign
                 another.append((vote, (1 + sign * others / (len(pair) - 1)) / 2))
-    person = intervals.credited(another)
-    untied = len(another) / sum(map(len, shared)) if shared else 0
     return {
         "pairs": len(shared),
         "raters": len({vote["rater"] for pair in shared for vote in pair}),
         "alpha": _alpha(shared),
-        "another": person,
-        "at_most": {
-            "mean": most(person["mean"], untied),
-            "lo": most(person["lo"], untied),
-            "hi": most(person["hi"], untied),
-            "n": person["n"],
-        },
+        "another": intervals.credited(another),
     }
 
 
@@ -66,20 +57,6 @@ def _signs(pair: Sequence[Vote]) -> list[int]:
     """What each vote on a pair prefers, with the sides that the first vote had: 1 left, -1 right,
     0 neither."""
     return [SIGNS[vote["choice"]] * (1 if vote["left"] == pair[0]["left"] else -1) for vote in pair]
-
-
-def most(another: float | None, untied: float) -> float | None:
-    """The most votes that a judge can follow where another person follows the share `another` of
-    them, and `untied` of all have a side; None where that is not known.
-
-    A judge who knows what most people prefer says one thing where people say several. If a
-    person's vote on pair i is d_i for one side on average, another person follows (1 + mean
-    d_i^2 / untied) / 2 and that judge (1 + mean |d_i| / untied) / 2, and mean |d_i| is between
-    the mean and the root of the mean of d_i^2 (Jensen): so he is at `another` or above it, and
-    at this value or below it."""
-    if another is None:
-        return None
-    return stats.number((1 + min(1, (max(0, 2 * another - 1) / untied) ** 0.5)) / 2)
 
 
 def _alpha(shared: Sequence[Sequence[Vote]]) -> Estimate:

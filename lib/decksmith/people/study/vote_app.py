@@ -91,7 +91,7 @@ class VoteHandlers:
     async def _changed(
         self, call: Callable[[], Value], say: Callable[[Value], Mapping[str, object]]
     ) -> http.Response:
-        """Change the study by `call`, and answer what `say` makes of its value; 409, 423 and 429
+        """Change the study by `call`, and answer what `say` makes of its value; 409 and 423
         say why not. Once begun it is finished, whoever hangs up."""
         try:
             return http.json_response(say(await asyncio.to_thread(call)))
@@ -99,9 +99,6 @@ class VoteHandlers:
             return web.problem(423, str(error))
         except store.Conflict as error:
             return web.problem(409, str(error))
-        except store.TooSoon as error:
-            wait = {"Retry-After": str(int(error.seconds) + 1)}
-            raise http.HTTPTooManyRequests(text=str(error), headers=wait) from None
         except sqlite3.Error as error:  # a full disk, say
             cli.say(f"a vote could not be stored: {error}")
             raise cli.TryAgain("this could not be stored; it will be tried again") from None
