@@ -2,18 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from decksmith.measure.results import stats
 from decksmith.people.study import intervals
 from decksmith.people.study.intervals import Estimate
 from decksmith.people.study.records import SIDES, Choice, Measures, Vote
 
-if TYPE_CHECKING:
-    from decksmith.people.study.intervals import Array
-
 SIGNS: dict[Choice, int] = {"left": 1, "right": -1, "tie": 0, "bad": 0}
-ALPHAS = 1000  # resamples of an alpha
 EQUAL = 1e-9  # numbers of a judge that differ by less are equal
 
 # What a judge said of the two decks of a pair: {pair: {model: measures}}.
@@ -26,13 +22,12 @@ PairMeasures = Mapping[str, Mapping[str, Measures]]
 class RaterAgreement(TypedDict):
     pairs: int  # that several people saw
     raters: int  # who saw them
-    alpha: Estimate  # Krippendorff's, ordinal
+    alpha: float | None  # Krippendorff's, ordinal
     another: Estimate  # how often another person prefers the same deck
 
 
 def of_people(votes: Iterable[Vote]) -> RaterAgreement:
-    """How far people agree with each other, over pairs that several saw: Krippendorff's alpha
-    (prompts resampled), and how often another person prefers the deck that a person prefers (a tie
+    """How far people agree with each other, over pairs that several saw: Krippendorff's alpha, and how often another person prefers the deck that a person prefers (a tie
     counts a half)."""
     of = defaultdict(list)
     for vote in votes:
@@ -59,38 +54,18 @@ def _signs(pair: Sequence[Vote]) -> list[int]:
     return [SIGNS[vote["choice"]] * (1 if vote["left"] == pair[0]["left"] else -1) for vote in pair]
 
 
-def _alpha(shared: Sequence[Sequence[Vote]]) -> Estimate:
-    """Krippendorff's ordinal alpha over pairs that several people saw, prompts resampled."""
-    import numpy
-
-    if not shared:
-        return intervals.UNKNOWN
-    # Of each pair how many people preferred the right deck, neither, and the left one.
-    signs = [_signs(pair) for pair in shared]
-    counts = numpy.array([[one.count(sign) for sign in (-1, 0, 1)] for one in signs])
-    prompts = intervals.codes([pair[0]["prompt"] for pair in shared])
-    clusters = int(prompts.max()) + 1
-    error = numpy.nan
-    if clusters > 1:
-        members = [numpy.flatnonzero(prompts == one) for one in range(clusters)]
-        random = numpy.random.default_rng(stats.SEED)
-        drawn = []
-        for _ in range(ALPHAS):
-            some = [members[one] for one in random.integers(0, clusters, clusters)]
-            drawn.append(_alpha_of(counts[numpy.concatenate(some)]))
-        if not numpy.isnan(drawn).all():
-            error = numpy.nanstd(drawn) * (clusters / (clusters - 1)) ** 0.5
-    value = numpy.asarray(_alpha_of(counts))
-    return intervals.figure(value, numpy.asarray(error), clusters - 1, len(shared), -1, 1)
-
-
-def _alpha_of(counts: "Array") -> float:
-    """counts: shape (pairs, values), how many people said each value of a pair."""
+def _alpha(shared: Sequence[Sequence[Vote]]) -> float | None:
+    """Krippendorff's ordinal alpha over pairs that several people saw; None where nobody ever said
+    anything else, and there is nothing to measure by."""
     import krippendorff
 
-    if (counts.sum(axis=0) > 0).sum() < 2:
-        return float("nan")  # everybody always said the same: there is nothing to measure by
-    return float(krippendorff.alpha(value_counts=counts, level_of_measurement="ordinal"))
+    # Of each pair how many people preferred the right deck, neither, and the left one.
+    signs = [_signs(pair) for pair in shared]
+    counts = [[one.count(sign) for sign in (-1, 0, 1)] for one in signs]
+    if sum(map(any, zip(*counts, strict=True))) < 2:
+        return None
+    alpha = krippendorff.alpha(value_counts=counts, level_of_measurement="ordinal")
+    return stats.number(alpha)
 
 
 # A judge with people

@@ -358,40 +358,11 @@ def markdown(found: StudyTally) -> str:
 
 def draw(out: Path, found: Tally) -> list[str]:
     """Draw the tally into the folder `out`; returns the file names."""
+    return plots.each_form(out, "preference", partial(_plot_preference, found=found))
+
+
+def _plot_preference(pyplot: ModuleType, tone: Tone, *, found: Tally) -> "Drawing":
     colors = dict(zip(sorted(found["models"]), itertools.cycle(COLORS)))
-    names: list[str] = []
-    for name, kind in (("strengths", _plot_strengths), ("preference", _plot_preference)):
-        names += plots.each_form(out, name, partial(kind, found=found, colors=colors))
-    return names
-
-
-def _said(found: Tally, title: str, *notes: str) -> list[Said]:
-    """What stands above a plot of votes."""
-    votes = found["votes"]["counted"]
-    size = f"{votes:,} votes, {found['raters']} raters, {found['prompts']} prompts."
-    below = [Said(note, plots.NOTE, "soft") for note in (*notes, "Lines are 95 % intervals.", size)]
-    return [Said(title, plots.TITLE, bold=True), *below]
-
-
-def _plot_strengths(
-    pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
-) -> "Drawing | None":
-    known = [
-        one for one in sorted(found["strengths"]["models"].items()) if one[1]["mean"] is not None
-    ]
-    if len(found["strengths"]["groups"]) > 1 or not known:
-        return None  # strengths of different groups have no common scale
-    groups = [(name, [Bar(value, colors[name], [interval(value)])]) for name, value in known]
-    said = _said(found, "Strength by people's votes", "Log odds, mean 0.")
-    figure, axes = plots.grouped(pyplot, tone, said, groups)
-    axes.axvline(0, color=tone["soft"], linewidth=1)
-    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-    return figure
-
-
-def _plot_preference(
-    pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
-) -> "Drawing":
     groups = []
     for pair in found["pairs"]:
         verdict = "separated" if pair["verdict"] == "beats" else pair["verdict"]
@@ -399,8 +370,16 @@ def _plot_preference(
         title = f"{pair['a']} {pair['for_a']}, {pair['b']} {pair['for_b']}, {counts}"
         share = Bar(pair["share"], colors[pair["a"]], [interval(pair["share"]), verdict])
         groups.append((title, [share]))
-    note = "The share of the first; ties and both bad are a half."
-    said = _said(found, "Votes for each of two models", note)
+    size = f"{found['votes']['counted']:,} votes, {found['raters']} raters, {found['prompts']} prompts."
+    notes = (
+        "The share of the first; ties and both bad are a half.",
+        "Lines are 95 % intervals.",
+        size,
+    )
+    said = [
+        Said("Votes for each of two models", plots.TITLE, bold=True),
+        *(Said(note, plots.NOTE, "soft") for note in notes),
+    ]
     figure, axes = plots.grouped(pyplot, tone, said, groups, begin=0)
     plots.scaled(axes, tone, (0, 1))
     axes.axvline(0.5, color=tone["soft"], linewidth=1)
