@@ -37,8 +37,6 @@ from decksmith.people.study.records import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-QUARTILES = (0.25, 0.5, 0.75)
-
 
 class VoteCounts(TypedDict):
     all: int  # votes that stand
@@ -58,7 +56,6 @@ class ModelVotes(TypedDict):
 
 class Position(TypedDict):
     left: Estimate  # share of the left side, of untied votes
-    log_odds: Estimate | None  # advantage of the left side
     repeats: RepeatCount  # swapped repeats of raters who count
 
 
@@ -84,7 +81,6 @@ class Tally(TypedDict):
     models: dict[str, ModelVotes]  # each model
     strengths: Strengths  # all models on one scale
     position: Position  # how far being left is preferred
-    seconds: dict[str, float] | None  # lower, median, upper: quartiles of time in view
     agreement: RaterAgreement  # of people with each other
     judge: dict[str, JudgeAgreement] | None  # the judge beside people, by measure
     otherwise: dict[str, BriefTally]  # votes that are counted in other ways
@@ -112,7 +108,6 @@ def tally(
             "no vote counts: there is none yet, or all are by raters who are left out"
         )
     voters, alike = {vote["rater"] for vote in kept}, raters.alike(came)
-    strong = estimates.strengths(kept)
     return {
         "votes": _counts(votes, kept, alike),
         "prompts": len({vote["prompt"] for vote in kept}),
@@ -126,9 +121,8 @@ def tally(
         },
         "pairs": estimates.preferences(kept, alike),
         "models": _models(kept),
-        "strengths": strong,
-        "position": _position(kept, people, strong),
-        "seconds": _seconds(kept),
+        "strengths": estimates.strengths(kept),
+        "position": _position(kept, people),
         "agreement": agreement.of_people(kept),
         "judge": agreement.of_judge(kept, decks) if decks else None,
         "otherwise": _otherwise(votes, kept, alike),
@@ -162,31 +156,19 @@ def _models(votes: Sequence[Vote]) -> dict[str, ModelVotes]:
     return found
 
 
-def _position(votes: Sequence[Vote], people: Sequence[RaterSummary], strong: Strengths) -> Position:
+def _position(votes: Sequence[Vote], people: Sequence[RaterSummary]) -> Position:
     """How far the left side is preferred for being left."""
     untied = [vote for vote in votes if preferred(vote)]
     lefts = [float(vote["choice"] == "left") for vote in untied]
     repeats = [rater["repeats"] for rater in people if not rater["excluded"]]
     return {
         "left": intervals.share(lefts, untied),
-        "log_odds": strong["bias"],
         "repeats": {
             "n": sum(one["n"] for one in repeats),
             "same": sum(one["same"] for one in repeats),
             "against": sum(one["against"] for one in repeats),
         },
     }
-
-
-def _seconds(votes: Sequence[Vote]) -> dict[str, float] | None:
-    """The quartiles of the time in view, or None where nobody measured it."""
-    import numpy
-
-    times = [vote["seconds"] for vote in votes if vote["seconds"] is not None]
-    if not times:
-        return None
-    lower, median, upper = (round(float(time), 1) for time in numpy.quantile(times, QUARTILES))
-    return {"lower": lower, "median": median, "upper": upper}
 
 
 def _otherwise(
