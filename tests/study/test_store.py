@@ -175,7 +175,6 @@ def test_called_again_it_adds_what_is_missing_and_changes_no_line_and_no_picture
             between = tuple(sorted((pair["left"]["run"], pair["right"]["run"])))
             sides[between] += 1 if pair["left"]["run"] == between[0] else -1
     assert set(sides.values()) == {0}
-    assert {pair["round"] for pair in lines(folder)} == {1, 2}
 
 
 def test_pictures_are_bare_pixels_of_one_width_for_both_sides_and_their_names_say_nothing(tmp_path):
@@ -209,13 +208,8 @@ def test_only_decks_that_rendered_are_paired_unless_asked_and_what_is_not_the_mo
     ]
     assert build(tmp_path / "some", runs, gold=0, repeats=0)["pairs"]["vote"] == 3
     assert build(tmp_path / "all", runs, gold=0, repeats=0, failed=True)["pairs"]["vote"] == 5
-    bare = [
-        pair
-        for pair in lines(tmp_path / "all")
-        if not (pair["left"]["rendered"] and pair["right"]["rendered"])
-    ]
+    bare = [pair for pair in lines(tmp_path / "all") if [] in pair["pictures"].values()]
     assert sorted(pair["prompt"] for pair in bare) == ["p001", "p002"]
-    assert all([] in pair["pictures"].values() for pair in bare)
     with pytest.raises(cli.BadData) as error:
         build(
             tmp_path / "none",

@@ -21,7 +21,6 @@ PairMeasures = Mapping[str, Mapping[str, Measures]]
 
 class RaterAgreement(TypedDict):
     pairs: int  # that several people saw
-    raters: int  # who saw them
     alpha: float | None  # Krippendorff's, ordinal
     another: Estimate  # how often another person prefers the same deck
 
@@ -42,7 +41,6 @@ def of_people(votes: Iterable[Vote]) -> RaterAgreement:
                 another.append((vote, (1 + sign * others / (len(pair) - 1)) / 2))
     return {
         "pairs": len(shared),
-        "raters": len({vote["rater"] for pair in shared for vote in pair}),
         "alpha": _alpha(shared),
         "another": intervals.credited(another),
     }
@@ -74,7 +72,6 @@ def _alpha(shared: Sequence[Sequence[Vote]]) -> float | None:
 class JudgeAgreement(TypedDict):
     choice: Estimate  # share of the untied votes whose deck has the higher number
     own: Estimate  # the same of what people said of the dimension of that name
-    equal: float | None  # share of votes on decks with equal numbers
     shared: Estimate  # `choice` over pairs that several people saw
 
 
@@ -92,11 +89,9 @@ def of_judge(votes: Sequence[Vote], decks: PairMeasures) -> dict[str, JudgeAgree
             continue
         choice = credits((vote, vote["choice"], gap) for vote, gap in known)
         own = credits((vote, vote["dimensions"].get(name), gap) for vote, gap in known)
-        equal = sum(credit == 0.5 for _, credit in choice)
         found[name] = {
             "choice": intervals.credited(choice),
             "own": intervals.credited(own),
-            "equal": round(equal / len(choice), 4) if choice else None,
             "shared": intervals.credited([one for one in choice if seen[one[0]["pair"]] > 1]),
         }
     return found

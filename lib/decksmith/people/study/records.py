@@ -44,11 +44,6 @@ class StudyRun(TypedDict):
     path: str  # the run's folder
 
 
-class VotesFile(TypedDict):
-    file: str  # its name
-    sha256: str  # of its bytes
-
-
 class StudyAbout(TypedDict):
     title: str  # what people see as the study's name
     question: str  # what they are asked of each pair
@@ -56,15 +51,14 @@ class StudyAbout(TypedDict):
     raters_per_pair: int  # how many people are to see a pair
     per_rater: int  # how many pairs a person is given
     runs: list[StudyRun]  # whose decks are compared
-    # Where the votes came from, of a study of imported votes.
-    imported: NotRequired[list[VotesFile]]
+    # Of a study of imported votes, the names of their files.
+    imported: NotRequired[list[str]]
 
 
 class PairSide(TypedDict):
     model: Annotated[str, "who wrote the deck"]
     run: Annotated[str, "the run's folder"]
     sample: Annotated[int, "which sample"]
-    rendered: Annotated[bool, "the protocol accepts it"]
     broken: Annotated[NotRequired[bool], "the damaged copy of an attention item"]
 
 
@@ -78,7 +72,6 @@ class StudyPair(TypedDict):
     pictures: Annotated[dict[str, list[str]], "left, right: files in pictures/"]
     of: Annotated[str | None, "the pair that this one repeats"]
     expect: Annotated[str | None, "the better side of an attention item"]
-    round: Annotated[int, "when the pair was added, from 1"]
 
 
 class Vote(TypedDict):

@@ -13,7 +13,7 @@ from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import layout, plots, runs, stats
+from decksmith.measure.results import layout, plots, runs
 from decksmith.measure.results.plots import Bar, Said, Tone
 from decksmith.measure.results.runs import COLORS
 from decksmith.measure.results.summary import TITLES
@@ -24,7 +24,6 @@ from decksmith.people.study.estimates import Preference, Strengths
 from decksmith.people.study.intervals import Estimate
 from decksmith.people.study.raters import RaterSummary, RepeatCount
 from decksmith.people.study.records import (
-    CHOICES,
     SIDES,
     DeckKey,
     Measures,
@@ -46,7 +45,6 @@ class VoteCounts(TypedDict):
     unseen: int  # on decks that were not looked at to the end
     of_raters_left_out: int  # by raters whom the rule leaves out
     of_one_network: int  # of those that count, by names that may be one person's (raters.alike)
-    choices: dict[str, int]  # those that count, by choice
 
 
 class ModelVotes(TypedDict):
@@ -59,13 +57,6 @@ class Position(TypedDict):
     repeats: RepeatCount  # swapped repeats of raters who count
 
 
-class IntervalMethod(TypedDict):
-    level: float  # of the intervals
-    resamples: int  # of the bootstrap
-    seed: int  # of the resamples
-    over: str  # what is resampled
-
-
 class BriefTally(TypedDict):
     votes: int  # that count in this way
     pairs: list[Preference]  # each two models
@@ -76,7 +67,7 @@ class Tally(TypedDict):
     prompts: int  # that were voted on
     raters: int  # who count
     people: list[RaterSummary]  # what each rater did
-    interval: IntervalMethod  # how the intervals are made
+    resampled: str  # what the intervals are over
     pairs: list[Preference]  # each two models
     models: dict[str, ModelVotes]  # each model
     strengths: Strengths  # all models on one scale
@@ -88,8 +79,6 @@ class Tally(TypedDict):
 
 class StudyHeading(TypedDict):
     title: str  # of the study
-    question: str  # that people were asked
-    closed: bool  # votes neither come nor go
     unjudged: list[str]  # runs without scores
 
 
@@ -113,12 +102,7 @@ def tally(
         "prompts": len({vote["prompt"] for vote in kept}),
         "raters": len(voters),
         "people": people,
-        "interval": {
-            "level": stats.LEVEL,
-            "resamples": intervals.RESAMPLES,
-            "seed": stats.SEED,
-            "over": "prompts and raters" if len(voters) >= intervals.RATERS else "prompts",
-        },
+        "resampled": "prompts and raters" if len(voters) >= intervals.RATERS else "prompts",
         "pairs": estimates.preferences(kept, alike),
         "models": _models(kept),
         "strengths": estimates.strengths(kept),
@@ -132,7 +116,6 @@ def tally(
 def _counts(votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]) -> VoteCounts:
     """How many votes there are of each kind, and how many count."""
     kinds = [vote["kind"] for vote in votes]
-    choices = [vote["choice"] for vote in kept]
     return {
         "all": len(votes),
         "counted": len(kept),
@@ -141,7 +124,6 @@ def _counts(votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]) 
         "unseen": sum(not vote["seen"] for vote in votes),
         "of_raters_left_out": len(raters.usable(votes)) - len(kept),
         "of_one_network": sum(vote["rater"] in alike for vote in kept),
-        "choices": {name: sum(choice == name for choice in choices) for name in CHOICES},
     }
 
 
@@ -206,13 +188,7 @@ def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
     named = [_labelled(vote, labels) for vote in votes]
     scores, unjudged = scores_of(study)
     found = tally(named, decks_of(study, scores, labels), study.raters())
-    heading: StudyHeading = {
-        "title": about["title"],
-        "question": about["question"],
-        "closed": study.closed,
-        "unjudged": unjudged,
-    }
-    return {"study": heading, **found}, votes
+    return {"study": {"title": about["title"], "unjudged": unjudged}, **found}, votes
 
 
 def _labelled(vote: Vote, labels: Mapping[str, str]) -> Vote:
