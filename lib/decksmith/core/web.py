@@ -194,9 +194,9 @@ def _said(error: web.HTTPException) -> web.Response:
     return response
 
 
-def problem(status: int, message: str, **more: Any) -> web.Response:
-    """A response `{"error": message, ...}`."""
-    return web.json_response({"error": message, **more}, status=status)
+def problem(status: int, message: str) -> web.Response:
+    """A response `{"error": message}`."""
+    return web.json_response({"error": message}, status=status)
 
 
 class Clients:

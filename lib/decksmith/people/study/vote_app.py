@@ -8,7 +8,6 @@ browser. What goes out about a pair is its id, its request and its pictures.
 import asyncio
 import contextlib
 import functools
-import hashlib
 import re
 import sqlite3
 from collections import Counter
@@ -24,7 +23,6 @@ from decksmith.people.study.records import Rater
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
 LARGEST = 1 << 16  # bytes of a request
-FOR_EVER = "public, max-age=31536000, immutable"
 
 Value = TypeVar("Value")
 
@@ -44,7 +42,7 @@ class VoteHandlers:
         return [
             http.get("/", self.front),
             http.get("/health", self.health),
-            http.get("/{name:vote-[0-9a-f]{12}[.](?:css|js)}", self.file),
+            http.get("/{name:vote[.](?:css|js)}", self.file),
             http.post("/join", self.join),
             http.get("/r/{token}", self.bare),
             http.get("/r/{token}/", self.rater),
@@ -112,12 +110,8 @@ class VoteHandlers:
         return http.json_response({"status": "ok"})
 
     async def file(self, request: http.Request) -> http.Response:
-        name = request.match_info["name"]
-        if name not in files():
-            raise http.HTTPNotFound
-        body, mime = files()[name]
-        headers = {"Cache-Control": FOR_EVER}
-        return http.Response(body=body, content_type=mime, charset="utf-8", headers=headers)
+        text, mime = files()[request.match_info["name"]]
+        return http.Response(text=text, content_type=mime)
 
     async def join(self, request: http.Request) -> http.Response:
         name = validation.read(records.Join, await request.read()).name
@@ -246,25 +240,20 @@ def application(
 def page(title: str, kind: str = "rater", **shown: object) -> str:
     """The text of a page: `rater`, `start` or `owner`. shown: the `question`, on the start page a
     `message`, and whether it `handles` names that people choose."""
-    names = {name.rpartition(".")[2]: name for name in files()}
     known = {"message": "", "question": "", "handles": True, **shown}
-    return pages.template("vote.html.j2").render(title=title, kind=kind, names=names, **known)
+    return pages.template("vote.html.j2").render(title=title, kind=kind, **known)
 
 
 @functools.cache
-def files() -> dict[str, tuple[bytes, str]]:
-    """`{name: (content, MIME type)}` of what the pages load. A name changes with its content."""
+def files() -> dict[str, tuple[str, str]]:
+    """`{name: (content, MIME type)}` of what the pages load."""
     report = (pages.WEB / "report.css").read_text()
     colours = re.findall(r"^:root[^{]*\{[^}]*\}", report, re.M)
     style = [pages.faces() + "\n".join(colours), (pages.WEB / "vote.css").read_text()]
-    found = {}
-    for kind, text, mime in (
-        ("css", "\n".join(style), "text/css"),
-        ("js", pages.script("vote.js"), "text/javascript"),
-    ):
-        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        found[f"vote-{digest}.{kind}"] = (text.encode(), mime)
-    return found
+    return {
+        "vote.css": ("\n".join(style), "text/css"),
+        "vote.js": (pages.script("vote.js"), "text/javascript"),
+    }
 
 
 # The owner's page
