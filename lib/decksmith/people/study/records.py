@@ -122,8 +122,7 @@ Tag = Literal["request", "substance", "facts", "thread", "readable", "looks", "p
 
 
 class Ballot(validation.Body):
-    """What a person says of a pair, with all its keys in one order: equal ballots are equal as
-    text."""
+    """What a person says of a pair."""
 
     choice: Choice = Field(description=f"one of {', '.join(CHOICES)}")
     dimensions: dict[Dimension, SideOrTie] = Field(
@@ -134,21 +133,6 @@ class Ballot(validation.Body):
         ge=0, le=LONGEST_VIEW, description=f"the time in view in seconds, from 0 to {LONGEST_VIEW}"
     )
     seen: bool = Field(description="true or false")
-
-    @field_validator("dimensions")
-    @classmethod
-    def _in_order(cls, said: dict[str, str]) -> dict[str, str]:
-        return {name: said[name] for name in DIMENSIONS if name in said}
-
-    @field_validator("tags")
-    @classmethod
-    def _once_in_order(cls, said: list[str]) -> list[str]:
-        return [tag for tag in TAGS if tag in said]
-
-    @field_validator("seconds")
-    @classmethod
-    def _tenths(cls, seconds: float) -> float:
-        return round(seconds, 1)
 
     @field_validator("seen")
     @classmethod
