@@ -152,7 +152,6 @@ class DemoHandlers:
         return [
             http.get("/", self.page),
             *map(_asset, [*ASSETS, *(f"references/{one.name}" for one in GALLERY.iterdir())]),
-            http.get("/health", self.health),
             http.get("/asks", self.history),
             http.post("/asks", self.ask),
             http.get(f"{ask}/events", self.events),
@@ -249,9 +248,6 @@ class DemoHandlers:
             content_type="text/html",
             headers={"Content-Security-Policy": policy},
         )
-
-    async def health(self, request: http.Request) -> http.Response:
-        return http.json_response({"status": "ok"})
 
     async def history(self, request: http.Request) -> http.Response:
         self.looking.check(web.remote(request))

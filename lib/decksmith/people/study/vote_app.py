@@ -33,7 +33,6 @@ class VoteHandlers:
     def __init__(self, study: store.Study, *, handles: bool = True) -> None:
         self.study, self.handles = study, handles
         self.joins = web.Rate(60, 600)
-        self.misses = web.Rate(60, 60)
         self.actions = web.Rate(240, 120)
         self.looks = web.Rate(3000, 300)
 
@@ -41,7 +40,6 @@ class VoteHandlers:
         """Every path with what answers it."""
         return [
             http.get("/", self.front),
-            http.get("/health", self.health),
             http.get("/{name:vote[.](?:css|js)}", self.file),
             http.post("/join", self.join),
             http.get("/r/{token}", self.bare),
@@ -62,7 +60,6 @@ class VoteHandlers:
         """The id of the rater whose link this is. Raises HTTPNotFound."""
         rater = await asyncio.to_thread(self.study.rater, request.match_info["token"])
         if rater is None:
-            self.misses.check(web.remote(request))
             raise http.HTTPNotFound(text="this link is not complete, or of another study")
         return rater
 
@@ -74,7 +71,6 @@ class VoteHandlers:
 
     def _owner_only(self, request: http.Request) -> None:
         if not self.study.owned(request.match_info["token"]):
-            self.misses.check(web.remote(request))
             raise http.HTTPNotFound(text="this is not the owner's link")
 
     # How it is answered
@@ -105,9 +101,6 @@ class VoteHandlers:
 
     async def front(self, request: http.Request) -> http.Response:
         return self._start()
-
-    async def health(self, request: http.Request) -> http.Response:
-        return http.json_response({"status": "ok"})
 
     async def file(self, request: http.Request) -> http.Response:
         text, mime = files()[request.match_info["name"]]
