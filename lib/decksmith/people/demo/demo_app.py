@@ -235,14 +235,7 @@ class DemoHandlers:
             "limits": forms.LIMITS,
             "documents": sources.KINDS,
         }
-        policy = web.policy(
-            script_src="'self'",
-            style_src="'self'",
-            font_src="'self'",
-            img_src="'self' data:",
-            connect_src="'self'",
-            frame_src=frames,
-        )
+        policy = web.policy(**web.OWN, font_src="'self'", frame_src=frames)
         return http.Response(
             text=self.template.render(data=pages.data(facts), limits=forms.LIMITS),
             content_type="text/html",

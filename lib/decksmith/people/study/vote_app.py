@@ -215,13 +215,7 @@ def application(
     """The aiohttp application that serves `study`. hosts, public: by which names it may be
     called (web.application); handles: whether people may choose a name themselves, or need a
     link from the owner."""
-    policy = web.policy(
-        script_src="'self'",
-        style_src="'self'",
-        img_src="'self' data:",
-        font_src="data:",
-        connect_src="'self'",
-    )
+    policy = web.policy(**web.OWN, font_src="data:")
     app: http.Application = web.application(csp=policy, hosts=hosts, public=public, body=LARGEST)
     app.add_routes(VoteHandlers(study, handles=handles).routes())
     return app
