@@ -115,7 +115,6 @@ Cost = dict[str, Mean | None]  # of a deck, by kind: tokens, seconds, usd
 class CostTable(TypedDict):
     unit: str  # the kind by which runs are held against each other
     runs: dict[str, Cost]  # by label
-    dominated: dict[str, str]  # a run's label, and that of what is as good for less
 
 
 class Look(TypedDict):
@@ -156,7 +155,6 @@ class Comparison(TypedDict):
     asked: list[Setting]
     runs: list[RunSummary]
     caveats: list[str]
-    taught: list[str]
     kin: list[str]
     unsettled: bool  # whether lost or cut-off decks leave every headline inconclusive
     costs: CostTable | None

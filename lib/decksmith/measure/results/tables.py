@@ -51,10 +51,7 @@ FAMILY = (
     "comparisons. d: mean difference over its standard deviation. Bounds: what the decks without a score could make of the "
     "difference. docs/statistics.md has the methods."
 )
-DOMINATED = (
-    "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's decks are as "
-    "good or better and cost no more ({unit}), with a failed deck as the worst; the headline says whether the two are separated."
-)
+TOOK = "Of all samples and revisions, not only of what was kept; no judging but one that chose."
 # What an item's @.. can name.
 ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
 CHECKED = "Items answered yes with the slide that shows each."
@@ -157,12 +154,12 @@ def goodness(mean: Mean | None, measure: str) -> str:
 
 def _costs(runs: list[Run], cost: CostTable) -> list[str]:
     """What each run adds, and what a deck of it takes, for a terminal."""
-    rows = [["model", "tokens a deck", "seconds", "USD", "dominated by"]]
+    rows = [["model", "tokens a deck", "seconds", "USD"]]
     said = []
     for run in runs:
         label, took = run["label"], cost["runs"][run["label"]]
         cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
-        rows.append([label, *cells, cost["dominated"].get(label, text.DASH)])
+        rows.append([label, *cells])
         if under := run["summary"]["model"].get("condition"):
             said += text.wrapped(f"{label}: {'; '.join(under['adds'])}")
     return [*text.columns(rows, len(rows[0])), "", *said]
@@ -187,7 +184,7 @@ def headline(compared: Comparison) -> list[str]:
 
 def limited(compared: Comparison) -> list[str]:
     """What a reader of the headline must know beside it, one sentence each."""
-    said = [*compared["caveats"], *compared["taught"], *compared["kin"]]
+    said = [*compared["caveats"], *compared["kin"]]
     if unshipped := compared["unshipped"]:
         more = " .." if unshipped[3:] else ""
         said.append(f"the protocol is not the shipped one: {'; '.join(unshipped[:3])}{more}")
@@ -376,11 +373,10 @@ def _not_checked(runs: list[Run]) -> str:
 
 
 def conditions_table(runs: list[Run], cost: CostTable) -> Table:
-    """What each run adds to asking once, what its decks took, and which other run does as well for less."""
+    """What each run adds to asking once, and what its decks took."""
     good = better(runs)[1]
     header = ["Run", "What it adds", titles(runs)[good]]
     header += [f"{cost_table.TITLES[kind]} a deck" for kind in cost_table.KINDS]
-    header += ["Dominated by"]
     rows = []
     for run in runs:
         under = run["summary"]["model"].get("condition")
@@ -388,10 +384,8 @@ def conditions_table(runs: list[Run], cost: CostTable) -> Table:
         took = cost["runs"][run["label"]]
         cells = [_took(took[kind], kind) for kind in cost_table.KINDS]
         adds = "; ".join(under["adds"]) if under else text.DASH
-        beaten = cost["dominated"].get(run["label"], text.DASH)
-        rows.append([run["label"], adds, overall, *cells, beaten])
-    unit = cost_table.UNITS[cost["unit"]]
-    return "Conditions and what they cost", header, rows, DOMINATED.format(unit=unit)
+        rows.append([run["label"], adds, overall, *cells])
+    return "Conditions and what they cost", header, rows, TOOK
 
 
 def _took(found: Mean | None, kind: str) -> str:
