@@ -13,7 +13,6 @@ from decksmith.measure.results.comparison import (
     PairedDifference,
     Run,
     Setting,
-    Step,
     TestedPair,
     Trained,
 )
@@ -421,53 +420,3 @@ def settings(run: Run) -> dict[str, object]:
     if served := run["summary"]["model"].get("served"):
         found |= {f"server.{name}": value for name, value in served.items() if name != "rewards"}
     return found
-
-
-# A chain of trainings, such as base, SFT, DPO, GRPO: each model against the one before it and against the first
-
-
-def chain_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
-    """[(a run, an earlier one)]: the one before it, then the first, which are the same for the second run."""
-    first, *later = sorted(runs, key=lambda run: run["order"])
-    found, before = [], first
-    for run in later:
-        found.append((run, before))
-        if before is not first:
-            found.append((run, first))
-        before = run
-    return found
-
-
-def chain_steps(runs: list[Run], compared: Comparison) -> list[Step]:
-    """The comparisons of a chain; the difference is the model's less the earlier one's, of each clause of the headline. Of
-    benchmarks a step has what benchmarks.metrics.note_chain noted in the run."""
-    found: list[Step] = []
-    measures = [
-        (pair["accounting"], pair["measure"]) for pair in compared["pairs"] if pair["clause"]
-    ]
-    for run, other in chain_pairs(runs):
-        for accounting, measure in dict.fromkeys(measures):
-            labels = run["label"], other["label"]
-            seen, pair = difference(compared, *labels, accounting, measure)
-            if seen is not None and pair is not None:
-                found.append(
-                    {
-                        "model": run["label"],
-                        "against": other["label"],
-                        "measure": measure,
-                        "difference": seen,
-                        "p_holm": pair["p_holm"],
-                        "family": pair["family"],
-                        "verdict": pair["verdict"],
-                        "sentence": pair["sentence"],
-                        "benchmarks": run["chain"].get(other["label"], []),
-                    }
-                )
-    return found
-
-
-def direction(entry: Step) -> str:
-    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
-    if entry["verdict"] != "beats":
-        return entry["verdict"]
-    return "better" if (entry["difference"]["mean"] or 0) > 0 else "worse"

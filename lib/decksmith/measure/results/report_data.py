@@ -194,8 +194,7 @@ Facts = list[tuple[str, str]]  # what it is, and what it is for this run
 def command(runs: list[Run]) -> str:
     """The command that writes such a report of these runs."""
     folders = [layout.shown(run["path"]) for run in sorted(runs, key=lambda run: run["order"])]
-    chain = "--chain " if "chain" in runs[0] else ""
-    return f"bin/run-report {chain}--out results/reports/NAME {' '.join(folders)}"
+    return f"bin/run-report --out results/reports/NAME {' '.join(folders)}"
 
 
 def origin(runs: list[Run]) -> list[tuple[str, Facts]]:

@@ -7,11 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from decksmith.core import stream
-from decksmith.core.records import ChecklistItem, Record
+from decksmith.core.records import ChecklistItem
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.judging.scoring import JUDGED
-from decksmith.measure.results import claims, cost_table, stats, text
+from decksmith.measure.results import cost_table, stats, text
 from decksmith.measure.results.claims import ranked, settings
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.measure.results.pairs import better, is_headline
@@ -55,16 +55,6 @@ TOOK = "Of all samples and revisions, not only of what was kept; no judging but 
 # What an item's @.. can name.
 ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
 CHECKED = "Items answered yes with the slide that shows each."
-CHAIN = "The chain, step by step"
-CHAIN_NOTE = (
-    "The runs in the order in which they were given, each against the one before it and against the first. p corrected: by Holm's "
-    "method over both measures and all pairs of these runs, as in the headline."
-)
-BENCHMARKS = (
-    " General benchmarks: the difference over the same questions, p corrected over the benchmarks of each two models; worse: a "
-    "loss is shown; holds: a loss of more than the benchmark's margin is ruled out (bin/bench-compare has the sentences)."
-)
-NO_BENCHMARKS = " No two of these models have results of a general benchmark (make regressions)."
 ASKED = "How the models were asked"
 # Which decks a difference is of.
 DECKS = {"floor": "failures as 1", "renderable": "that render", "scored": "where both render"}
@@ -203,8 +193,6 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     found.append(checks_table(runs) if offline(runs) else checklist_table(runs))
     if several:
         found.append(paired_table(compared))
-    if several and "chain" in runs[0]:
-        found.append(chain_table(runs, compared))
     if cost := compared.get("costs"):
         found.append(conditions_table(runs, cost))
     found.append(happened_table(runs))
@@ -425,31 +413,6 @@ def _setting(value: object) -> str:
     if value is None:
         return "not set"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def chain_table(runs: list[Run], compared: Comparison) -> Table:
-    """Each step of a chain of trainings, with what benchmarks say of it."""
-    steps = claims.chain_steps(runs, compared)
-    names = sorted({entry["benchmark"] for step in steps for entry in step["benchmarks"]})
-    header = ["Step", "Against", "Of", "Prompts", "Difference", "p corrected", "Verdict", *names]
-    rows = []
-    for step in steps:
-        difference, p = step["difference"], text.p_value(step["p_holm"])
-        measured = {entry["benchmark"]: entry for entry in step["benchmarks"]}
-        title = compared["titles"][step["measure"]]
-        row = [step["model"], step["against"], title, str(difference["n"])]
-        rows.append([*row, gap(step["measure"], difference), p, claims.direction(step)])
-        rows[-1] += [_benchmark(measured.get(name)) for name in names]
-    return CHAIN, header, rows, CHAIN_NOTE + (BENCHMARKS if names else NO_BENCHMARKS)
-
-
-def _benchmark(entry: Record | None) -> str:
-    """What a benchmark says of a step; a dash where one of the two models has no results."""
-    if entry is None:
-        return text.DASH
-    if entry["verdict"] == "refused":
-        return "not compared"
-    return f"{text.interval(entry['difference'])} {entry['verdict']}"
 
 
 def paired_table(compared: Comparison) -> Table:
