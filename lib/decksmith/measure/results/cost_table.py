@@ -12,7 +12,6 @@ from decksmith.measure.results.comparison import Cost, CostTable, Run
 from decksmith.measure.results.summary import domains
 
 KINDS = ("tokens", "seconds", "usd")
-TITLES = {"tokens": "Tokens", "seconds": "Seconds", "usd": "USD"}
 UNITS = {"tokens": "tokens in and out", "seconds": "seconds of generation", "usd": "USD"}
 
 

@@ -88,7 +88,7 @@ def remember(loaded: list[Run]) -> Looks:
     if is_external(loaded[0]):
         return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
-    odd = unnoticed.of_folders(loaded)
+    odd = unnoticed.lost_replies(loaded)
     kept: dict[int, Kept] = {}
     written = set()
     for run in loaded:

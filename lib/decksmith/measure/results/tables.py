@@ -98,25 +98,19 @@ def brief(runs: list[Run], compared: Comparison) -> str:
         summary = run["summary"]
         drawn, all_of = (summary["means"][name] for name in ("renderable", "floor"))
         cells = [goodness(drawn.get(good), good)]
-        cells += [
-            text.interval(one).partition(" ")[0] for one in _marks(all_of, drawn, shown, is_read)
-        ]
+        marks = [all_of.get("overall") if is_read else None, *(drawn.get(name) for name in shown)]
+        cells += [text.interval(one).partition(" ")[0] for one in marks]
         rows.append([run["label"], rendered(summary), *cells, text.price(summary["cost"])])
     header, rows = trimmed(header, rows)
     rows = [header, *rows]
     lines = [*text.wrapped(f"{caption(runs)}."), "", *text.columns(rows, len(header)), ""]
     if cost := compared.get("costs"):
-        lines += [*_costs(runs, cost), ""]
+        _, header, rows, _ = conditions_table(runs, cost)
+        header, rows = trimmed(header, rows, 2)
+        lines += [*text.columns([header, *rows], 2), ""]
     for line in headline(compared):
         lines += text.wrapped(line)
     return "\n".join(lines) + "\n"
-
-
-def _marks(
-    counted: dict[str, Mean], drawn: dict[str, Mean], shown: list[str], is_read: bool
-) -> list[Mean | None]:
-    """Overall with failures counted, and the dimensions of the rendered decks, of a judge that reads."""
-    return [counted.get("overall") if is_read else None, *(drawn.get(name) for name in shown)]
 
 
 def trimmed(
@@ -140,19 +134,6 @@ def goodness(mean: Mean | None, measure: str) -> str:
     if mean is None or mean["mean"] is None:
         return text.DASH
     return text.whole_percent(mean["mean"]) if measure == "checks" else text.interval(mean)
-
-
-def _costs(runs: list[Run], cost: CostTable) -> list[str]:
-    """What each run adds, and what a deck of it takes, for a terminal."""
-    rows = [["model", "tokens a deck", "seconds", "USD"]]
-    said = []
-    for run in runs:
-        label, took = run["label"], cost["runs"][run["label"]]
-        cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
-        rows.append([label, *cells])
-        if under := run["summary"]["model"].get("condition"):
-            said += text.wrapped(f"{label}: {'; '.join(under['adds'])}")
-    return [*text.columns(rows, len(rows[0])), "", *said]
 
 
 def headline(compared: Comparison) -> list[str]:
@@ -364,7 +345,7 @@ def conditions_table(runs: list[Run], cost: CostTable) -> Table:
     """What each run adds to asking once, and what its decks took."""
     good = better(runs)[1]
     header = ["Run", "What it adds", titles(runs)[good]]
-    header += [f"{cost_table.TITLES[kind]} a deck" for kind in cost_table.KINDS]
+    header += ["Tokens a deck", "Seconds a deck", "USD a deck"]
     rows = []
     for run in runs:
         under = run["summary"]["model"].get("condition")
