@@ -103,6 +103,11 @@ def renamed(there):
     return [ADA, REFERENCE]
 
 
+def folder_renamed(there):
+    (there / "ada").rename(there / "gpt")
+    return ["gpt/offline", REFERENCE]
+
+
 def another_answers(there):
     """The endpoint answers one request as another model."""
     rows = rows_of(there / ADA)
@@ -135,6 +140,35 @@ def others_decks(there):
     return [ADA, REFERENCE]
 
 
+def cut_checklists(there):
+    """Two items of each checklist, under the ids of the shipped prompts."""
+    for run in (ADA, REFERENCE):
+        rows = rows_of(there / run)
+        for row in rows:
+            kept = [item["id"] for item in row["checklist"][:2]]
+            row["checklist"] = row["checklist"][:2]
+            said = row["judge"]
+            said["checklist"] = [one for one in said["checklist"] if one["id"] in kept]
+            gone = [a for a in said["asked"] if a["check"] == "checklist" and a["what"] not in kept]
+            said["asked"] = [one for one in said["asked"] if one not in gone]
+            said["findings"] = [
+                one
+                for one in said["findings"]
+                if one["check"] != "checklist"
+                or any(f"item {ident} of" in one["message"] for ident in kept)
+            ]
+            said["checks"]["of"] -= len(gone)
+            said["checks"]["passed"] -= sum(one["yes"] for one in gone)
+        settle(there / run, rows)
+        prompts = [
+            {key: row[key] for key in ("id", "messages", "asks", "checklist")} for row in rows
+        ]
+        (there / run / "prompts.jsonl").write_bytes(
+            b"".join(stream.dumps(row) + b"\n" for row in prompts)
+        )
+    return [ADA, REFERENCE]
+
+
 def no_journal(there):
     (there / ADA / "journal/gen.jsonl").unlink()
     return [ADA, REFERENCE]
@@ -143,6 +177,13 @@ def no_journal(there):
 def another_reply(there):
     """The journal's replies are others than the records'."""
     journaled(there / ADA, lambda gen: gen.update(text="# Another deck"))
+    return [ADA, REFERENCE]
+
+
+def no_looks(there):
+    """The memory of an earlier comparison is gone in one folder."""
+    looks.remember(loaded(there, [ADA, REFERENCE]))
+    (there / ADA / "journal/looks.jsonl").unlink()
     return [ADA, REFERENCE]
 
 
@@ -163,9 +204,12 @@ REFUSED = {
 NAMED = {
     two_names: "ada and eve gave the same reply to 2 of 2 requests, word for word (p002, p010)",
     another_answers: "ada: the endpoint answered as 2 models: fake-large (1) and fake-small (1)",
+    cut_checklists: "2 of 2 prompts have another checklist than data/prompts.jsonl has under their ids (p002, p010)",
 }
 FOLDERS = {
+    folder_renamed: "ada: its records say that ada answered, its folder says gpt",
     no_journal: "ada: its journal (journal/gen.jsonl) has not the replies to 2 of 2 requests (p002, p010)",
+    no_looks: "ada does not remember 1 of its 1 comparisons with",
 }
 
 
@@ -245,7 +289,7 @@ def test_a_request_in_a_script_without_blanks_is_compared_by_its_letters():
 
 def test_the_shipped_prompts_are_different_requests():
     rows = [row for _, row in stream.records(ROOT / "data/prompts.jsonl")]
-    assert list(unnoticed._repeated(rows)) == []
+    assert list(unnoticed._repeated(rows)) == list(unnoticed._cut_prompts(rows)) == []
 
 
 @pytest.fixture

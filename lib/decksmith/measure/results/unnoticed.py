@@ -3,23 +3,27 @@ were cut off. Each is named beside the claims (`unnoticed`), or in the sentence 
 
 What contradicts itself within one run is refused before (verify)."""
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import cast
 
+from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
-from decksmith.measure.decks import sources
+from decksmith.measure.decks import conditions, sources
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout, pairs, runs, verify
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.text import few, listed
+from decksmith.models import registry
 from decksmith.models.client import LIMITS
 from decksmith.models.records import Asked, Gen
 
 SAME = 20  # words of a reply that no two models write alike by chance
 ADDED = 0.2  # share of its words that a request may have more than another and still be the same
+PROMPTS = cli.ROOT / "data/prompts.jsonl"
 
 
 def unnoticed(loaded: list[Run]) -> list[str]:
@@ -28,10 +32,16 @@ def unnoticed(loaded: list[Run]) -> list[str]:
     ours = [run for run in loaded if not runs.is_external(run)]
     found = [line for a, b in itertools.combinations(ours, 2) for line in _one_model(a, b)]
     for run in ours:
-        found += _two_names(run)
+        found += [*_asked_as(run), *_two_names(run)]
     if ours:
-        found += _repeated(ours[0]["records"])
+        found += [*_repeated(ours[0]["records"]), *_cut_prompts(ours[0]["records"])]
     return found
+
+
+def of_folders(loaded: list[Run]) -> list[str]:
+    """What is odd about the folders of these runs, a sentence each: what a capsule does not hold (looks says it)."""
+    found = [line for a, b in itertools.permutations(loaded, 2) for line in _forgotten(a, b)]
+    return found + [line for run in loaded for line in (*_renamed(run), *_journal(run))]
 
 
 # Two names
@@ -70,6 +80,23 @@ def _weights(model: Asked) -> object:
     return model.get("weights") or ((served["base"], served["adapter"]) if served else None)
 
 
+def _asked_as(run: Run) -> Iterator[str]:
+    """A run whose model the registry knows by another name at its endpoint now."""
+    model = run["summary"]["model"]
+    entry = registry.models().get(model["name"] or "")
+    if entry and model["slug"] and entry.slug != model["slug"]:
+        yield (
+            f"{run['label']}: {model['slug']} answered; the registry now means {entry.slug} by {model['name']}"
+        )
+
+
+def _renamed(run: Run) -> Iterator[str]:
+    """A folder that is called after another model than its records name."""
+    name, (folder, _) = run["summary"]["model"]["name"], conditions.split(run["name"])
+    if name and layout.shown(run["path"]) != run["name"] and folder != name:
+        yield f"{run['label']}: its records say that {name} answered, its folder says {folder}"
+
+
 def _two_names(run: Run) -> Iterator[str]:
     """An endpoint that called itself by several names in one run."""
     gens = (record.get("gen") or cast(Gen, {}) for record in run["records"])
@@ -80,18 +107,35 @@ def _two_names(run: Run) -> Iterator[str]:
         yield f"{run['label']}: the endpoint answered as {len(names)} models: {listed(shown)}"
 
 
-def lost_replies(loaded: list[Run]) -> Iterator[str]:
-    """Replies that were kept in a journal, which is not there any more. A capsule has no journal: looks says it."""
-    for run in loaded:
-        entries = layout.journal(run["path"] / "journal/gen.jsonl")
-        kept = {entry.get("inputs") for _, entry in entries}
-        made = {row["id"]: verify.made_from(row.get("gen") or {}) for row in run["records"]}
-        lost = [ident for ident, inputs in made.items() if inputs and inputs not in kept]
-        if lost:
-            yield (
-                f"{run['label']}: its journal (journal/gen.jsonl) has not the replies to {len(lost)} of "
-                f"{len(run['records'])} requests ({few(lost)}); nothing else shows what the model said"
-            )
+def _journal(run: Run) -> Iterator[str]:
+    """Replies that were kept in a journal, which is not there any more."""
+    kept = {entry.get("inputs") for _, entry in layout.journal(run["path"] / "journal/gen.jsonl")}
+    made = {record["id"]: verify.made_from(record.get("gen") or {}) for record in run["records"]}
+    lost = [ident for ident, inputs in made.items() if inputs and inputs not in kept]
+    if lost:
+        yield (
+            f"{run['label']}: its journal (journal/gen.jsonl) has not the replies to {len(lost)} of "
+            f"{len(run['records'])} requests ({few(lost)}); nothing else shows what the model said"
+        )
+
+
+def _forgotten(a: Run, b: Run) -> Iterator[str]:
+    """Comparisons of two runs that the first one's folder remembers and the second one's does not (looks)."""
+    models = sorted(stream.fingerprint(run["summary"]["model"]) for run in (a, b))
+    ours, theirs = (
+        {
+            entry.get("inputs")
+            for _, entry in layout.journal(run["path"] / "journal/looks.jsonl")
+            if isinstance(entry.get("look"), dict)
+            and sorted(entry["look"].get("models") or []) == models
+        }
+        for run in (a, b)
+    )
+    if lost := len(ours - theirs):
+        yield (
+            f"{b['label']} does not remember {lost} of its {len(ours)} comparisons with {a['label']}, "
+            "which remembers them: its journal/looks.jsonl was removed, copied or not writable, or one was interrupted"
+        )
 
 
 # What was asked
@@ -128,6 +172,36 @@ def _within(short: list[str], long: list[str]) -> bool:
     """Whether all words of the one stand in the other, in their order."""
     rest = iter(long)
     return all(word in rest for word in short)
+
+
+@functools.cache
+def _shipped() -> dict[str, Record]:
+    """The prompts of this repository by their ids; none where they are not there."""
+    return {row["id"]: row for _, row in stream.records(PROMPTS)} if PROMPTS.is_file() else {}
+
+
+def _cut_prompts(records: list[DeckRecord]) -> Iterator[str]:
+    """Prompts with the id and request of a shipped one that ask for something else, or have another checklist."""
+    odd: dict[str, list[str]] = {"asks": [], "checklist": []}
+    prompts = {prompt_of(record): cast(Record, record) for record in records}
+    for ident, record in prompts.items():
+        row = _shipped().get(ident, record)
+        differing = [key for key in odd if record.get(key) != row.get(key)]
+        if differing and _alike(record, row):
+            for key in differing:
+                odd[key].append(ident)
+    for key, idents in odd.items():
+        if idents:
+            yield (
+                f"{len(idents)} of {len(prompts)} prompts have another {key} than data/prompts.jsonl has "
+                f"under their ids ({few(idents)}): compare these numbers with no others of these prompts"
+            )
+
+
+def _alike(record: Record, row: Record) -> bool:
+    """Whether two prompts of one id are the same request, by half of its words; else the id is its owner's affair."""
+    ours, theirs = ({*checks.units(sources.request(one))} for one in (row, record))
+    return 2 * len(theirs & ours) >= len(ours)
 
 
 # In the sentence of a pair
