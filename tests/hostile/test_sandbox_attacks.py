@@ -6,6 +6,7 @@ import base64
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import urllib.request
 
 import pytest
 from decksmith.bench.sandbox import pool as sandbox_pool
+from decksmith.bench.sandbox import tools
 from decksmith.bench.sandbox.cell import Limits
 from decksmith.core import cli
 
@@ -609,103 +611,67 @@ def test_the_runner_imports_nothing_from_the_folder_of_the_code(client):
     }
     said = client.run("raise ValueError('é')", files=files)
     assert said["status"] == "error" and "BREACH" not in said["stdout"], said
-    status, value = client.ask("/sessions", {})
-    for code in (
-        "\n".join(
-            f"open({name!r}, 'w').write('import os; os.write(1, b\"BREACH\")')"
-            for name in files
-            if "/" not in name
-        )
-        + "\nNone",
-        "1/0",
-        "2",
-    ):
-        said = client.ask(f"/sessions/{value['id']}/run", {"code": code})[1]
-        assert "BREACH" not in said["stdout"], said
-    assert said["stdout"] == "2\n"
-    client.ask(f"/sessions/{value['id']}", method="DELETE")
+    writes = "\n".join(
+        f"open({name!r}, 'w').write('import os; os.write(1, b\"BREACH\")')"
+        for name in files
+        if "/" not in name
+    )
+    cells = [(f"{writes}\nNone", "(it printed nothing)")]
+    for code in ("1/0", "2"):
+        told = tools.use("", "python", {"code": code}, cells=cells)
+        assert "BREACH" not in told, told
+        cells.append((code, told))
+    assert told == "2\n"
 
 
-SESSIONS = {
-    "an-endless-loop-that-heeds": ("while True: pass", "timeout", True),
+PROGRAMS = {
+    "an-endless-loop-that-heeds": ("while True: pass", "error: timed out after 1 s;"),
     "an-endless-loop-that-does-not": (
-        "import signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass",
-        "timeout",
-        False,
+        "import signal; signal.signal(14, signal.SIG_IGN)\nwhile True: pass",
+        "error: timed out after 1 s;",
     ),
-    "an-exit": ("import os; os._exit(0)", "killed", False),
-    "a-crash": ("import ctypes; ctypes.string_at(0)", "killed", False),
-    "a-memory-bomb": ("x = []\nwhile True: x.append(bytearray(10 << 20))", "memory", True),
+    "an-exit": ("import os; os._exit(0)", "error: killed: its process ended, exit status 0;"),
+    "a-crash": ("import ctypes; ctypes.string_at(0)", "error: killed: ended by signal 11;"),
+    "a-memory-bomb": ("x = []\nwhile True: x.append(bytearray(1 << 30))", "error: memory: "),
     "a-fork-bomb": (
         "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
-        "processes",
-        False,
+        "error: processes: ",
     ),
     "a-full-disk": (
         "import time\nopen('x', 'wb').write(b'x' * (4 << 20)); f = open('y', 'wb')\ntry:\n  while True: f.write(b'x' * 4096)\nexcept OSError: time.sleep(60)",
-        "files",
-        False,
+        "error: files: ",
     ),
-    "too-much-output": ("while True: print('x' * 1000)", "output", False),
-    "replies-of-its-own": (
+    "too-much-output": ("while True: print('x' * 1000)", "error: output: "),
+    "words-on-every-descriptor": (
         'import os\nfor n in range(3, 64):\n  for number in range(9):\n    try: os.write(n, b\'{"number": %d, "status": "ok", "code": 0}\' % number)\n    except OSError: pass',
-        "ok killed",
-        None,
+        ".",
     ),
-    "replies-that-are-none": (
+    "noise-on-every-descriptor": (
         "import os\nfor n in range(3, 64):\n  for data in (b'[' * 60000, b'\\x80\\x04', b'{}', b'null', b'[1]'):\n    try: os.write(n, data)\n    except OSError: pass",
-        "killed",
-        False,
+        ".",
     ),
-    "closed-descriptors": ("import os; os.closerange(0, 1000)", "killed", False),
-    "a-fork-that-also-answers": ("import os\nx = os.fork()", "ok", True),
-    "patched-json": ("import json; json.dumps = lambda *a, **k: '['", "killed", False),
-    "a-missing-interpreter": ("import sys; sys.modules.clear()", "ok error killed", None),
+    "closed-descriptors": ("import os; os.closerange(0, 1000)", "error: killed: "),
+    "a-fork-that-also-ends": ("import os\nx = os.fork()", "[(]it printed nothing[)]$"),
+    "patched-json": ("import json; json.dumps = lambda *a, **k: '['", "[(]it printed nothing[)]$"),
+    "a-missing-interpreter": ("import sys; sys.modules.clear()", "."),
 }
 
 
-@pytest.mark.parametrize("name", SESSIONS)
-def test_a_session_that_is_attacked_lives_or_says_that_it_is_dead_and_harms_no_other(client, name):
-    code, ends, lives = SESSIONS[name]
-    other = client.ask("/sessions", {})[1]["id"]
-    client.ask(f"/sessions/{other}/run", {"code": "x = 1"})
-    ident = client.ask("/sessions", {"limits": {**SMALL, "wall": 1}})[1]["id"]
-    said = client.ask(f"/sessions/{ident}/run", {"code": code})[1]
-    assert said["status"] in ends.split(), said
-    status, value = client.ask(f"/sessions/{ident}/run", {"code": "1 + 1"})
-    if lives:
-        assert (status, value["stdout"].strip()) == (200, "2"), value
-    elif lives is False:
-        assert status == 410 and value["error"].startswith(f"the session died: {said['status']}"), (
-            value
-        )
-    assert client.ask(f"/sessions/{other}/run", {"code": "x + 1"})[1]["stdout"] == "2\n"
-    for each in (ident, other):
-        assert client.ask(f"/sessions/{each}", method="DELETE")[0] == 200
-    client.answers()
-
-
-def test_a_session_stands_still_between_its_calls(client):
-    ident = client.ask("/sessions", {})[1]["id"]
-    client.ask(
-        f"/sessions/{ident}/run",
-        {
-            "code": "import threading, os\nn = [0]\ndef count():\n  while True: n[0] += 1\nthreading.Thread(target=count, daemon=True).start()\nb = os.times()"
-        },
-    )
-    time.sleep(1)
-    said = client.ask(
-        f"/sessions/{ident}/run",
-        {"code": "a = os.times(); print(a.user + a.system - b.user - b.system < 0.5)"},
-    )[1]
-    assert said["stdout"] == "True\n", said
-    client.ask(f"/sessions/{ident}", method="DELETE")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_of_a_conversation_ends_as_it_should_and_the_next_goes_on_or_says_why_not(name):
+    code, ends = PROGRAMS[name]
+    before = ("x = 1", "(it printed nothing)")
+    told = tools.use("", "python", {"code": code}, 1.0, [before])
+    assert re.match(ends, told), told
+    after = tools.use("", "python", {"code": "1 + 1"}, 5.0, [before, (code, told)])
+    harmed = "error: the calls before this one could not be run again|error: RuntimeError: lost "
+    assert after == "2\n" or (ends == "." and re.match(harmed, after)), after
+    assert tools.use("", "python", {"code": "x + 1"}, 5.0, [before]) == "2\n"
 
 
 def test_nothing_is_said_to_whoever_lacks_the_token(client):
     for token in ("", "x", TOKEN[:-1], TOKEN + "x", "\xe9"):
         assert client.ask("/run", {"code": "print(1)"}, token=token)[0] == 401
-        assert client.ask("/sessions/x", method="DELETE", token=token)[0] == 401
     host, port = client.url.removeprefix("http://").split(":")
     for words in (
         b"POST /run HTTP/1.1\r\nAuthorization: Bearer %s\r\nContent-Length: 99999999999\r\n\r\n",

@@ -14,7 +14,6 @@ import pytest
 from decksmith.bench.sandbox import app, syscalls
 from decksmith.bench.sandbox import pool as sandbox_pool
 from decksmith.bench.sandbox.cell import Limits, as_bytes
-from decksmith.bench.sandbox.session import Dead
 from decksmith.core import cli, validation
 
 PROMPT = 'def add(a, b):\n    """The sum."""\n'
@@ -162,46 +161,6 @@ def test_a_pool_whose_processes_were_killed_starts_others():
         pool.process.kill()
         pool.process.wait()
         assert pool.run("print(2)").stdout == "2\n"
-    finally:
-        pool.close()
-
-
-def test_variables_of_a_session_persist_the_last_expression_is_shown_and_a_dead_one_says_so():
-    pool = sandbox_pool.CellPool(warm=1)
-    try:
-        one, two = pool.session(), pool.session(Limits(wall=0.5))
-        said = [
-            one.run(code)
-            for code in (
-                "x = 20",
-                "x + 1",
-                "x / 0",
-                "def f():\n    print('in f')\n    return x\nf()",
-                "import sys\nsys.exit(3)",
-                "x",
-            )
-        ]
-        assert [(result.status, result.stdout) for result in said] == [
-            ("ok", ""),
-            ("ok", "21\n"),
-            ("error", ""),
-            ("ok", "in f\n20\n"),
-            ("error", ""),
-            ("ok", "20\n"),
-        ]
-        assert (
-            said[2].stderr.endswith("ZeroDivisionError: division by zero\n") and said[4].code == 3
-        )
-        assert two.run("x").stderr.endswith("NameError: name 'x' is not defined\n")
-        assert (two.run("while True: pass").status, two.run("1").stdout) == ("timeout", "1\n")
-        assert two.run("import os; os._exit(5)").message == "its process ended, exit status 5"
-        with pytest.raises(
-            Dead, match="^the session died: killed: its process ended, exit status 5$"
-        ):
-            two.run("1")
-        one.close()
-        with pytest.raises(Dead, match="^the session was closed$"):
-            one.run("1")
     finally:
         pool.close()
 

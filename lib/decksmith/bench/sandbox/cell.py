@@ -20,13 +20,11 @@ from pydantic import ConfigDict, Field
 
 from decksmith.core import validation
 
-STATUSES = ("ok", "error", "timeout", "memory", "output", "processes", "files", "killed")
 LANGUAGES = ("python", "sh")
 SCRIPT = 100_000  # bytes of a script of the shell, which is an argument
 GRACE = 5.0  # seconds that the guard has to report after its deadline
 REPORT = 64 << 20  # bytes
 LOST = "the sandbox of this run ended"
-TIMEOUT = {"status": "timeout", "code": None}  # the report on what did not end
 _SEALS = 0x0F  # F_SEAL_SEAL, _SHRINK, _GROW, _WRITE
 
 
@@ -35,7 +33,7 @@ Number = Annotated[int, Field(gt=0, lt=1 << 50, description="a positive whole nu
 
 
 class Limits(validation.Body):
-    """Bounds of one run (in a session: wall and output of each call, the others of the whole).
+    """Bounds of one run.
 
     wall, cpu: seconds; cpu counts for each process, None is wall + 1. memory, disk, output: bytes;
     memory for each process and for all together. processes counts threads. disk and inodes bound
@@ -164,10 +162,6 @@ class Pipes:
             os.set_blocking(read, False)
             self.reads.append(read)
             self.writes.append(write)
-        self.begin(most)
-
-    def begin(self, most: int) -> None:
-        """Forget what was written; `most` bytes may come from here on."""
         self.most, self.over = most, False
         self.data = [bytearray(), bytearray()]
 
@@ -204,16 +198,12 @@ class Pipes:
         self.reads = []
 
 
-def follow(
-    control: socket.socket, pipes: Pipes, deadline: float, talk: socket.socket | None = None
-) -> dict[str, Any] | bytes | None:
-    """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report
-    (TIMEOUT at the deadline, None if it ended without), or with `talk` what the interpreter sent
-    there (bytes)."""
+def follow(control: socket.socket, pipes: Pipes, deadline: float) -> dict[str, Any] | None:
+    """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report, None
+    if it ended without."""
     poll, told_to_end = select.poll(), False
-    for source in (control, talk, *pipes.reads):
-        if source is not None:
-            poll.register(source, select.POLLIN)
+    for descriptor in (control.fileno(), *pipes.reads):
+        poll.register(descriptor, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0:
         events = dict(poll.poll(left * 1000))
         for number, descriptor in enumerate(pipes.reads):
@@ -230,12 +220,7 @@ def follow(
             report = _report(control)
             pipes.drain()
             return report
-        if talk is not None and talk.fileno() in events and not told_to_end:
-            if said := talk.recv(1 << 16):
-                pipes.drain()
-                return said
-            poll.unregister(talk)
-    return dict(TIMEOUT)
+    return {"status": "timeout", "code": None}
 
 
 def _report(control: socket.socket) -> dict[str, Any] | None:
@@ -302,7 +287,6 @@ def running(
 
         def finished() -> Result:
             report = follow(control, pipes, began + limits.wall + GRACE)
-            assert not isinstance(report, bytes)  # nobody talks there
             return result(report, pipes, began, limits, walls)
 
         yield finished

@@ -1,5 +1,4 @@
-"""Run generated code that nobody has read: common().run(code) -> Result, or a
-Session in which variables persist.
+"""Run generated code that nobody has read: common().run(code) -> Result.
 
 Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, a read-only root in
 memory that shows the system's programs and Python's, a small folder /tmp, no network, not even to
@@ -30,7 +29,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from decksmith.bench.sandbox.cell import Limits, Result, as_bytes, order, ready, running, sealed
-from decksmith.bench.sandbox.session import Session
 from decksmith.core import cli
 from decksmith.core.walls import SYSTEM
 
@@ -100,12 +98,6 @@ class CellPool:
             with contextlib.suppress(OSError):
                 control.send(b"end")
             return asked, ends[1]()
-
-    def session(self, limits: Limits | None = None) -> Session:
-        """An interpreter that waits for the next piece of code."""
-        limits = limits or self.limits
-        control = self._cell(limits)
-        return Session(control, limits, self.walls)
 
     def open(self) -> str:
         """Start what there is to start, and name the walls. Raises cli.Missing where nothing
