@@ -176,15 +176,6 @@ class Pipes:
         self.data[number] += data[: max(room, 0)]
         return data != b""
 
-    def drain(self) -> None:
-        """Take all that is there."""
-        for number in (0, 1):
-            while not self.over and self.read(number):
-                pass
-
-    def texts(self) -> list[str]:
-        return [bytes(data).decode("utf-8", "replace") for data in self.data]
-
     def sent(self) -> None:
         """The other side has its ends; close ours of them."""
         for descriptor in self.writes:
@@ -218,7 +209,9 @@ def follow(control: socket.socket, pipes: Pipes, deadline: float) -> dict[str, A
                 control.send(b"end")
         if control.fileno() in events:
             report = _report(control)
-            pipes.drain()
+            for number in (0, 1):
+                while not pipes.over and pipes.read(number):
+                    pass
             return report
     return {"status": "timeout", "code": None}
 
@@ -239,7 +232,7 @@ def result(
 ) -> Result:
     """What a guard's report and the pipes make together; `began`: time.monotonic."""
     seconds = time.monotonic() - began
-    stdout, stderr = pipes.texts()
+    stdout, stderr = (bytes(data).decode("utf-8", "replace") for data in pipes.data)
     report = report or {"status": "killed", "code": None, "message": LOST}
     status = "output" if pipes.over else report["status"]
     return Result(
