@@ -28,7 +28,6 @@ class RunRequest(validation.Body):
 
     limits: Limits = Field(default=Limits(), description="an object")
     code: Text = Field(description="text")
-    language: Text = Field(default="python", description="text")
     stdin: Text = Field(default="", description="text")
     files: dict[Text, Text] = Field(default={}, description="an object of texts, by their names")
     take: list[Text] = Field(default=[], description="a list of names")

@@ -20,8 +20,6 @@ from pydantic import ConfigDict, Field
 
 from decksmith.core import validation
 
-LANGUAGES = ("python", "sh")
-SCRIPT = 100_000  # bytes of a script of the shell, which is an argument
 GRACE = 5.0  # seconds that the guard has to report after its deadline
 REPORT = 64 << 20  # bytes
 LOST = "the sandbox of this run ended"
@@ -75,7 +73,6 @@ class Result:
 
 def order(
     code: str,
-    language: str = "python",
     files: Mapping[str, str | bytes] | None = None,
     take: Iterable[str] = (),
     *,
@@ -83,10 +80,6 @@ def order(
 ) -> dict[str, Any]:
     """What the guard is told to run. Raises ValueError for what cannot be meant."""
     files, take = files or {}, list(take)
-    if language not in LANGUAGES:
-        raise ValueError(f"language: {language!r} is none of {', '.join(LANGUAGES)}")
-    if language == "sh" and ("\0" in code or len(as_bytes(code)) > SCRIPT):
-        raise ValueError("code: a script of the shell has no NUL and at most 100,000 bytes")
     for name in (*files, *take):
         if not _plain(name):
             raise ValueError(f"files: {name!r} is no relative path in its plainest form")
@@ -94,7 +87,6 @@ def order(
     most["cpu"] = -(-(limits.cpu or limits.wall + 1) // 1)  # whole seconds, rounded up
     return {
         "code": code,
-        "language": language,
         "files": {name: base64.b64encode(as_bytes(data)).decode() for name, data in files.items()},
         "take": take,
         "limits": most,

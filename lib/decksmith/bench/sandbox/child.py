@@ -8,7 +8,6 @@ import linecache
 import os
 import re
 import resource
-import signal
 import sys
 import threading
 import traceback
@@ -108,10 +107,6 @@ def run(order: dict[str, Any], note: int) -> None:
     """Run what was ordered; never returns. `note` tells the guard how it ended: what explains a
     failure, and whether the last line was reached. The stranger could lie there, as about all that
     it says of itself; not about limits and signals."""
-    if order["language"] == "sh":
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
-        os.execve("/bin/sh", ["sh", "-c", order["code"]], {"PATH": "/usr/bin:/bin"})
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"], sys.argv = main, ["main.py"]

@@ -63,19 +63,18 @@ class CellPool:
         self,
         code: str,
         *,
-        language: str = "python",
         stdin: str | bytes = "",
         files: Mapping[str, str | bytes] | None = None,
         take: Iterable[str] = (),
         limits: Limits | None = None,
     ) -> Result:
-        """Run a text once in a fresh cell. Raises cli.Missing where nothing can confine it, ValueError
+        """Run a Python text once in a fresh cell. Raises cli.Missing where nothing can confine it, ValueError
         for what cannot be meant.
 
         files: {relative name: text or bytes} laid out in the working folder, from where Python
         imports; take: names of regular files to hand back. May be called from many threads."""
         limits = limits or self.limits
-        task = order(code, language, files, take, limits=limits)
+        task = order(code, files, take, limits=limits)
         with sealed(as_bytes(stdin)) as given:
             control = self._cell(limits)
             with running(control, task, limits, given, self.walls) as finished:
