@@ -116,14 +116,6 @@ def sealed(data: bytes) -> Iterator[IO[bytes]]:
         yield file
 
 
-def give(control: socket.socket, task: dict[str, Any], descriptors: Iterable[int]) -> None:
-    """Send an order to a guard that waits, with the descriptors that the stranger gets."""
-    with sealed(json.dumps(task).encode()) as file:
-        # If it ended, the report, or its absence, says why.
-        with contextlib.suppress(BrokenPipeError):
-            socket.send_fds(control, [b"order"], [file.fileno(), *descriptors])
-
-
 def ready(control: socket.socket, flags: int = 0) -> socket.socket:
     """The control socket, when its guard is at its post. Raises OSError."""
     control.settimeout(60)
@@ -267,7 +259,10 @@ def running(
     what is around it."""
     began, pipes = time.monotonic(), Pipes(limits.output)
     try:
-        give(control, task, [given.fileno(), *pipes.writes])
+        # If the guard ended, the report, or its absence, says why.
+        with sealed(json.dumps(task).encode()) as file, contextlib.suppress(BrokenPipeError):
+            descriptors = [file.fileno(), given.fileno(), *pipes.writes]
+            socket.send_fds(control, [b"order"], descriptors)
         pipes.sent()
 
         def finished() -> Result:

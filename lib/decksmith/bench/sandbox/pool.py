@@ -33,7 +33,6 @@ from decksmith.core import cli
 from decksmith.core.walls import SYSTEM
 
 LIB = cli.ROOT / "lib"  # the only thing of ours that the supervisor sees
-WALLS = ("apptainer", "namespaces")  # from strongest to weakest
 HOMES = [home for home in ("/tmp", "/mnt", "/srv", "/var/tmp") if Path(home).is_dir()]
 ATTEMPTS = 3  # at a cell, before there is none to be had
 
@@ -80,11 +79,10 @@ class CellPool:
             with running(control, task, limits, given, self.walls) as finished:
                 return finished()
 
-    def pair(self, code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
+    def pair(self, code: str, other: str, *, limits: Limits) -> tuple[Result, Result]:
         """Run two Python texts at once, each in a cell of its own, the standard input of each a
         socket to the other's: their two Results. `other` is ended when `code` has ended. What
         either writes beyond the socket reaches us alone, and nothing joins them but that."""
-        limits = limits or self.limits
         ours, theirs = socket.socketpair()
         with ours, theirs, contextlib.ExitStack() as held:
             ends = []
