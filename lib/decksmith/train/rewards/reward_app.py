@@ -93,7 +93,7 @@ async def _talk(queue: RewardQueue) -> None:
     before = ""
     while True:
         await asyncio.sleep(SPAN)
-        said = queue.metrics.line()
+        said = queue.line()
         if said != before:
             cli.say(said)
         before = said
@@ -104,7 +104,6 @@ class RewardRoutes:
 
     def __init__(self, scorer: Scorer, queue: RewardQueue, rows: Rows) -> None:
         self.scorer, self.queue, self.rows = scorer, queue, rows
-        self.metrics = queue.metrics
 
     def table(self) -> list[http.RouteDef]:
         return [
@@ -145,11 +144,11 @@ class RewardRoutes:
             reply = row["reply"] if "reply" in row else row.get("response")
             return await self._answer(row, row.get("prompt"), reply)
         except cli.BadData:
-            self.metrics.refused["400"] += 1
+            self.queue.counts["refused 400"] += 1
             raise
 
     def _busy(self, words: str) -> http.HTTPException:
-        self.metrics.refused["503"] += 1
+        self.queue.counts["refused 503"] += 1
         again = {"Retry-After": str(self.queue.pause())}
         return http.HTTPServiceUnavailable(text=words, headers=again)
 
@@ -170,7 +169,7 @@ class RewardRoutes:
             # A collector takes a status for a broken server, and a 0 for a bad deck: this is
             # neither.
             value = masked("row", str(error))
-            self.metrics.answered(value, "scored", 0.0)
+            self.queue.counts["masked row"] += 1
         return http.json_response(_verified(body, value))
 
     async def health(self, request: http.Request) -> http.Response:
