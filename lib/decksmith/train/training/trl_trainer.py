@@ -26,12 +26,11 @@ import trl
 from datasets import Dataset
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, SequentialLR
-from tqdm import tqdm
 from transformers import Trainer, TrainerCallback
 from transformers import TrainerControl as Control
 from transformers import TrainerState as State
 from transformers import TrainingArguments as Arguments
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers.trainer_callback import PrinterCallback
 
 from decksmith.core import cli, stream
 from decksmith.train.training import base_models, estimates
@@ -72,8 +71,7 @@ def train(
     cli.Missing."""
     plan, step = recipe.plan, newest.step if newest else 0
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
-    if not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     logging.getLogger("trl").setLevel(logging.ERROR)
     tuner = tuner_of(plan, recipe, is_new=newest is None)
@@ -169,7 +167,7 @@ class RecipeCallback(TrainerCallback):
         line: dict[str, float | None] = {"step": step}
         if "eval_loss" in logs:
             line |= {"val_loss": round(logs["eval_loss"], 6), **_of_pairs(logs, "eval_")}
-            self._say(f"step {step}: val loss {logs['eval_loss']:.4f}")
+            cli.say(f"step {step}: val loss {logs['eval_loss']:.4f}")
         elif "loss" in logs:
             norm = logs["grad_norm"]
             if not math.isfinite(norm):
@@ -184,7 +182,7 @@ class RecipeCallback(TrainerCallback):
                 **self.more(logs),
             }
             if step * 10 // total > (step - 1) * 10 // total:
-                self._say(f"step {step} of {total}, loss {logs['loss']:.3f}")
+                cli.say(f"step {step} of {total}, loss {logs['loss']:.3f}")
         else:  # the summary at the end
             return
         with open(self.plan.folder / "metrics.jsonl", "a") as file:
@@ -193,10 +191,6 @@ class RecipeCallback(TrainerCallback):
     def more(self, logs: Logs) -> dict[str, float]:
         """What a line of metrics.jsonl holds beside what each trainer has."""
         return {}
-
-    def _say(self, text: str) -> None:
-        if not sys.stderr.isatty():  # where `StepBar` shows it
-            cli.say(text)
 
     def info(self, state: State) -> TrainingInfo:
         """What training_info.json holds of the last step, with NeMo-RL's names."""
@@ -246,26 +240,6 @@ class RecipeCallback(TrainerCallback):
                     os.fsync(file.fileno())
         os.rename(made, final)
         self.plan.prune()
-
-
-class StepBar(ProgressCallback):
-    """transformers' bar, with the losses on it instead of a line for each step."""
-
-    training_bar: tqdm
-
-    def on_train_begin(
-        self, args: Arguments, state: State, control: Control, **more: object
-    ) -> None:
-        super().on_train_begin(args, state, control, **more)
-        self.losses: dict[str, str] = {}
-
-    def on_log(
-        self, args: Arguments, state: State, control: Control, logs: Logs | None = None, **_: object
-    ) -> None:
-        for key, value in (logs or {}).items():
-            if key in ("loss", "eval_loss"):
-                self.losses[key] = f"{value:.3f}"
-        self.training_bar.set_postfix(self.losses)
 
 
 class PairTuner(WithoutCard, trl.DPOTrainer):
@@ -347,7 +321,7 @@ def parts(
         "eval_dataset": Dataset.from_list(plan.held) if plan.held else None,
         "processing_class": transformers.AutoTokenizer.from_pretrained(plan.base),
         "optimizers": (optimizer, _scheduler(plan, optimizer)),
-        "callbacks": [recipe, StepBar()] if sys.stderr.isatty() else [recipe],
+        "callbacks": [recipe],
     }
 
 
