@@ -393,7 +393,10 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
     errors = numpy.sqrt(right * (1 - right) / 99)
     found = [
         curve.selected(
-            [(step, "x", *one, 100) for step, one in enumerate(zip(values, error, strict=True))]
+            [
+                (step, curve.CurveScore("x", *one, 100))
+                for step, one in enumerate(zip(values, error, strict=True))
+            ]
         )
         for values, error in zip(right.tolist(), errors.tolist(), strict=True)
     ]
@@ -405,19 +408,14 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
         numpy.mean(alone <= 0.6)
         < 0.88
         < 0.95
-        <= numpy.mean([one.interval[0] <= 0.6 <= one.interval[1] for one in found])
+        <= numpy.mean([low <= 0.6 <= high for _, _, (low, high) in found])
     )
-    assert {one.of for one in found} == {10} and all(
-        one.value == max(values) for one, values in zip(found, right, strict=True)
-    )
-    perfect = curve.selected([(1, "x", 1.0, 0.0, 8), (2, "x", 1.0, 0.0, 8)])
-    assert (
-        perfect.step == 1 and 0.5 < perfect.interval[0] < 0.65 and perfect.interval[1] == 1
-    )  # eight right answers are no certainty
-    assert (
-        curve.selected([(1, "x", 0.5, 0.1, 8)]) is None
-        and curve.selected([(1, "x", 7.0, None, None)] * 2).interval is None
-    )
+    assert all(value == max(values) for (_, value, _), values in zip(found, right, strict=True))
+    sure = curve.CurveScore("x", 1.0, 0.0, 8)  # eight right answers are no certainty
+    step, _, (low, high) = curve.selected([(1, sure), (2, sure)])
+    assert step == 1 and 0.5 < low < 0.65 and high == 1
+    assert curve.selected([(1, sure)]) is None
+    assert curve.selected([(1, curve.CurveScore("x", 7.0, None, None))] * 2)[2] is None
 
     lines = [
         {
