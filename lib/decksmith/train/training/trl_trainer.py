@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, ClassVar, TypedDict, cast
 
 import peft
 import torch
@@ -126,8 +126,12 @@ class Tuner(WithoutCard, trl.SFTTrainer):
 class RecipeCallback(TrainerCallback):
     """The keys of NeMo-RL that transformers has no argument for, metrics.jsonl, and the layout of a checkpoint."""
 
+    # Of DPO, by TRL's names: the share of pairs whose chosen answer has gained more, and by how much, in nats times beta.
+    names: ClassVar = {"accuracy": "rewards/accuracies", "margin": "rewards/margins"}
+
     def __init__(self, plan: TrainPlan, stop: StopSignal, started: float):
         self.plan, self.stop = plan, stop
+        self.logged: Logs = {}  # of the last step
         self.order = plan.order()
         self.trained = [trained_tokens(plan.rows[at]) for at in self.order]
         self.deadline = started + plan.limit
@@ -166,20 +170,20 @@ class RecipeCallback(TrainerCallback):
         step, total, logs = state.global_step, self.plan.total, logs or {}
         line: dict[str, float | None] = {"step": step}
         if "eval_loss" in logs:
-            line |= {"val_loss": round(logs["eval_loss"], 6), **_of_pairs(logs, "eval_")}
+            line |= {"val_loss": round(logs["eval_loss"], 6), **self.known(logs, "eval_")}
             cli.say(f"step {step}: val loss {logs['eval_loss']:.4f}")
         elif "loss" in logs:
             norm = logs["grad_norm"]
             if not math.isfinite(norm):
                 mend = "a lower policy.optimizer.kwargs.lr may help"
                 raise cli.BadData(f"step {step}: the gradient is {norm}; {mend}")
+            self.logged = self.known(logs)
             line |= {
                 "loss": round(logs["loss"], 6) or None,  # where nothing was trained
                 "lr": logs["learning_rate"],
                 "grad_norm": round(norm, 4),
                 "seconds": round(time.monotonic() - self.begun, 3),
-                **_of_pairs(logs),
-                **self.more(logs),
+                **self.logged,
             }
             if step * 10 // total > (step - 1) * 10 // total:
                 cli.say(f"step {step} of {total}, loss {logs['loss']:.3f}")
@@ -188,9 +192,10 @@ class RecipeCallback(TrainerCallback):
         with open(self.plan.folder / "metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def more(self, logs: Logs) -> dict[str, float]:
+    def known(self, logs: Logs, side: str = "") -> Logs:
         """What a line of metrics.jsonl holds beside what each trainer has."""
-        return {}
+        found = {name: logs.get(side + key) for name, key in self.names.items()}
+        return {name: round(one, 6) for name, one in found.items() if one is not None}
 
     def info(self, state: State) -> TrainingInfo:
         """What training_info.json holds of the last step, with NeMo-RL's names."""
@@ -323,12 +328,6 @@ def parts(
         "optimizers": (optimizer, _scheduler(plan, optimizer)),
         "callbacks": [recipe],
     }
-
-
-def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
-    """Of DPO: the share of pairs whose chosen answer has gained more, and by how much, in nats times beta."""
-    names = {"accuracy": f"{side}rewards/accuracies", "margin": f"{side}rewards/margins"}
-    return {name: round(logs[key], 6) for name, key in names.items() if key in logs}
 
 
 def _model(plan: TrainPlan, dtype: torch.dtype) -> peft.PeftModel:
