@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from aiohttp.web import HTTPServiceUnavailable
 from decksmith.core import cli
 from decksmith.train.rewards import reward_app, reward_queue
 from decksmith.train.rewards.reward_queue import RewardQueue, RewardStore
@@ -77,7 +79,10 @@ def test_who_asks_at_a_full_line_is_told_when_to_come_again(tmp_path):
         await until(lambda: line.queue.qsize() == 2)
         with pytest.raises(asyncio.QueueFull):
             await line.answer("d", {}, "d")
-        assert 1 <= line.pause() <= 30
+        routes = reward_app.RewardRoutes(SimpleNamespace(key=lambda *_: "e"), line, Rows(None))
+        with pytest.raises(HTTPServiceUnavailable, match="Service Unavailable") as full:
+            await routes._answer({"request": "x", "asks": {"slides": 3}}, None, "e")
+        assert full.value.headers["Retry-After"] == "2" and line.counts == {"refused 503": 1}
         desk.go.set()
         assert await asyncio.gather(*asking) == [VALUE] * 3
         assert await line.answer("d", {}, "d") == VALUE

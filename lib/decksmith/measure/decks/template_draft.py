@@ -56,7 +56,6 @@ class Draft:
     fonts: dict[str, dict[str, str]] = field(default_factory=dict)
     colours: dict[str, tuple[str, str]] = field(default_factory=dict)
     padding: list[int] = field(default_factory=list)
-    footer: dict[str, Any] | None = None
     logo: dict[str, Any] | None = None
     lost: list[str] = field(default_factory=list)
 

@@ -28,7 +28,6 @@ _NS = {
     "r": "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
 }
 TITLE, BODY = "p:ph[@type='title' or @type='ctrTitle']", "p:ph[@idx='1' or @type='body']"
-FOOTER = "p:ph[@type='ftr']"
 _OFFICE = {"#4f81bd", "#4472c4", "#5b9bd5", "#156082"}  # the first accents of Office's own themes
 _LOST = {
     "p:timing": "animations",
@@ -132,12 +131,11 @@ class _File:
         _fonts(draft, theme)
         _colours(draft, usual, sheets.values())
         draft.padding = usual.padding()
-        _footer(draft, usual, sheets.values())
         self._logo(draft, {name: sheets[name] for name in [master, *layouts]}, scale)
         for path, said in _LOST.items():
             if any(_all(one, f".//{path}") for one in (show, *sheets.values())):
                 draft.lost.append(said)
-        draft.lost.append("page number and date: the renderer draws none")
+        draft.lost.append("footer, page number and date: the renderer draws none")
         return draft
 
     def _logo(self, draft: Draft, sheets: dict[str, "Element"], scale: tuple[float, float]) -> None:
@@ -335,17 +333,6 @@ def _slidev(layout: "Element", name: str) -> str | None:
     kinds += ["image-right"] if _all(layout, ".//p:ph[@type='pic']") else []
     kinds += ["two-cols" if bodies > 1 else "default"] if bodies else []
     return next(iter(kinds), None)
-
-
-def _footer(draft: Draft, look: _Look, parts: Iterable["Element"]) -> None:
-    """The words that most parts have in the place of the footer."""
-    texts = [one for part in parts for one in _all(part, f".//{FOOTER}/ancestor::p:sp/p:txBody")]
-    words = Counter(said for one in texts if (said := " ".join(one.itertext()).strip()))
-    place = look.place(FOOTER)
-    if words and place:
-        said, _ = words.most_common(1)[0]
-        style = look.text(FOOTER, "otherStyle")
-        draft.footer = {"words": said[:80], "place": place, "look": style}
 
 
 def _fonts(draft: Draft, theme: "Element") -> None:

@@ -19,6 +19,7 @@ from decksmith.train.rewards.rows import REPLY, RewardAnswer, Row, Rows, masked,
 from decksmith.train.rewards.rules import contributions
 from decksmith.train.rewards.scorer import Scorer
 
+AGAIN = {"Retry-After": "2"}  # seconds that a deck takes, about
 BODY = 32 << 20  # bytes of a request: a collector's has tokens and their probabilities in it
 
 
@@ -114,8 +115,8 @@ class RewardRoutes:
             return await self.queue.answer(self.scorer.key(prompt, reply), prompt, reply)
         except asyncio.QueueFull:
             self.queue.counts["refused 503"] += 1
-            again = {"Retry-After": str(self.queue.pause())}
-            raise http.HTTPServiceUnavailable(text="the queue is full", headers=again) from None
+            words = "the queue is full"
+            raise http.HTTPServiceUnavailable(text=words, headers=AGAIN) from None
 
     async def reward(self, request: http.Request) -> http.Response:
         """{reply or response, prompt, id, asks, checklist, label} -> a RewardAnswer."""

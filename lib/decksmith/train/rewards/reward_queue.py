@@ -4,7 +4,6 @@ again."""
 
 import asyncio
 import json
-import math
 import sqlite3
 import time
 import traceback
@@ -16,7 +15,6 @@ from decksmith.core import cli
 from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
-LONGEST = 30  # seconds, the longest pause that is asked for
 SPAN = 60.0  # seconds that a line of counts is about
 
 SCHEMA = """CREATE TABLE IF NOT EXISTS rewards
@@ -100,7 +98,6 @@ class RewardQueue:
         self.decks: dict[str, _Deck] = {}
         self.queue: asyncio.Queue[_Deck] = asyncio.Queue(most)
         self.working = self.scored = 0  # decks in work now; decks that were in work
-        self.pace = 2.0  # seconds that a deck takes, smoothed
         self.counts: Counter[str] = Counter()  # since the last line
 
     async def __aenter__(self) -> "RewardQueue":
@@ -137,10 +134,6 @@ class RewardQueue:
         more = [f"{what} {count}" for what, count in sorted(counts.items())]
         return "; ".join([f"{made}, {kept}", now, *more])
 
-    def pause(self) -> int:
-        """Seconds until there is likely to be room for another deck."""
-        return max(1, min(LONGEST, math.ceil(self.pace / self.jobs)))
-
     async def _waited(self, deck: _Deck) -> RewardAnswer:
         deck.asked_by += 1
         try:
@@ -171,7 +164,6 @@ class RewardQueue:
     async def _scored(self, deck: _Deck) -> RewardAnswer:
         """The answer of a deck, which is on disk when this returns, unless it is masked: that is
         tried again when asked."""
-        began = time.monotonic()
         try:
             value = await self.score(deck.key, deck.prompt, deck.reply)
             if not value["masked"]:
@@ -182,5 +174,4 @@ class RewardQueue:
         except Exception as error:
             traceback.print_exc()
             value = masked("scorer", f"{type(error).__name__}: {error}"[:500])
-        self.pace += 0.1 * (time.monotonic() - began - self.pace)
         return value
