@@ -171,7 +171,7 @@ class RecipeCallback(TrainerCallback):
         line: dict[str, float | None] = {"step": step}
         if "eval_loss" in logs:
             line |= {"val_loss": round(logs["eval_loss"], 6), **self.known(logs, "eval_")}
-            cli.say(f"step {step}: val loss {logs['eval_loss']:.4f}")
+            self._show(f"step {step}: val loss {logs['eval_loss']:.4f}")
         elif "loss" in logs:
             norm = logs["grad_norm"]
             if not math.isfinite(norm):
@@ -185,12 +185,24 @@ class RecipeCallback(TrainerCallback):
                 "seconds": round(time.monotonic() - self.begun, 3),
                 **self.logged,
             }
-            if step * 10 // total > (step - 1) * 10 // total:
-                cli.say(f"step {step} of {total}, loss {logs['loss']:.3f}")
+            is_tenth = step * 10 // total > (step - 1) * 10 // total
+            self._show(f"step {step} of {total}, loss {logs['loss']:.3f}", is_tenth)
         else:  # the summary at the end
             return
         with open(self.plan.folder / "metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
+
+    def _show(self, text: str, is_due: bool = True) -> None:
+        """A line where one is due; on a terminal one line that is always written over."""
+        if sys.stderr.isatty():
+            print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif is_due:
+            cli.say(text)
+
+    def on_train_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
+        """Leave the line that was written over."""
+        if sys.stderr.isatty():
+            print(file=sys.stderr)
 
     def known(self, logs: Logs, side: str = "") -> Logs:
         """What a line of metrics.jsonl holds beside what each trainer has."""
