@@ -102,13 +102,13 @@ def benchmarks(metrics: Metrics) -> Metrics:
     return found
 
 
-def draw(out: Path, lines: list[CurvePoint], formats: tuple[str, ...] = ("png", "svg")) -> None:
+def draw(out: Path, lines: list[CurvePoint]) -> None:
     """Draw the lines of a curve into the folder `out` as curve.png and curve.svg."""
     from decksmith.measure.results import plots
 
     with plots.style() as (pyplot, tone):
         drawn = figure(tone, lines)
-        for form in formats:
+        for form in ("png", "svg"):
             data = plots.drawn(drawn, form, bbox_inches="tight", pad_inches=0.15)
             stream.write(Path(out) / f"curve.{form}", data)
         pyplot.close(drawn)
