@@ -185,7 +185,9 @@ class _Site:
         icons = self.page.xpath("//link[@href][contains(@rel, 'icon')]/@href")
         for address, kind in [*found[:4], *((one, "icon") for one in icons[::-1][:4])]:
             try:
-                data = _data(address) if address.startswith("data:") else _beside(self.folder, address)
+                data = (
+                    _data(address) if address.startswith("data:") else _beside(self.folder, address)
+                )
                 if b"<svg" in data[:2000] and len(data) <= LARGEST and b"<!ENTITY" not in data:
                     file = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"
                 else:
