@@ -1,4 +1,4 @@
-"""What is learnt of a company's file (template_office.py), and the template that it becomes.
+"""What is learnt of a company's file or site (template_office.py, template_site.py), and the template that it becomes.
 
 Its words are hostile: they stand in comments alone, cut to harmless letters, and no model is told them.
 """
