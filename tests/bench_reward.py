@@ -20,13 +20,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 from decksmith.core import stream  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
 from decksmith.measure.render.worker import tree, usage  # noqa: E402
 from decksmith.train.rewards import reward_client  # noqa: E402
-from decksmith.train.rewards.reward_queue import quantile  # noqa: E402
 
 CLIENTS = 8
 TICK = os.sysconf("SC_CLK_TCK")
@@ -151,13 +152,13 @@ def numbers(rows, pid):
         "masked": masked,
         "seconds": took,
         "decks_per_minute": 60 * len(rows) / took,
-        "p50": quantile(each, 0.5),
-        "p95": quantile(each, 0.95),
+        "p50": float(numpy.quantile(each, 0.5)),
+        "p95": float(numpy.quantile(each, 0.95)),
         "cpu_seconds_per_deck": cpu / len(rows),
         "cpu_by_part": {part: (after[part] - parts[part]) / len(rows) for part in parts},
-        "cached_p50": quantile(alone, 0.5),
-        "cached_p95": quantile(alone, 0.95),
-        "cached_p95_together": quantile(together, 0.95),
+        "cached_p50": float(numpy.quantile(alone, 0.5)),
+        "cached_p95": float(numpy.quantile(alone, 0.95)),
+        "cached_p95_together": float(numpy.quantile(together, 0.95)),
         "cached_per_second": len(rows) / again_took,
         "memory": [sum(part) / len(part) for part in memory],
         "memory_peak": max(seen, default=0.0),

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from aiohttp.web import HTTPServiceUnavailable
 from decksmith.core import cli
 from decksmith.train.rewards import reward_app, reward_queue
-from decksmith.train.rewards.reward_queue import Metrics, RewardQueue, RewardStore
+from decksmith.train.rewards.reward_queue import RewardQueue, RewardStore
 from decksmith.train.rewards.rows import Rows, masked
 from reward_server import ASKS, PROMPTS, prompt
 
@@ -61,11 +63,7 @@ def test_a_deck_that_many_ask_for_is_scored_once_and_then_is_in_the_store(tmp_pa
         assert await asyncio.gather(*asking) == [VALUE] * 5
         assert await line.answer("a", {}, "x") == VALUE
         assert desk.asked == ["a"]
-        assert [source for source, _ in line.metrics.answers] == [
-            "scored",
-            *["joined"] * 4,
-            "cached",
-        ]
+        assert line.counts == {"scored": 1, "cached": 1}
 
     run(tmp_path, test)
     store = RewardStore(tmp_path)
@@ -81,7 +79,10 @@ def test_who_asks_at_a_full_line_is_told_when_to_come_again(tmp_path):
         await until(lambda: line.queue.qsize() == 2)
         with pytest.raises(asyncio.QueueFull):
             await line.answer("d", {}, "d")
-        assert 1 <= line.pause() <= 30
+        routes = reward_app.RewardRoutes(SimpleNamespace(key=lambda *_: "e"), line, Rows(None))
+        with pytest.raises(HTTPServiceUnavailable, match="Service Unavailable") as full:
+            await routes._answer({"request": "x", "asks": {"slides": 3}}, None, "e")
+        assert full.value.headers["Retry-After"] == "2" and line.counts == {"refused 503": 1}
         desk.go.set()
         assert await asyncio.gather(*asking) == [VALUE] * 3
         assert await line.answer("d", {}, "d") == VALUE
@@ -94,7 +95,7 @@ def test_at_the_deadline_the_answer_is_masked_and_whoever_asks_again_joins_the_w
     async def test(line, desk):
         late = await line.answer("a", {}, "x")
         assert late["masked"] and late["reward"] is None and late["cause"] == "overload"
-        assert line.metrics.masks == {"overload": 1}
+        assert line.counts == {"masked overload": 1}
         line.deadline = 30.0
         again = asyncio.create_task(line.answer("a", {}, "x"))
         await asyncio.sleep(0)
@@ -170,23 +171,18 @@ def test_a_file_that_is_no_store_is_said_so(tmp_path):
 # Counting
 
 
-def test_the_line_of_a_minute_says_decks_waits_and_masks():
-    made = Metrics(lambda: 3, lambda: 1)
-    for seconds in range(1, 21):
-        made.answered(VALUE, "scored", float(seconds))
-    made.answered(VALUE, "cached", 0.001)
-    made.answered(masked("overload", "late"), "scored", 100.0)
-    assert made.line() == (
-        "20 decks in 60 s, 1 more from the cache; 1 in work, 3 waiting; p50 10.0 s, p95 19.0 s; masked overload 1"
-    )
-    assert made.line() == (
-        "0 decks in 60 s, 0 more from the cache; 1 in work, 3 waiting; masked none"
-    )
+def test_the_line_of_a_minute_says_decks_masks_and_refusals(tmp_path):
+    async def test(line, desk):
+        desk.go.set()
+        for key in "aabcd":
+            await line.answer(key, {}, "x")
+        line.counts["refused 503"] += 2
+        assert line.line() == (
+            "3 decks in 60 s, 1 more from the cache; 0 in work, 0 waiting; masked scorer 1; refused 503 2"
+        )
+        assert line.line() == "0 decks in 60 s, 0 more from the cache; 0 in work, 0 waiting"
 
-
-@pytest.mark.parametrize(("share", "found"), [(0.0, 1), (0.5, 2), (0.75, 3), (0.76, 4), (1.0, 4)])
-def test_quantiles_are_values_that_were_seen(share, found):
-    assert reward_queue.quantile([1, 2, 3, 4], share) == found
+    run(tmp_path, test, [VALUE, VALUE, VALUE, ZeroDivisionError()])
 
 
 # Rows

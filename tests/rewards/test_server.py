@@ -56,8 +56,8 @@ def test_a_deck_has_one_reward_at_each_door_and_is_rendered_once(server):
     said = server.ask("/reward", body).json()
     assert said["masked"] is False and 0 < said["reward"] <= 1 and said["components"]["slides"] > 0
     label = json.dumps(ASKS)
-    number = server.ask("/rm", {"prompt": "x", "response": deck("limpets"), "label": label})
-    assert number.json() == said["reward"]
+    again = server.ask("/reward", {"prompt": "x", "response": deck("limpets"), "label": label})
+    assert again.json() == said
     text = [{"type": "output_text", "text": deck("limpets"), "annotations": []}]
     response = {"output": [{"type": "message", "role": "assistant", "content": text}]}
     params = {"input": [{"role": "user", "content": ASKS["request"]}]}
@@ -76,8 +76,18 @@ def test_a_deck_has_one_reward_at_each_door_and_is_rendered_once(server):
         ("/reward", {"asks": {"slides": 3}, "request": "x"}, 400, "the reply is not text"),
         ("/reward", {"reply": 7, **ASKS}, 400, "the reply is not text"),
         ("/reward", [], 400, "the body is no JSON object"),
-        ("/rm", {"prompt": "x", "response": "x", "label": "p999"}, 400, "no prompt 'p999' here"),
-        ("/rm", {"prompt": "x", "response": None, "label": "p001"}, 400, "the reply is not text"),
+        (
+            "/reward",
+            {"prompt": "x", "response": "x", "label": "p999"},
+            400,
+            "no prompt 'p999' here",
+        ),
+        (
+            "/reward",
+            {"prompt": "x", "response": None, "label": "p001"},
+            400,
+            "the reply is not text",
+        ),
         ("/verify", {"response": {}}, 422, "responses_create_params and response are missing"),
     ],
 )
@@ -90,7 +100,7 @@ def test_a_gym_row_without_our_fields_is_masked_and_says_why(server):
     body = {"responses_create_params": {"input": "x"}, "response": {"output": []}, "own": 1}
     said = server.ask("/verify", body).json()
     assert said["mask_sample"] is True and said["reward"] == 0.0 and said["own"] == 1
-    assert said["failure_kind"] == "decksmith:row_without_prompt"
+    assert said["failure_kind"] == "decksmith:row"
     assert said["failure_reason"].startswith("the row names no prompt; give asks or checklist")
 
 
@@ -102,10 +112,10 @@ def test_a_reply_without_a_deck_is_the_models_and_gets_next_to_nothing(server):
 
 def test_who_has_no_token_learns_nothing_but_health(server):
     assert requests.get(server.url + "/health", timeout=60).json()["status"] == "ok"
-    assert requests.post(server.url + "/rm", json={}, timeout=60).status_code == 401
+    assert requests.post(server.url + "/reward", json={}, timeout=60).status_code == 401
     body = {"prompt": "x", "response": "", "label": "p001"}
     inside = server.url.replace("//", f"//reward:{server.token}@")
-    assert requests.post(inside + "/rm", json=body, timeout=60).json() < 0.1
+    assert requests.post(inside + "/reward", json=body, timeout=60).json()["reward"] < 0.1
 
 
 def test_the_scoring_process_that_is_killed_costs_nobody_a_reward(server):

@@ -151,7 +151,7 @@ def test_nemo_gyms_collector_agent_and_environment_server_get_rewards(server, tm
     assert [one["mask_sample"] for one in results] == [False, False, False, True]
     assert results[2]["reward"] == server.ask("/reward", {"reply": deck, **ASKS}).json()["reward"]
     assert results[1]["reward"] < results[0]["reward"]
-    assert results[3]["failure_kind"] == "decksmith:row_without_prompt"
+    assert results[3]["failure_kind"] == "decksmith:row"
     for one in results:
         assert sum(one["reward_components"].values()) == pytest.approx(one["reward"])
     assert found["aggregate"]["agent_metrics"]["coverage/masked_rollouts"] == 1

@@ -113,5 +113,5 @@ def test_the_smallest_gpu_of_a_machine_counts(tmp_path, monkeypatch):
 
 
 def test_a_number_of_gpus_that_is_none_is_refused(adapter):
-    with pytest.raises(cli.BadConfig, match="--tensor-parallel-size two: a whole number from 1"):
+    with pytest.raises(cli.BadData, match="--tensor-parallel-size/-tp: two: a whole number from 1"):
         vllm.memory(line(adapter, "-tp", "two"), adapter, 80)

@@ -69,11 +69,14 @@ def test_the_rank_is_the_largest_of_the_adapter_s_modules_rounded_up_to_what_vll
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--max-lora-rank", "100"], "--max-lora-rank 100 is none of 1, 8, 16"),
-        (["--enable-lorra"], "it has no --enable-lorra"),
-        (["--enable-lora", "yes"], "--enable-lora takes no value"),
-        (["--tensor-parallel-size"], "--tensor-parallel-size takes one value"),
-        (["2"], "--max-lora-rank takes one value"),
+        (
+            ["--max-lora-rank", "100"],
+            "--max-lora-rank: invalid choice: '100' (choose from '1', '8', '16'",
+        ),
+        (["--enable-lorra"], "unrecognized arguments: --enable-lorra"),
+        (["--enable-lora", "yes"], "unrecognized arguments: yes"),
+        (["--tensor-parallel-size"], "--tensor-parallel-size/-tp: expected one argument"),
+        (["2"], "unrecognized arguments: 2"),
     ],
 )
 def test_a_line_that_vllm_would_refuse_is_refused_here(found, more, said):

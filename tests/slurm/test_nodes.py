@@ -63,7 +63,7 @@ def test_one_server_over_two_nodes_is_published_by_the_first_and_ends_on_both(sl
     assert ours == " 2 " + nodes.format(0, port)
     assert second[1] == f"{common} --pipeline-parallel-size 2 {nodes.format(1, port)} --headless"
     for line in (first, second):
-        vllm.lint(["vllm", *line[1].split()])  # options of the version that is pinned
+        vllm.parsed(["vllm", *line[1].split()])  # options of the version that is pinned
 
     slurm.run(["scancel", "--batch", "--signal=USR1", job])
     assert slurm.wait(job, 60) == ("COMPLETED", 0)

@@ -393,7 +393,10 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
     errors = numpy.sqrt(right * (1 - right) / 99)
     found = [
         curve.selected(
-            [(step, "x", *one, 100) for step, one in enumerate(zip(values, error, strict=True))]
+            [
+                (step, curve.CurveScore("x", *one, 100))
+                for step, one in enumerate(zip(values, error, strict=True))
+            ]
         )
         for values, error in zip(right.tolist(), errors.tolist(), strict=True)
     ]
@@ -405,19 +408,14 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
         numpy.mean(alone <= 0.6)
         < 0.88
         < 0.95
-        <= numpy.mean([one.interval[0] <= 0.6 <= one.interval[1] for one in found])
+        <= numpy.mean([low <= 0.6 <= high for _, _, (low, high) in found])
     )
-    assert {one.of for one in found} == {10} and all(
-        one.value == max(values) for one, values in zip(found, right, strict=True)
-    )
-    perfect = curve.selected([(1, "x", 1.0, 0.0, 8), (2, "x", 1.0, 0.0, 8)])
-    assert (
-        perfect.step == 1 and 0.5 < perfect.interval[0] < 0.65 and perfect.interval[1] == 1
-    )  # eight right answers are no certainty
-    assert (
-        curve.selected([(1, "x", 0.5, 0.1, 8)]) is None
-        and curve.selected([(1, "x", 7.0, None, None)] * 2).interval is None
-    )
+    assert all(value == max(values) for (_, value, _), values in zip(found, right, strict=True))
+    sure = curve.CurveScore("x", 1.0, 0.0, 8)  # eight right answers are no certainty
+    step, _, (low, high) = curve.selected([(1, sure), (2, sure)])
+    assert step == 1 and 0.5 < low < 0.65 and high == 1
+    assert curve.selected([(1, sure)]) is None
+    assert curve.selected([(1, curve.CurveScore("x", 7.0, None, None))] * 2)[2] is None
 
     lines = [
         {
@@ -449,8 +447,8 @@ def test_equal_curves_give_equal_bytes_and_only_gaps_can_be_drawn(tmp_path, draw
     ]
     lines.insert(1, {"step": 2, "gap": "failed"})
     for name in "ab":
-        curve.draw(tmp_path / name, lines, formats=("svg",))
+        curve.draw(tmp_path / name, lines)
     assert (tmp_path / "a/curve.svg").read_bytes() == (tmp_path / "b/curve.svg").read_bytes()
     odd = {"$x^{": {"$a$": {"\n\x00": 1e300, "y": -5}}, "b" * 500: 0.5}
-    curve.draw(tmp_path / "c", [lines[1], {"step": 3, "metrics": odd}], formats=("svg",))
+    curve.draw(tmp_path / "c", [lines[1], {"step": 3, "metrics": odd}])
     assert re.search("<svg", (tmp_path / "c/curve.svg").read_text())

@@ -608,9 +608,10 @@ def test_a_training_shows_one_live_line_with_the_losses_asks_the_hub_for_nothing
     assert Hub.asked == []
     said = json.loads(said)
     assert said["step"] == 5
-    line = shown.decode().split("\r")[-2]
-    assert "5/5" in line and f"eval_loss={said['val_loss']:.3f}" in line
-    assert "step 5 of 5" not in shown.decode()
+    live = shown.decode().split("\r")
+    assert [one for one in live if "step 4 of 5, loss " in one and "\n" not in one]
+    assert f"step 5: val loss {said['val_loss']:.4f}\x1b[K" in live
+    assert "sft-train: step" not in shown.decode()
 
 
 def test_two_trainers_do_not_share_a_run(recipe):

@@ -1,4 +1,4 @@
-"""What is learnt of a company's file (template_office.py), and the template that it becomes.
+"""What is learnt of a company's file or site (template_office.py, template_site.py), and the template that it becomes.
 
 Its words are hostile: they stand in comments alone, cut to harmless letters, and no model is told them.
 """
@@ -51,23 +51,19 @@ class Draft:
     layouts: their names there by Slidev's; padding: px above, right, below, left; lost: what is not carried over."""
 
     origin: str
-    kind: str
     pages: dict[str, Page] = field(default_factory=dict)
     layouts: dict[str, list[str]] = field(default_factory=dict)
     fonts: dict[str, dict[str, str]] = field(default_factory=dict)
     colours: dict[str, tuple[str, str]] = field(default_factory=dict)
     padding: list[int] = field(default_factory=list)
-    table: int = 18
-    table_source: str = "a table's usual size"
-    footer: dict[str, Any] | None = None
     logo: dict[str, Any] | None = None
     lost: list[str] = field(default_factory=list)
 
-    def font(self, role: str, family: str, source: str, panose: str = "") -> None:
+    def font(self, role: str, family: str, source: str) -> None:
         """Set a role's family (title, text), and what stands in for it."""
         own = family if re.fullmatch(r"\w[\w .&-]{0,59}", family) else "Arial"
         source = source if own == family else "there is no name that can be read"
-        self.fonts[role] = {"family": stand_in(own, panose), "own": own, "source": source}
+        self.fonts[role] = {"family": stand_in(own), "own": own, "source": source}
 
     def colour(self, name: str, colour: str | None, source: str) -> None:
         """Name a colour, unless it, or the name, is there."""
@@ -76,12 +72,11 @@ class Draft:
 
     def text(self) -> str:
         """The template's file. Raises cli.BadData for one that would not read back."""
-        told = [name for name, kind in KINDS.items() if kind["site"] or name in self.layouts]
-        styled = [name for name in sorted(told, key="default".__ne__) if KINDS[name]["selector"]]
+        styled = [name for name in sorted(KINDS, key="default".__ne__) if KINDS[name]["selector"]]
         harmless = pages.environment(cli.ROOT / "assets/prompts", finalize=_harmless)
         template = harmless.get_template("template-learnt.md")
         once = {**vars(self), "lost": [*dict.fromkeys(self.lost)][:30]}
-        made = template.render(once, told=told, styled=styled, kinds=KINDS)
+        made = template.render(once, styled=styled, kinds=KINDS)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "learnt.md"
             path.write_text(made := made.lstrip() + "\n", encoding="utf-8")
@@ -111,11 +106,8 @@ def is_loud(colour: str) -> bool:
     return len(parts) == 3 and max(parts) - min(parts) > 40
 
 
-def stand_in(family: str, panose: str = "") -> str:
-    """The renderer's family that is most like another one, by its panose (ECMA-376, 21.1.2.3.7) or its name."""
-    serif, fixed = panose[2:4].upper(), panose[6:8] == "09"
-    if re.fullmatch("02[0-9A-Fa-f]{18}", panose) and (fixed or "02" <= serif <= "0A"):
-        return "PT Mono" if fixed else "PT Serif"
+def stand_in(family: str) -> str:
+    """The renderer's family that is most like another one, by its name."""
     return next((name for name, like in ALIKE.items() if re.search(like, family, re.I)), "Inter")
 
 

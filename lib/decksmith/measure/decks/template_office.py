@@ -28,8 +28,6 @@ _NS = {
     "r": "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
 }
 TITLE, BODY = "p:ph[@type='title' or @type='ctrTitle']", "p:ph[@idx='1' or @type='body']"
-FOOTER = "p:ph[@type='ftr']"
-_TEXT = "/ancestor::p:sp/p:txBody"
 _OFFICE = {"#4f81bd", "#4472c4", "#5b9bd5", "#156082"}  # the first accents of Office's own themes
 _LOST = {
     "p:timing": "animations",
@@ -93,33 +91,30 @@ class _File:
             if one.get("TargetMode") != "External"
         }
 
+    def listed(self, part: str, sheet: "Element", path: str) -> list[str]:
+        """The parts that a list in a part names, in its order."""
+        links = self.related(part)
+        return [links[one][1] for one in _all(sheet, f"{path}/*/@r:id") if one in links]
+
     def one(self, part: str, kind: str) -> str:
         """The first part of a kind that a part leads to, "" without."""
         return next((name for found, name in self.related(part).values() if found == kind), "")
 
     def draft(self) -> Draft:
-        show, links = self.xml("ppt/presentation.xml"), self.related("ppt/presentation.xml")
-        masters, slides = (
-            [links[one][1] for one in _all(show, f"p:{kind}/*/@r:id") if one in links]
-            for kind in ("sldMasterIdLst", "sldIdLst")
-        )
+        main = "ppt/presentation.xml"
+        show = self.xml(main)
+        masters = self.listed(main, show, "p:sldMasterIdLst")
+        slides = self.listed(main, show, "p:sldIdLst")
         if not masters or (size := show.find("p:sldSz", _NS)) is None:
             raise cli.BadData("has no master or no size; save it again in PowerPoint")
         looked = slides[:SLIDES]
         used = Counter(self.one(self.one(name, "slideLayout"), "slideMaster") for name in looked)
         master = max(masters, key=lambda one: used[one])
-        sheet, theme, related = (
-            self.xml(master),
-            self.xml(self.one(master, "theme")),
-            self.related(master),
-        )
-        layouts = [
-            related[one][1] for one in _all(sheet, "p:sldLayoutIdLst/*/@r:id") if one in related
-        ]
-        sheets = {name: self.xml(name) for name in [master, *layouts, *looked]}
+        sheet, theme = self.xml(master), self.xml(self.one(master, "theme"))
+        layouts = self.listed(master, sheet, "p:sldLayoutIdLst")
+        sheets = {master: sheet, **{name: self.xml(name) for name in [*layouts, *looked]}}
         scale = CANVAS[0] / int(size.get("cx")), CANVAS[1] / int(size.get("cy"))
-        origin = f"{plain(self.name)}: {len(slides)} slides, {len(layouts)} layouts"
-        draft = Draft(origin=origin, kind="a PowerPoint file")
+        draft = Draft(f"{plain(self.name)}: {len(slides)} slides, {len(layouts)} layouts")
         draft.lost += [f"another master, {one}" for one in masters if one != master]
         looks = {"": _Look([sheet], theme, scale)}
         for layout in (sheets[name] for name in layouts):
@@ -129,37 +124,18 @@ class _File:
                 looks.setdefault(kind, _Look([layout, sheet], theme, scale))
             else:
                 draft.lost.append(f"the layout {name}: none of Slidev is like it")
-        main = looks.setdefault("default", looks.pop(""))
+        usual = looks.setdefault("default", looks.pop(""))
         for kind, look in looks.items():
             draft.pages[kind] = look.page()
             draft.lost += look.lost
         _fonts(draft, theme)
-        _colours(draft, main, sheets.values())
-        draft.padding = main.padding()
-        cells = (
-            show.xpath("string(p:defaultTextStyle/a:lvl1pPr/a:defRPr/@sz)", namespaces=_NS)
-        ) or 1800
-        draft.table = round(int(cells) * 127 * scale[1])
-        draft.table_source = f"{int(cells) / 100:g} pt, text of the file"
-        words = Counter(
-            " ".join(one.itertext())
-            for page in sheets.values()
-            for one in _all(page, f".//{FOOTER}{_TEXT}")
-        )
-        if (said := next((one for one, _ in words.most_common() if one.strip()), "")) and (
-            place := main.place(FOOTER)
-        ):
-            draft.footer = {
-                "words": said[:80],
-                "place": place,
-                "look": main.text(FOOTER, "otherStyle"),
-            }
+        _colours(draft, usual, sheets.values())
+        draft.padding = usual.padding()
         self._logo(draft, {name: sheets[name] for name in [master, *layouts]}, scale)
-        seen = [show, *sheets.values()]
-        draft.lost += [
-            said for path, said in _LOST.items() if any(_all(one, f".//{path}") for one in seen)
-        ]
-        draft.lost += ["page number and date: the renderer draws none"]
+        for path, said in _LOST.items():
+            if any(_all(one, f".//{path}") for one in (show, *sheets.values())):
+                draft.lost.append(said)
+        draft.lost.append("footer, page number and date: the renderer draws none")
         return draft
 
     def _logo(self, draft: Draft, sheets: dict[str, "Element"], scale: tuple[float, float]) -> None:
@@ -168,29 +144,25 @@ class _File:
         for name, sheet in sheets.items():
             related = self.related(name)
             for shape in _all(sheet, ".//p:pic"):
-                link = shape.xpath("string(.//a:blip/@r:embed)", namespaces=_NS)
+                link = _said(shape, ".//a:blip/@r:embed")
                 if link in related:
                     found.setdefault(related[link][1], []).append((_named(sheet), shape))
 
         def likely(part: str) -> tuple[bool, bool, int]:
             (where, shape), *_ = found[part]
-            words = " ".join(shape.xpath("p:nvPicPr/p:cNvPr/@*", namespaces=_NS)).lower()
+            words = " ".join(_all(shape, "p:nvPicPr/p:cNvPr/@*")).lower()
             return "logo" in words, where == "master", len(found[part])
 
         for part in sorted(found, key=likely, reverse=True):
             where, shape = found[part][0]
-            name = shape.xpath("string(p:nvPicPr/p:cNvPr/@name)", namespaces=_NS)
-            said = f"the picture {name} of the {where}"
+            said = f"the picture {_said(shape, 'p:nvPicPr/p:cNvPr/@name')} of the {where}"
             x, y, wide, high = place = _place(shape, scale)
             if draft.logo or min(wide, high) < 2 or wide * high > CANVAS[0] * CANVAS[1] / 5:
                 draft.lost.append(said)
                 continue
             true = round(wide * scale[1] / scale[0])  # a slide of another shape does not stretch it
             place = [max(0, x + (wide - true) // 2), y, min(wide, true), high]
-            cut = [
-                shape.xpath(f"number(p:blipFill/a:srcRect/@{side})", namespaces=_NS)
-                for side in "ltrb"
-            ]
+            cut = [_number(shape, f"p:blipFill/a:srcRect/@{side}") for side in "ltrb"]
             crop = tuple(side / 100_000 if side > 0 else 0.0 for side in cut)
             try:
                 file = picture(self.read(part), (2 * place[2], 2 * place[3]), crop)
@@ -247,9 +219,8 @@ class _Look:
         ]
 
         def first(end: str) -> Any:
-            found = (
-                one for path in levels for part in self.parts for one in _all(part, f"{path}/{end}")
-            )
+            paths = [f"{level}/{end}" for level in levels]
+            found = (one for path in paths for part in self.parts for one in _all(part, path))
             return next(found, None)
 
         size = first("a:defRPr/@sz")
@@ -277,7 +248,7 @@ class _Look:
                         ground, source = colour, f"a rectangle of the {_named(part)}"
                     bars.append((colour, place))
                 else:
-                    name = shape.xpath("string(*/p:cNvPr/@name)", namespaces=_NS)
+                    name = _said(shape, "*/p:cNvPr/@name")
                     self.lost.append(f"the drawing {name} of the {_named(part)}")
         bars = [one for one in bars[::-1] if one[0] != ground][:8]
         title, text = self.text(TITLE, "titleStyle"), self.text(BODY, "bodyStyle")
@@ -303,9 +274,8 @@ class _Look:
 
     def place(self, place: str) -> list[int]:
         """[x, y, width, height] in px of a place of layout or master, [] without."""
-        shapes = [
-            one for part in self.parts for one in _all(part, f".//{place}/ancestor::p:sp[.//a:off]")
-        ]
+        path = f".//{place}/ancestor::p:sp[.//a:off]"
+        shapes = [one for part in self.parts for one in _all(part, path)]
         return _place(shapes[0], self.scale) if shapes else []
 
     def padding(self) -> list[int]:
@@ -324,6 +294,16 @@ def _all(element: "Element", path: str) -> list[Any]:
     return list(element.xpath(path, namespaces=_NS))  # type: ignore[arg-type]
 
 
+def _said(element: "Element", path: str) -> str:
+    """The text of the first that a path finds, "" without."""
+    return str(element.xpath(f"string({path})", namespaces=_NS))
+
+
+def _number(element: "Element", path: str) -> float:
+    """The number of the first that a path finds, nan without."""
+    return float(element.xpath(f"number({path})", namespaces=_NS))  # type: ignore[arg-type]
+
+
 def _tag(element: "Element") -> str:
     return str(element.tag).rpartition("}")[2]
 
@@ -336,13 +316,12 @@ def _named(part: "Element") -> str:
 
 def _place(shape: "Element", scale: tuple[float, float]) -> list[int]:
     """The box [x, y, width, height] of a shape in px, as far as it is on the slide."""
-    x, y, wide, high = (
-        shape.xpath(f"number(p:spPr/a:xfrm/{one})", namespaces=_NS)
-        for one in ("a:off/@x", "a:off/@y", "a:ext/@cx", "a:ext/@cy")
-    )
-    ends = (x + wide) * scale[0], (y + high) * scale[1]
+    ends = ("a:off/@x", "a:off/@y", "a:ext/@cx", "a:ext/@cy")
+    x, y, wide, high = (_number(shape, f"p:spPr/a:xfrm/{one}") for one in ends)
     left, top = max(0, round(x * scale[0])), max(0, round(y * scale[1]))
-    return [left, top, min(CANVAS[0], round(ends[0])) - left, min(CANVAS[1], round(ends[1])) - top]
+    right = min(CANVAS[0], round((x + wide) * scale[0]))
+    bottom = min(CANVAS[1], round((y + high) * scale[1]))
+    return [left, top, right - left, bottom - top]
 
 
 def _slidev(layout: "Element", name: str) -> str | None:
@@ -364,11 +343,8 @@ def _fonts(draft: Draft, theme: "Element") -> None:
             draft.font(role, look["family"], look["source"])
             continue
         slot = "majorFont" if look["family"].startswith("+mj") else "minorFont"
-        latin, east, panose = (
-            theme.xpath(f"string(.//a:{slot}/a:{one})", namespaces=_NS)
-            for one in ("latin/@typeface", "ea/@typeface", "latin/@panose")
-        )
-        draft.font(role, latin or east, f"theme {slot}", panose)
+        latin, east = (_said(theme, f".//a:{slot}/a:{one}/@typeface") for one in ("latin", "ea"))
+        draft.font(role, latin or east, f"theme {slot}")
         if latin and east:
             draft.lost.append(f"the East Asian font {east}: the renderer has Noto Sans")
 

@@ -1,21 +1,17 @@
-"""What decks took, beside what they scored: tokens, USD and seconds a deck, and which run is dominated by another.
+"""What decks took, beside what they scored: tokens, USD and seconds a deck.
 
 A deck under a condition took what all its samples and revisions took, not only those that were kept.
 """
-
-from statistics import fmean
 
 import numpy
 
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import Spent
-from decksmith.measure.judging.scoring import worth
 from decksmith.measure.results import stats, usage
 from decksmith.measure.results.comparison import Cost, CostTable, Run
 from decksmith.measure.results.summary import domains
 
 KINDS = ("tokens", "seconds", "usd")
-TITLES = {"tokens": "Tokens", "seconds": "Seconds", "usd": "USD"}
 UNITS = {"tokens": "tokens in and out", "seconds": "seconds of generation", "usd": "USD"}
 
 
@@ -64,46 +60,15 @@ def _amount(cost: Cost, kind: str) -> float | None:
 
 def table(runs: list[Run]) -> CostTable | None:
     """None where no run is under a condition or nobody says what their decks took. Runs are held against each other by USD where
-    all have a price, else by tokens, else by seconds. Dominated: another run's decks are worth as much or more on average
-    (`scoring.worth`) at the same cost or less, and one of both is better."""
+    all have a price, else by tokens, else by seconds."""
     if not any(run.get("condition") for run in runs):
         return None
     found = {run["label"]: per_deck(run) for run in runs}
-    scores = {run["label"]: _worth(run) for run in runs}
-    asked = [label for label, cost in found.items() if any(_amount(cost, kind) for kind in KINDS)]
+    asked = [cost for cost in found.values() if any(_amount(cost, kind) for kind in KINDS)]
     for kind in ("usd", "tokens", "seconds"):
-        amounts = {label: _amount(found[label], kind) for label in asked}
-        if amounts and all(amounts.values()):
-            break
-    else:
-        return None
-    points = {}
-    for label, amount in amounts.items():
-        score = scores[label]
-        if score is not None and amount is not None:
-            points[label] = (amount, score)
-    return {"unit": kind, "runs": found, "dominated": dominated(points)}
-
-
-def _worth(run: Run) -> float | None:
-    """What a deck of a run is worth on average, failures counted; None without any score."""
-    values = [worth(record["score"]) for record in run["records"]]
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
-def dominated(points: dict[str, tuple[float, float]]) -> dict[str, str]:
-    """`{label: the label of the best-scoring point that dominates it}` of points `(cost, score)`."""
-    found = {}
-    for label, (cost, score) in points.items():
-        over = [
-            (other[1], name)
-            for name, other in points.items()
-            if other[0] <= cost and other[1] >= score and other != (cost, score)
-        ]
-        if over:
-            found[label] = max(over)[1]
-    return found
+        if asked and all(_amount(cost, kind) for cost in asked):
+            return {"unit": kind, "runs": found}
+    return None
 
 
 def ratio(table: CostTable | None, a: str, b: str) -> float | None:

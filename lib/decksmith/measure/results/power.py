@@ -294,7 +294,8 @@ def markdown(found: Plan) -> str:
     for design in found.designs:
         cells = [str(design.prompts), _points(design.renders), _size(found, design.mde)]
         cells += ["yes" if design.reaches else "no"] if found.effect else []
-        rows.append([*cells, f"{design.requests:,}", text.price(design.cost), _duration(design)])
+        time = text.duration(design.seconds, longest=120)
+        rows.append([*cells, f"{design.requests:,}", text.price(design.cost), time])
     table = text.markdown_table([*header, "Requests", "Price", "Time"], rows, 0)
     lines += ["**Designs, the cheapest first**", "", *table, ""]
     measure = f"in the share of {measure}" if found.is_share else f"in {measure}"
@@ -309,7 +310,7 @@ def _cheapest(found: Plan, effect: float) -> str:
     best = next((design for design in found.designs if design.reaches), None)
     if best is None:
         return f"**No number of prompts finds a difference of {size} in 4 of 5 studies.**"
-    cost = f"price {text.price(best.cost)}, time {_duration(best)}"
+    cost = f"price {text.price(best.cost)}, time {text.duration(best.seconds, longest=120)}"
     return f"**To find a difference of {size}**, the cheapest design is {best.prompts:,} prompts: {cost}."
 
 
@@ -328,7 +329,3 @@ def _size(found: Plan, value: float) -> str:
 
 def _points(value: float) -> str:
     return "none" if math.isinf(value) else f"{100 * value:.1f} points"
-
-
-def _duration(design: Design) -> str:
-    return text.duration(design.seconds, longest=120)

@@ -51,7 +51,7 @@ class Encoder:
     def _last_layer(self, ids: Sequence[int]) -> "ndarray":
         """The word pieces of a text after the last layer, shape (len(ids), WIDTH)."""
         import numpy
-        from scipy.special import erf
+        from scipy.special import erf, softmax
 
         def heads(name: str) -> "ndarray":
             return self._dense(name, x).reshape(len(ids), HEADS, -1).swapaxes(0, 1)
@@ -67,9 +67,7 @@ class Encoder:
                 heads(f"{at}.attention.self.{name}") for name in ("query", "key", "value")
             )
             alike = query @ key.swapaxes(1, 2) / numpy.float32((WIDTH / HEADS) ** 0.5)
-            share = numpy.exp(alike - alike.max(axis=-1, keepdims=True))
-            share /= share.sum(axis=-1, keepdims=True)
-            seen = (share @ value).swapaxes(0, 1).reshape(len(ids), WIDTH)
+            seen = (softmax(alike, axis=-1) @ value).swapaxes(0, 1).reshape(len(ids), WIDTH)
             told = self._dense(f"{at}.attention.output.dense", seen)
             x = self._norm(f"{at}.attention.output.LayerNorm", x + told)
             wide = self._dense(f"{at}.intermediate.dense", x)

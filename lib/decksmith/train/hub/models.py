@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -131,7 +131,7 @@ def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Pat
     if found and not lacking(found, small):
         return found
     asked = revision or pinned(name)
-    with _speaking(name, asked, f"bin/model-fetch {name}"):
+    with speaking(lambda error: _told(error, name, asked, f"bin/model-fetch {name}")):
         info = _info(name, asked)
         if not small:
             cli.say(f"{name} at {str(info.sha)[:12]}: {_licence(info)}")
@@ -155,7 +155,7 @@ def fetch_gguf(name: str, revision: str | None = None) -> Path:
         return Path(there["path"])
     asked = revision or (there["commit"] if there else entry.revision)
     pinned_sha256 = there["sha256"] if there else entry.sha256
-    with _speaking(entry.repo, asked, gguf.command(name)):
+    with speaking(lambda error: _told(error, entry.repo, asked, gguf.command(name))):
         info = _info(entry.repo, asked)
         files = {one.rfilename: one for one in info.siblings or [] if one.lfs}
         file = files.get(entry.file)
@@ -240,19 +240,20 @@ def _licence(info: "ModelInfo") -> str:
 
 
 @contextmanager
-def _speaking(name: str, revision: str, command: str) -> Iterator[None]:
-    """Turn what huggingface_hub raises into one sentence with an exit status. `command`: what
-    brings this model."""
+def speaking(told: Callable[[BaseException], Exception]) -> Iterator[None]:
+    """Turn what huggingface_hub raises into what `told` makes of it: one sentence with an exit status."""
     library()
     from httpx import HTTPError
 
     try:
         yield
-    except (HTTPError, OSError, ValueError) as error:
-        raise _told(error, name, revision, command) from None
+    except (HTTPError, OSError, ValueError, RuntimeError) as error:
+        # What an upload's thread raised comes inside of a RuntimeError.
+        inner = error.__cause__ if type(error) is RuntimeError else None
+        raise told(inner or error) from None
 
 
-def _told(error: Exception, name: str, revision: str, command: str) -> Exception:
+def _told(error: BaseException, name: str, revision: str, command: str) -> Exception:
     """What to raise for it."""
     from huggingface_hub import constants, errors
 

@@ -92,22 +92,10 @@ class Repository:
         self.url = f"{self.api.endpoint}/{'datasets/' if self.type == 'dataset' else ''}{made.repo}"
         self.user: str | None = None
         self.names: dict[str, str] = {}  # {sha256: name} of files that are being sent
-        with self._speaking():
+        with models.speaking(self._told):
             said = self.api.whoami()
         self.user = said["name"]
         self.role = ((said.get("auth") or {}).get("accessToken") or {}).get("role")
-
-    @contextlib.contextmanager
-    def _speaking(self) -> Iterator[None]:
-        """Turn what huggingface_hub raises into one sentence with an exit status."""
-        from httpx import HTTPError
-
-        try:
-            yield
-        except (HTTPError, OSError, ValueError, RuntimeError) as error:
-            # What an upload's thread raised comes inside of a RuntimeError.
-            inner = error.__cause__ if type(error) is RuntimeError else None
-            raise self._told(inner or error) from None
 
     def _told(self, error: BaseException) -> cli.Stop:
         """What to raise for it."""
@@ -146,7 +134,7 @@ class Repository:
         from huggingface_hub.errors import RepositoryNotFoundError
 
         info: ModelInfo | DatasetInfo | None = None  # not there, or hidden from this user
-        with self._speaking(), contextlib.suppress(RepositoryNotFoundError):
+        with models.speaking(self._told), contextlib.suppress(RepositoryNotFoundError):
             info = self.api.repo_info(self.made.repo, repo_type=self.type, files_metadata=True)
         there = {one.rfilename: one for one in info.siblings or []} if info else {}
         files = [
@@ -172,7 +160,7 @@ class Repository:
             )
         revision = difference["revision"]
         if revision is None:
-            with self._speaking():
+            with models.speaking(self._told):
                 self.api.create_repo(repo, repo_type=kind, private=not public, exist_ok=True)
                 info = self.api.repo_info(repo, repo_type=kind)
             check_visibility(repo, bool(info.private), public)
@@ -180,7 +168,7 @@ class Repository:
         if changed := [file for file in difference["files"] if file["state"] != "same"]:
             self.names = {file["sha256"]: file["path"] for file in changed}
             names = [file["path"] for file in changed]
-            with self._speaking():
+            with models.speaking(self._told):
                 revision = self.api.create_commit(
                     repo,
                     repo_type=kind,

@@ -1,8 +1,7 @@
 """Serve rewards to training loops until told to stop: one scorer, asked in the words of several loops.
 
 Each answer is of one reply to one prompt. What is said of a fault of ours is in the loop's own
-words, and never 0: NeMo Gym (nemo-gym 0.7.0) has `mask_sample`; ours has null; slime's remote_rm,
-which takes a number alone, has a status after which it asks again.
+words, and never 0: NeMo Gym (nemo-gym 0.7.0) has `mask_sample`; ours has null.
 """
 
 import asyncio
@@ -20,17 +19,8 @@ from decksmith.train.rewards.rows import REPLY, RewardAnswer, Row, Rows, masked,
 from decksmith.train.rewards.rules import contributions
 from decksmith.train.rewards.scorer import Scorer
 
+AGAIN = {"Retry-After": "2"}  # seconds that a deck takes, about
 BODY = 32 << 20  # bytes of a request: a collector's has tokens and their probabilities in it
-# Gym's shared names of what failed, by our cause; what it has no name for is ours (nemo_gym.failure_kinds).
-KINDS = {
-    "overload": "provider_quota_exhausted",
-    "deserted": "cancelled",
-    "infra": "provider_unavailable",
-    "renderer": "verifier_error",
-    "judge": "judge_failed",
-    "scorer": "verifier_error",
-    "row": "decksmith:row_without_prompt",
-}
 
 
 def serve(
@@ -93,7 +83,7 @@ async def _talk(queue: RewardQueue) -> None:
     before = ""
     while True:
         await asyncio.sleep(SPAN)
-        said = queue.metrics.line()
+        said = queue.line()
         if said != before:
             cli.say(said)
         before = said
@@ -104,13 +94,11 @@ class RewardRoutes:
 
     def __init__(self, scorer: Scorer, queue: RewardQueue, rows: Rows) -> None:
         self.scorer, self.queue, self.rows = scorer, queue, rows
-        self.metrics = queue.metrics
 
     def table(self) -> list[http.RouteDef]:
         return [
             http.get("/health", self.health),
             http.post("/reward", self.reward),
-            http.post("/rm", self.number),
             http.post("/verify", self.verify),
         ]
 
@@ -126,32 +114,19 @@ class RewardRoutes:
         try:
             return await self.queue.answer(self.scorer.key(prompt, reply), prompt, reply)
         except asyncio.QueueFull:
-            raise self._busy("the queue is full") from None
+            self.queue.counts["refused 503"] += 1
+            words = "the queue is full"
+            raise http.HTTPServiceUnavailable(text=words, headers=AGAIN) from None
 
     async def reward(self, request: http.Request) -> http.Response:
-        """{reply or response, prompt, id, asks, checklist, label} -> an RewardAnswer."""
-        return http.json_response(await self._of_body(request))
-
-    async def number(self, request: http.Request) -> http.Response:
-        """slime's and miles' remote_rm: {prompt, response, label} -> the reward, a JSON number."""
-        value = await self._of_body(request)
-        if value["masked"]:
-            raise self._busy(f"{value['cause']}: {value['why']}")
-        return http.json_response(value["reward"])
-
-    async def _of_body(self, request: http.Request) -> RewardAnswer:
+        """{reply or response, prompt, id, asks, checklist, label} -> a RewardAnswer."""
         try:
             row = validation.parse(await request.read())
             reply = row["reply"] if "reply" in row else row.get("response")
-            return await self._answer(row, row.get("prompt"), reply)
+            return http.json_response(await self._answer(row, row.get("prompt"), reply))
         except cli.BadData:
-            self.metrics.refused["400"] += 1
+            self.queue.counts["refused 400"] += 1
             raise
-
-    def _busy(self, words: str) -> http.HTTPException:
-        self.metrics.refused["503"] += 1
-        again = {"Retry-After": str(self.queue.pause())}
-        return http.HTTPServiceUnavailable(text=words, headers=again)
 
     async def verify(self, request: http.Request) -> http.Response:
         """What a resources server of NeMo Gym is asked: the request and its reward."""
@@ -170,7 +145,7 @@ class RewardRoutes:
             # A collector takes a status for a broken server, and a 0 for a bad deck: this is
             # neither.
             value = masked("row", str(error))
-            self.metrics.answered(value, "scored", 0.0)
+            self.queue.counts["masked row"] += 1
         return http.json_response(_verified(body, value))
 
     async def health(self, request: http.Request) -> http.Response:
@@ -204,6 +179,6 @@ def _verified(body: Row, value: RewardAnswer) -> Row:
         "failure_reason": None,
     }
     if value["masked"]:
-        kind = KINDS.get(value["cause"], "verifier_error")
-        said |= {"failure_kind": kind, "failure_reason": value["why"]}
+        # A kind that Gym has no name for bears ours (nemo_gym.failure_kinds).
+        said |= {"failure_kind": f"decksmith:{value['cause']}", "failure_reason": value["why"]}
     return said

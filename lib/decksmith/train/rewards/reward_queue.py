@@ -4,28 +4,23 @@ again."""
 
 import asyncio
 import json
-import math
 import sqlite3
 import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal
 
 from decksmith.core import cli
 from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
-LONGEST = 30  # seconds, the longest pause that is asked for
-SPAN = 60.0  # seconds that a line of Metrics is about
+SPAN = 60.0  # seconds that a line of counts is about
 
 SCHEMA = """CREATE TABLE IF NOT EXISTS rewards
   (key TEXT PRIMARY KEY, value TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID"""
 
 Score = Callable[[str, Prompt, str], Awaitable[RewardAnswer]]  # of scorer.Scorer
-# It was made, it was there, or somebody else had asked for it.
-Origin = Literal["scored", "cached", "joined"]
 
 
 class RewardStore:
@@ -73,52 +68,6 @@ class RewardStore:
         self.db.close()
 
 
-class Metrics:
-    """Counts of answers, and how long whoever asked had to wait, for the line a minute on stderr.
-    `waiting` and `working` give the decks that wait for a worker, and those that are worked on."""
-
-    def __init__(self, waiting: Callable[[], int], working: Callable[[], int]) -> None:
-        self.waiting, self.working = waiting, working
-        # Since the last line: (where from, seconds) of each answer, causes of masks, and refusals by
-        # HTTP status.
-        self.answers: list[tuple[Origin, float]] = []
-        self.masks: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
-
-    def answered(self, value: RewardAnswer, source: Origin, seconds: float) -> None:
-        """Count an answer."""
-        if value["masked"]:
-            self.masks[value["cause"]] += 1
-        else:
-            self.answers.append((source, seconds))
-
-    def line(self) -> str:
-        """What came since the last line, in a line."""
-        waits = sorted(seconds for source, seconds in self.answers if source != "cached")
-        sources = Counter(source for source, _ in self.answers)
-        words = [
-            f"{sources['scored']} decks in {SPAN:.0f} s, {sources['cached']} more from the cache",
-            f"{self.working()} in work, {self.waiting()} waiting",
-        ]
-        if waits:
-            words.append(f"p50 {quantile(waits, 0.5):.1f} s, p95 {quantile(waits, 0.95):.1f} s")
-        words.append(f"masked {_named(self.masks)}")
-        if self.refused:
-            words.append(f"refused {_named(self.refused)}")
-        for counted in (self.answers, self.masks, self.refused):
-            counted.clear()
-        return "; ".join(words)
-
-
-def _named(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.most_common()) or "none"
-
-
-def quantile(ordered: list[float], share: float) -> float:
-    """The smallest of ordered values that at least this share of them do not exceed."""
-    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
-
-
 class _Deck:
     """A deck that waits or is in work; `done` gets its answer."""
 
@@ -149,8 +98,7 @@ class RewardQueue:
         self.decks: dict[str, _Deck] = {}
         self.queue: asyncio.Queue[_Deck] = asyncio.Queue(most)
         self.working = self.scored = 0  # decks in work now; decks that were in work
-        self.pace = 2.0  # seconds that a deck takes, smoothed
-        self.metrics = Metrics(self.queue.qsize, lambda: self.working)
+        self.counts: Counter[str] = Counter()  # since the last line
 
     async def __aenter__(self) -> "RewardQueue":
         self.tasks = [asyncio.create_task(self._work()) for _ in range(self.jobs)]
@@ -164,24 +112,27 @@ class RewardQueue:
     async def answer(self, key: str, prompt: Prompt, reply: str) -> RewardAnswer:
         """The answer of a deck, masked with the cause `overload` when it is not there by the
         deadline. Raises asyncio.QueueFull."""
-        began = time.monotonic()
-        source: Origin = "scored"
         if value := self.store.get(key):
-            source = "cached"
-        else:
-            if deck := self.decks.get(key):
-                source = "joined"
-            else:
-                deck = _Deck(key, prompt, reply)
-                self.queue.put_nowait(deck)
-                self.decks[key] = deck
-            value = await self._waited(deck)
-        self.metrics.answered(value, source, time.monotonic() - began)
+            self.counts["cached"] += 1
+            return value
+        deck = self.decks.get(key)
+        if deck is None:
+            deck = _Deck(key, prompt, reply)
+            self.queue.put_nowait(deck)
+            self.decks[key] = deck
+        value = await self._waited(deck)
+        if value["masked"]:
+            self.counts[f"masked {value['cause']}"] += 1
         return value
 
-    def pause(self) -> int:
-        """Seconds until there is likely to be room for another deck."""
-        return max(1, min(LONGEST, math.ceil(self.pace / self.jobs)))
+    def line(self) -> str:
+        """What was answered, masked and refused since the last line, in a line."""
+        counts, self.counts = self.counts, Counter()
+        made = f"{counts.pop('scored', 0)} decks in {SPAN:.0f} s"
+        kept = f"{counts.pop('cached', 0)} more from the cache"
+        now = f"{self.working} in work, {self.queue.qsize()} waiting"
+        more = [f"{what} {count}" for what, count in sorted(counts.items())]
+        return "; ".join([f"{made}, {kept}", now, *more])
 
     async def _waited(self, deck: _Deck) -> RewardAnswer:
         deck.asked_by += 1
@@ -213,15 +164,14 @@ class RewardQueue:
     async def _scored(self, deck: _Deck) -> RewardAnswer:
         """The answer of a deck, which is on disk when this returns, unless it is masked: that is
         tried again when asked."""
-        began = time.monotonic()
         try:
             value = await self.score(deck.key, deck.prompt, deck.reply)
             if not value["masked"]:
                 self.store.put(deck.key, value)
+                self.counts["scored"] += 1
         except sqlite3.Error as error:
             value = masked("infra", f"the reward cannot be kept: {cli.full(error) or error}")
         except Exception as error:
             traceback.print_exc()
             value = masked("scorer", f"{type(error).__name__}: {error}"[:500])
-        self.pace += 0.1 * (time.monotonic() - began - self.pace)
         return value

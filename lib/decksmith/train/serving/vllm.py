@@ -2,6 +2,8 @@
 and what the adapter needs. It is held to the options of the pinned version, and its memory to that of the GPUs, before
 anything is loaded."""
 
+import argparse
+import functools
 import hashlib
 import json
 import math
@@ -10,9 +12,8 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, NoReturn
 
 from decksmith.core import cli
 from decksmith.models import families, shapes
@@ -30,6 +31,7 @@ FIXED = (
 )
 SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size"}
 SHORT["-dp"] = "--data-parallel-size"
+COUNTS = (*SHORT.values(), "--max-lora-rank", "--max-loras", "--max-num-seqs")
 GIB = 2**30
 Words = Sequence[str]
 # About how many GiB a GPU of this name has, for a plan; where a server starts, nvidia-smi says it.
@@ -71,7 +73,7 @@ class Adapter:
         digest = sha256(config, path / WEIGHTS)
         return cls(path.resolve(), rank, base, digest, gguf.resolve() if gguf.is_file() else None)
 
-    @cached_property
+    @functools.cached_property
     def modules(self) -> list[str]:
         """The last parts of the names of the modules that it has weights for, as vLLM's --lora-target-modules takes them.
         Raises cli.BadData."""
@@ -81,13 +83,13 @@ class Adapter:
             found.add("experts")  # vLLM has those of a layer in one module of this name
         return sorted(found)
 
-    @cached_property
+    @functools.cached_property
     def width(self) -> int:
         """What it has numbers for at rank 1: inputs and outputs of all its modules together. Raises cli.BadData."""
         shapes = [tensor.shape for tensor in self._tensors.values()]
         return sum(math.prod(shape) // max(1, min(shape, default=1)) for shape in shapes)
 
-    @cached_property
+    @functools.cached_property
     def _tensors(self) -> dict[str, weights.Tensor]:
         found = weights.tensors(self.path / WEIGHTS)
         return {name: tensor for name, tensor in found.items() if ".lora_" in name}
@@ -132,18 +134,10 @@ def sha256(*paths: Path) -> str:
     return digest.hexdigest()
 
 
-class Option(TypedDict, total=False):
-    """What assets/vllm-options.json says of an option: how many values it takes, and which."""
-
-    values: int
-    choices: list[str | int]
-
-
 def command(adapter: Adapter, base: str, host: str, port: int, more: Words = ()) -> list[str]:
     """The argument list of a vLLM with base and adapter; `more` arguments come last and win.
-    Raises cli.BadData where `lint` objects."""
-    _, options = _options()
-    ranks = map(int, options["--max-lora-rank"]["choices"])
+    Raises cli.BadData for arguments that vLLM would refuse."""
+    ranks = map(int, _known()["options"]["--max-lora-rank"]["choices"])
     taken = [rank for rank in ranks if rank >= adapter.rank]
     if not taken:
         raise cli.BadData(f"{adapter.path}: its rank is {adapter.rank}, more than vLLM takes")
@@ -155,7 +149,7 @@ def command(adapter: Adapter, base: str, host: str, port: int, more: Words = ())
         arguments += ["--lora-target-modules", *adapter.modules]
     arguments += ["--lora-modules", f"tuned={adapter.path}", "--max-lora-rank", str(taken[0])]
     arguments += more
-    lint(arguments)
+    parsed(arguments)
     return arguments
 
 
@@ -179,66 +173,46 @@ def _of_the_model(base: str) -> list[str]:
     return found
 
 
-def value(arguments: Words, option: str) -> str | None:
-    """The value of an option, of two the later; None where it is not there."""
-    found = None
-    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
-        name, equals, given = word.partition("=")
-        if SHORT.get(name, name.replace("_", "-")) == option:
-            found = given if equals else following
+@functools.cache
+def _known() -> dict[str, Any]:
+    """{"version": the pinned one, "options": {name: how many "values" it takes, one of which "choices"}}."""
+    found: dict[str, Any] = json.loads(OPTIONS.read_text())
     return found
 
 
-def number(arguments: Words, option: str) -> int:
-    """The whole number of an option, 1 where it is not there. Raises cli.BadConfig."""
-    text = value(arguments, option) or "1"
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise cli.BadData(f"vLLM {_known()['version']} would refuse this: {message}")
+
+
+def _count(text: str) -> str:
     if not text.isdigit() or not int(text):
-        raise cli.BadConfig(f"{option} {text}: a whole number from 1 is wanted")
-    return int(text)
+        raise argparse.ArgumentTypeError(f"{text}: a whole number from 1 is wanted")
+    return text
 
 
-def lint(arguments: Words) -> None:
-    """Hold the arguments of `vllm serve` to the option names and choices of the pinned version.
-    Raises cli.BadData with all that is wrong."""
-    (version, known), wrong = _options(), []
-    words = list(arguments[3:])  # behind `vllm serve BASE`
-    while words:
-        option, _, value = words.pop(0).partition("=")
-        option = SHORT.get(option, option)
-        if not option.startswith("-"):
-            wrong.append(f"{option} belongs to no option")
+def parsed(arguments: Words) -> argparse.Namespace:
+    """The options of `vllm serve BASE ..` as text, of two the later. Raises cli.BadData for what the pinned version would
+    refuse."""
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    for option, facts in _known()["options"].items():
+        if option in SHORT:  # an option of its own there
             continue
-        values = [value] if value else []
-        while words and not words[0].startswith("--") and words[0] not in SHORT:
-            values.append(words.pop(0))
-        if option.startswith("--"):
-            # --reasoning-config.field is its way into JSON
-            option = option.replace("_", "-").split(".")[0]
-        wrong += _objections(option, values, known.get(option))
-    if wrong:
-        raise cli.BadData(f"vLLM {version} would refuse this: {'; '.join(wrong)}")
-
-
-def _objections(option: str, values: list[str], facts: Option | None) -> Iterator[str]:
-    """What is wrong with one option and its values; `facts`: how many it takes (one, unless they
-    say), and which."""
-    if facts is None:
-        yield f"it has no {option}"
-        return
-    takes, choices = facts.get("values", 1), list(map(str, facts.get("choices") or ()))
-    if takes == 0 and values:
-        yield f"{option} takes no value"
-    elif takes == 1 and len(values) != 1:
-        yield f"{option} takes one value"
-    elif choices:
-        there = ", ".join(choices)
-        yield from (f"{option} {one} is none of {there}" for one in values if one not in choices)
-
-
-def _options() -> tuple[str, dict[str, Option]]:
-    """The pinned version, and its options."""
-    found = json.loads(OPTIONS.read_text())
-    return found["version"], found["options"]
+        names = [option, *(short for short, long in SHORT.items() if long == option)]
+        if facts.get("values") == 0:
+            parser.add_argument(*names, action="store_true")
+            continue
+        many = "*" if facts.get("values") == "some" else None
+        choices = [str(one) for one in facts.get("choices") or ()] or None
+        kind = _count if option in COUNTS else str
+        parser.add_argument(*names, nargs=many, choices=choices, type=kind)
+    words = []
+    for word in arguments[3:]:
+        name, equals, given = word.partition("=")
+        if name.startswith("--"):  # --reasoning-config.field is its way into JSON
+            name = name.replace("_", "-").split(".")[0]
+        words.append(name + equals + given)
+    return parser.parse_args(words)
 
 
 @dataclass(frozen=True)
@@ -265,15 +239,16 @@ def memory(arguments: Words, adapter: Adapter, gpu: float) -> Memory:
     base = arguments[2]
     config = families.configuration(base)
     config = config or families.of(base, config).dimensions
-    tensor = number(arguments, "--tensor-parallel-size")
+    given = parsed(arguments)
+    tensor = int(given.tensor_parallel_size or 1)
     # A job of several nodes parts a server's layers between them (slurm/serve.sbatch).
     nodes = int(os.environ.get("SLURM_JOB_NUM_NODES") or 1)
-    parts = tensor * max(nodes, number(arguments, "--pipeline-parallel-size"))
-    rank = number(arguments, "--max-lora-rank")
+    parts = tensor * max(nodes, int(given.pipeline_parallel_size or 1))
+    rank = int(given.max_lora_rank or 1)
     # Half of an adapter's matrices is split over tensor-parallel GPUs (vLLM, fully_sharded_loras), in bf16.
     each = 2 * rank * adapter.width * (1 + 1 / tensor) / 2 / (parts / tensor) / GIB
-    loras = each * number(arguments, "--max-loras")
-    length = _length(value(arguments, "--max-model-len")) or families.limit(config) or 0
+    loras = each * int(given.max_loras or 1)
+    length = _length(given.max_model_len) or families.limit(config) or 0
     token = state = 0.0
     if config:
         # Heads are split over tensor-parallel GPUs, layers over those of a pipeline.
@@ -283,15 +258,15 @@ def memory(arguments: Words, adapter: Adapter, gpu: float) -> Memory:
         state = of_sequence / parts / GIB
     size = _weights(base, config)
     weights = None if size is None else size / parts / GIB
-    usable = gpu * float(value(arguments, "--gpu-memory-utilization") or UTILIZATION)
+    usable = gpu * float(given.gpu_memory_utilization or UTILIZATION)
     return Memory(
-        gpus=parts * number(arguments, "--data-parallel-size"),
+        gpus=parts * int(given.data_parallel_size or 1),
         weights=weights,
         adapter=loras,
         token=token,
         sequence=state + length * token,
         length=length,
-        sequences=number(arguments, "--max-num-seqs"),
+        sequences=int(given.max_num_seqs or 1),
         left=usable - BESIDES - loras - (weights or 0),
     )
 
@@ -325,7 +300,7 @@ def check_memory(arguments: Words, adapter: Adapter, gpu: float | None = None) -
 
 def _remedies(arguments: Words, adapter: Adapter, found: Memory, gpu: float) -> Iterator[str]:
     """The fewest GPUs that do, and the context that would."""
-    tensor = number(arguments, "--tensor-parallel-size")
+    tensor = int(parsed(arguments).tensor_parallel_size or 1)
     for wider in (2 * tensor, 4 * tensor, 8 * tensor):
         more = [*arguments, "--tensor-parallel-size", str(wider)]
         other = memory(more, adapter, gpu)

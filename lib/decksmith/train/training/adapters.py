@@ -148,17 +148,14 @@ def values_of(path: Path, header: dict[str, Tensor]) -> dict[str, ndarray]:
 def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
     """Write the adapter as `out` for llama.cpp, in 8 bits (16 where a row is no multiple of 32
     numbers); the base must be of the llama family. Raises cli.BadData, cli.Missing."""
-    try:
-        import gguf
-    except ImportError as error:
-        raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
+    llama = base_models.library("gguf")
     model, config = base_models.config(name), _config(folder)
     if (kind := model.get("model_type")) != "llama":
         raise cli.BadData(f"{name} is of type {kind}; only llama adapters are turned into GGUF")
     heads = base_models.projected_heads(model)
     path = Path(folder) / WEIGHTS
     temporary = Path(f"{out}.{os.getpid()}.tmp")
-    writer = gguf.GGUFWriter(temporary, "llama")
+    writer = llama.GGUFWriter(temporary, "llama")
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     # llama.cpp scales by alpha / rank, rsLoRA by alpha / sqrt(rank)
@@ -172,9 +169,9 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
             raise cli.BadData(f"{path}: {module} has no place in a GGUF adapter")
         if half == "B" and (count := heads.get(module.rpartition(".")[2])):
             value = base_models.permuted(value, count)
-        types = gguf.GGMLQuantizationType
+        types = llama.GGMLQuantizationType
         form = types.F16 if value.shape[1] % 32 else types.Q8_0
-        packed = gguf.quantize(numpy.ascontiguousarray(value), form)
+        packed = llama.quantize(numpy.ascontiguousarray(value), form)
         writer.add_tensor(f"{place}.weight.lora_{half.lower()}", packed, raw_dtype=form)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -186,19 +183,16 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
 def unpack(source: Path, out: Path) -> AdapterCheck:
     """Write SOURCE/adapter.gguf, an adapter of the embedded model, as the PEFT folder `out`, with
     its manifest.json. Returns `check` of it. Raises cli.Missing, cli.BadData."""
-    try:
-        import gguf
-    except ImportError as error:
-        raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
+    llama = base_models.library("gguf")
     path = source / "adapter.gguf"
     if not path.is_file():
         raise cli.Missing(f"there is no {path}; make adapter writes it")
-    reader, tensors = gguf.GGUFReader(path), {}
+    reader, tensors = llama.GGUFReader(path), {}
     heads = base_models.projected_heads(base_models.config("smol"))
     for tensor in reader.tensors:
         stem, _, half = tensor.name.partition(".weight.lora_")
         module, half = base_models.hf_module(stem), half.upper()
-        value = gguf.dequantize(tensor.data, tensor.tensor_type).astype("<f4")
+        value = llama.dequantize(tensor.data, tensor.tensor_type).astype("<f4")
         if half == "B" and (count := heads.get(module.rpartition(".")[2])):
             value = base_models.unpermuted(value, count)
         name = f"base_model.model.{module}.lora_{half}.weight"
@@ -329,12 +323,8 @@ def _chosen(found: list[Checkpoint], step: int | None, config: Recipe) -> tuple[
 def _merge(run: Path, name: str) -> None:
     """RUN/merged: the base model with the adapter of RUN/adapter added to its matrices, for a server that takes no
     adapter."""
-    try:
-        import peft
-        import torch
-        import transformers
-    except ImportError as error:
-        raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
+    peft, torch = base_models.library("peft"), base_models.library("torch")
+    transformers = base_models.library("transformers")
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     base = base_models.folder(name)

@@ -5,6 +5,7 @@
 
 import contextlib
 import fcntl
+import importlib
 import json
 import os
 import shutil
@@ -43,6 +44,14 @@ WHOLE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "outpu
 Shapes = dict[str, list[int]]  # {tensor: shape}
 
 
+def library(name: str) -> Any:
+    """A package of the group `train`. Raises cli.Missing."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise cli.Missing(f"{error.name} is not installed; {MEND}") from None
+
+
 def folder(name: str | Path, *, small: bool = False) -> Path:
     """The folder of a base model in Hugging Face form. `smol`, the embedded model, is exported once
     from its GGUF file into data/models/smol (5 s, 270 MB, equal bytes every time); a folder is
@@ -76,10 +85,7 @@ def shapes(name: str | Path) -> Shapes:
     cache the headers alone are fetched, not its gigabytes."""
     if str(name) == "smol" or Path(name).is_dir():
         return _local_shapes(folder(name))
-    try:
-        import huggingface_hub as hub
-    except ImportError as error:
-        raise cli.Missing(f"{name}: no folder, and {error.name} is not installed; {MEND}") from None
+    hub = models.library()
     with contextlib.suppress(Exception):  # not in the cache, or in part
         return _local_shapes(Path(hub.snapshot_download(str(name), local_files_only=True)))
     try:
@@ -131,11 +137,8 @@ def _smol(place: Path) -> Path:
 
 def export(source: Path, out: Path) -> None:
     """Write the embedded model's GGUF file as model.safetensors (bf16), tokenizer.json and chat template, with SETTINGS."""
-    try:
-        import gguf
-        import tokenizers  # noqa: F401  # asked for before anything is written
-    except ImportError as error:
-        raise cli.Missing(f"{error.name} is not installed; {MEND}") from None
+    gguf = library("gguf")
+    library("tokenizers")  # asked for before anything is written
     reader = gguf.GGUFReader(source)
     fields = {key: field.contents() for key, field in reader.fields.items()}
     heads, tensors = projected_heads(json.loads((SETTINGS / "config.json").read_text())), {}

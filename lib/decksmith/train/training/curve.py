@@ -20,6 +20,9 @@ UNRANKED = {"adversarial", "diversity", "kl", "length"}
 NO_SCORE = {*"num_entries avg_tokens gen_seconds no_answer std_err coverage truncated".split()}
 
 
+Interval = tuple[float, float]
+
+
 class CurveScore(NamedTuple):
     """The headline of a benchmark; `error` is its standard error, `n` its questions, each None where not known."""
 
@@ -29,14 +32,7 @@ class CurveScore(NamedTuple):
     n: float | None
 
 
-class Point(NamedTuple):
-    """A score at a step."""
-
-    step: int
-    name: str
-    value: float
-    error: float | None
-    n: float | None
+Point = tuple[int, CurveScore]  # a score at a step
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -63,17 +59,8 @@ def headline(modes: object) -> CurveScore | None:
     return None
 
 
-class Best(NamedTuple):
-    """The highest of `of` values, with an interval (None where no error is known)."""
-
-    step: int
-    value: float
-    of: int
-    interval: tuple[float, float] | None
-
-
-def selected(points: list[Point]) -> Best | None:
-    """The highest of several values, with an interval that holds although it was chosen for being
+def selected(points: list[Point]) -> tuple[int, float, Interval | None] | None:
+    """(step, value, interval) of the highest of several values; the interval, None where no error is known, holds although it was chosen for being
     high. All values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so
     the highest one does. For a share it is Wilson's score interval (1927, JASA 22:209) over as many
     questions as the error speaks for, else the value with its error. None for fewer than two
@@ -82,7 +69,7 @@ def selected(points: list[Point]) -> Best | None:
 
     if len(points) < 2:
         return None
-    step, _, value, error, n = max(points, key=lambda point: (point[2], -point[0]))
+    step, (_, value, error, n) = max(points, key=lambda point: (point[1].value, -point[0]))
     reach = float(ndtri(1 - 0.025 / len(points)))
     questions: float | None = n
     if error and 0 < value < 1:
@@ -92,7 +79,7 @@ def selected(points: list[Point]) -> Best | None:
         interval = _wilson(value, questions, reach)
     elif error:
         interval = value - reach * error, value + reach * error
-    return Best(step, value, len(points), interval)
+    return step, value, interval
 
 
 def _wilson(share: float, n: float, reach: float) -> tuple[float, float]:
@@ -115,13 +102,13 @@ def benchmarks(metrics: Metrics) -> Metrics:
     return found
 
 
-def draw(out: Path, lines: list[CurvePoint], formats: tuple[str, ...] = ("png", "svg")) -> None:
+def draw(out: Path, lines: list[CurvePoint]) -> None:
     """Draw the lines of a curve into the folder `out` as curve.png and curve.svg."""
     from decksmith.measure.results import plots
 
     with plots.style() as (pyplot, tone):
         drawn = figure(tone, lines)
-        for form in formats:
+        for form in ("png", "svg"):
             data = plots.drawn(drawn, form, bbox_inches="tight", pad_inches=0.15)
             stream.write(Path(out) / f"curve.{form}", data)
         pyplot.close(drawn)
@@ -158,9 +145,9 @@ def _panels(lines: list[CurvePoint]) -> tuple[dict[str, list[Point]], int]:
     for line in lines:
         for bench, modes in benchmarks(line.get("metrics") or {}).items():
             if score := headline(modes):
-                found.setdefault(bench, []).append(Point(line["step"], *score))
+                found.setdefault(bench, []).append((line["step"], score))
         if (loss := line.get("val_loss")) is not None:
-            held.append(Point(line["step"], "nats a token", loss, None, None))
+            held.append((line["step"], CurveScore("nats a token", loss, None, None)))
     panels = {name: found[name] for name in sorted(found)[: PANELS - 1]}
     if held:
         panels[LOSS] = held
@@ -184,19 +171,22 @@ def _panel(axes: "Axes", tone: dict[str, str], name: str, points: list[Point]) -
     from decksmith.measure.results import plots
 
     color = "#b5543c" if name == LOSS else "#3d7ea6"
-    xs, ys = [point.step for point in points], [point.value for point in points]
-    bars = [1.96 * (point.error or 0.0) for point in points]
-    axes.errorbar(xs, ys, bars, color=color, linewidth=1.8, marker="o", markersize=5)
+    ys = [score.value for _, score in points]
+    bars = [1.96 * (score.error or 0.0) for _, score in points]
+    axes.errorbar(
+        [step for step, _ in points], ys, bars, color=color, linewidth=1.8, marker="o", markersize=5
+    )
     best = None if name == LOSS or name in UNRANKED else selected(points)
-    said = _short(points[-1].name if points else "") + "\n"
+    said = _short(points[-1][1].name if points else "") + "\n"
     if best:
-        axes.plot(best.step, best.value, "o", markersize=11, fillstyle="none", color=CHOSEN)
-        said += f"best of {best.of}: step {best.step}, {best.value:.2f}"
-    if best and best.interval:
-        low, high = best.interval
-        reach = [[best.value - low], [high - best.value]]
-        axes.errorbar([best.step], [best.value], reach, color=CHOSEN, linewidth=1, capsize=4)
-        said += f" [{low:.2f}, {high:.2f}]"
+        step, value, interval = best
+        axes.plot(step, value, "o", markersize=11, fillstyle="none", color=CHOSEN)
+        said += f"best of {len(points)}: step {step}, {value:.2f}"
+        if interval:
+            low, high = interval
+            reach = [[value - low], [high - value]]
+            axes.errorbar([step], [value], reach, color=CHOSEN, linewidth=1, capsize=4)
+            said += f" [{low:.2f}, {high:.2f}]"
     axes.margins(y=0.25)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("step", size=9)

@@ -107,12 +107,12 @@ class RecipeCallback(trl_trainer.RecipeCallback):
     """As of SFT; and held-out answers after the steps that are validated, with the watch over what they are worth."""
 
     tuner: "GroupTuner"
+    names = LOGGED
 
     def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Measure what a kill left unmeasured, and the beginning. Raises cli.BadData where the watch has stopped the run."""
         step = state.global_step
         self.watch = hacking.rule(self.plan.config.get("watch") or {})
-        self.logged: dict[str, float] = {}
         lines = _lines(self.plan.folder / "curve/curve.jsonl")
         known = [line for line in lines if line["step"] <= step]
         self.lines: dict[int, CurvePoint] = {line["step"]: line for line in known}
@@ -133,11 +133,6 @@ class RecipeCallback(trl_trainer.RecipeCallback):
             self.measure(state.global_step)
         if said := self._stops(state.global_step):
             self.stopped, control.should_training_stop = f"the watch ({said})", True
-
-    def more(self, logs: trl_trainer.Logs) -> dict[str, float]:
-        known = {name: logs.get(key) for name, key in LOGGED.items()}
-        self.logged = {name: round(one, 6) for name, one in known.items() if one is not None}
-        return self.logged
 
     def measure(self, step: int) -> None:
         """A line of the curve for this step, unless it has one; the curve, its table, and what the watch finds."""

@@ -338,10 +338,9 @@ def run(folder: Path | str) -> int:
         if newest and newest.step >= plan.total:
             cli.say(f"done before: {newest.step} of {plan.total} steps in {newest.path}")
             return _report(plan, newest.info, started)
-        try:
-            from decksmith.train.training import grpo_trainer, trl_trainer
-        except ImportError as error:
-            raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
+        base_models.library("trl")
+        from decksmith.train.training import grpo_trainer, trl_trainer
+
         made = grpo_trainer if plan.algorithm == "grpo" else trl_trainer
         callback = made.RecipeCallback(plan, stop, started)
         return _report(plan, trl_trainer.train(callback, newest, made.tuner_of), started)

@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, ClassVar, TypedDict, cast
 
 import peft
 import torch
@@ -26,12 +26,11 @@ import trl
 from datasets import Dataset
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, SequentialLR
-from tqdm import tqdm
 from transformers import Trainer, TrainerCallback
 from transformers import TrainerControl as Control
 from transformers import TrainerState as State
 from transformers import TrainingArguments as Arguments
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers.trainer_callback import PrinterCallback
 
 from decksmith.core import cli, stream
 from decksmith.train.training import base_models, estimates
@@ -72,8 +71,7 @@ def train(
     cli.Missing."""
     plan, step = recipe.plan, newest.step if newest else 0
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
-    if not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     logging.getLogger("trl").setLevel(logging.ERROR)
     tuner = tuner_of(plan, recipe, is_new=newest is None)
@@ -128,8 +126,12 @@ class Tuner(WithoutCard, trl.SFTTrainer):
 class RecipeCallback(TrainerCallback):
     """The keys of NeMo-RL that transformers has no argument for, metrics.jsonl, and the layout of a checkpoint."""
 
+    # Of DPO, by TRL's names: the share of pairs whose chosen answer has gained more, and by how much, in nats times beta.
+    names: ClassVar = {"accuracy": "rewards/accuracies", "margin": "rewards/margins"}
+
     def __init__(self, plan: TrainPlan, stop: StopSignal, started: float):
         self.plan, self.stop = plan, stop
+        self.logged: Logs = {}  # of the last step
         self.order = plan.order()
         self.trained = [trained_tokens(plan.rows[at]) for at in self.order]
         self.deadline = started + plan.limit
@@ -168,35 +170,44 @@ class RecipeCallback(TrainerCallback):
         step, total, logs = state.global_step, self.plan.total, logs or {}
         line: dict[str, float | None] = {"step": step}
         if "eval_loss" in logs:
-            line |= {"val_loss": round(logs["eval_loss"], 6), **_of_pairs(logs, "eval_")}
-            self._say(f"step {step}: val loss {logs['eval_loss']:.4f}")
+            line |= {"val_loss": round(logs["eval_loss"], 6), **self.known(logs, "eval_")}
+            self._show(f"step {step}: val loss {logs['eval_loss']:.4f}")
         elif "loss" in logs:
             norm = logs["grad_norm"]
             if not math.isfinite(norm):
                 mend = "a lower policy.optimizer.kwargs.lr may help"
                 raise cli.BadData(f"step {step}: the gradient is {norm}; {mend}")
+            self.logged = self.known(logs)
             line |= {
                 "loss": round(logs["loss"], 6) or None,  # where nothing was trained
                 "lr": logs["learning_rate"],
                 "grad_norm": round(norm, 4),
                 "seconds": round(time.monotonic() - self.begun, 3),
-                **_of_pairs(logs),
-                **self.more(logs),
+                **self.logged,
             }
-            if step * 10 // total > (step - 1) * 10 // total:
-                self._say(f"step {step} of {total}, loss {logs['loss']:.3f}")
+            is_tenth = step * 10 // total > (step - 1) * 10 // total
+            self._show(f"step {step} of {total}, loss {logs['loss']:.3f}", is_tenth)
         else:  # the summary at the end
             return
         with open(self.plan.folder / "metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def more(self, logs: Logs) -> dict[str, float]:
-        """What a line of metrics.jsonl holds beside what each trainer has."""
-        return {}
-
-    def _say(self, text: str) -> None:
-        if not sys.stderr.isatty():  # where `StepBar` shows it
+    def _show(self, text: str, is_due: bool = True) -> None:
+        """A line where one is due; on a terminal one line that is always written over."""
+        if sys.stderr.isatty():
+            print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif is_due:
             cli.say(text)
+
+    def on_train_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
+        """Leave the line that was written over."""
+        if sys.stderr.isatty():
+            print(file=sys.stderr)
+
+    def known(self, logs: Logs, side: str = "") -> Logs:
+        """What a line of metrics.jsonl holds beside what each trainer has."""
+        found = {name: logs.get(side + key) for name, key in self.names.items()}
+        return {name: round(one, 6) for name, one in found.items() if one is not None}
 
     def info(self, state: State) -> TrainingInfo:
         """What training_info.json holds of the last step, with NeMo-RL's names."""
@@ -246,26 +257,6 @@ class RecipeCallback(TrainerCallback):
                     os.fsync(file.fileno())
         os.rename(made, final)
         self.plan.prune()
-
-
-class StepBar(ProgressCallback):
-    """transformers' bar, with the losses on it instead of a line for each step."""
-
-    training_bar: tqdm
-
-    def on_train_begin(
-        self, args: Arguments, state: State, control: Control, **more: object
-    ) -> None:
-        super().on_train_begin(args, state, control, **more)
-        self.losses: dict[str, str] = {}
-
-    def on_log(
-        self, args: Arguments, state: State, control: Control, logs: Logs | None = None, **_: object
-    ) -> None:
-        for key, value in (logs or {}).items():
-            if key in ("loss", "eval_loss"):
-                self.losses[key] = f"{value:.3f}"
-        self.training_bar.set_postfix(self.losses)
 
 
 class PairTuner(WithoutCard, trl.DPOTrainer):
@@ -347,14 +338,8 @@ def parts(
         "eval_dataset": Dataset.from_list(plan.held) if plan.held else None,
         "processing_class": transformers.AutoTokenizer.from_pretrained(plan.base),
         "optimizers": (optimizer, _scheduler(plan, optimizer)),
-        "callbacks": [recipe, StepBar()] if sys.stderr.isatty() else [recipe],
+        "callbacks": [recipe],
     }
-
-
-def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
-    """Of DPO: the share of pairs whose chosen answer has gained more, and by how much, in nats times beta."""
-    names = {"accuracy": f"{side}rewards/accuracies", "margin": f"{side}rewards/margins"}
-    return {name: round(logs[key], 6) for name, key in names.items() if key in logs}
 
 
 def _model(plan: TrainPlan, dtype: torch.dtype) -> peft.PeftModel:
