@@ -5,6 +5,7 @@
     python3 make/given.py --needs smol                    the make targets of a model's engine
     python3 make/given.py --values MODEL                  what a variable may name, a line each
     python3 make/given.py --named ollama/llama3.2         the names of models that were said otherwise
+    python3 make/given.py --content briefs.csv COLUMN     briefs.csv-1a2b3c4d: a name for what it holds
 
 What stands behind -- is not of the command line, but of the environment or of config.mk.
 
@@ -15,6 +16,7 @@ nothing else.
 """
 
 import difflib
+import hashlib
 import math
 import os
 import re
@@ -206,9 +208,15 @@ KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
     ("EFFECT", "a difference above 0, such as 0.05", _between),
     ("MARGIN SHARE", "a share between 0 and 1, such as 0.05", lambda text: _between(text, 0, 1)),
     ("OPEN", "0 or 1", ("0", "1").__contains__),
-    ("CHAINED PUSH PUBLIC DRY ONCE", "1", "1".__eq__),
     (
-        "PROMPTS TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
+        "REQUEST",
+        "a column's name without quotation marks and $, or its number",
+        lambda text: not re.search(r"[\"'`$\\]", text),
+    ),
+    ("CHAINED PUSH PUBLIC DRY ONCE", "1", "1".__eq__),
+    ("PROMPTS", "", lambda text: not text.split()[1:] and _path(text)),
+    (
+        "TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",
         "",
         _path,
     ),
@@ -216,6 +224,26 @@ KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
 # Where 1 is no good value to propose.
 EXAMPLES = dict(LIMIT=6, PORT=8420, SHARD="2/4", BUDGET=5, EFFECT=0.05, MARGIN=0.02, SHARE=0.1)
 RULES = {name: (must_be, fits) for names, must_be, fits in KINDS for name in names.split()}
+
+
+def content(path: Path, by: str) -> str:
+    """The name of a file or a folder of requests, with a hash of what it holds and of how it is read: of a
+    folder the briefs and their documents, as request_files.py reads it. A folder is walked no further."""
+    held = hashlib.sha256(by.encode())
+    files = [path]
+    if path.is_dir():
+        briefs = [each for each in path.iterdir() if each.suffix.lower() in (".txt", ".md")]
+        files = sorted(briefs + [file for each in briefs for file in (path / each.stem).rglob("*")])
+    for file in filter(Path.is_file, files):
+        try:
+            with open(file, "rb") as opened:
+                held.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
+                while part := opened.read(1 << 20):
+                    held.update(part)
+        except OSError:  # whoever reads the requests says it
+            continue
+    return f"{path.name}-{held.hexdigest()[:8]}"
+
 
 # Variables
 
@@ -333,6 +361,8 @@ def _answer(words: list[str]) -> int:
         print(*NAMES[rest[0]][2](), sep="\n")
     elif how == ["--named"]:
         print(*(_name(word) for word in " ".join(rest).split()))
+    elif how == ["--content"]:
+        print(content(Path(rest[0]).absolute(), rest[1]))
     elif how == ["--needs"]:
         print(*_needs(rest))
     elif how == ["--asked"]:

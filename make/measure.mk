@@ -9,8 +9,10 @@ CONDITION ?= plain
 TEMPLATE ?=
 # By which judge and weights (assets/protocols).
 PROTOCOL ?= offline
-# The prompts: a file of your own has a request a line.
+# The prompts: requests of your own are text, markdown, a table, JSON, or a folder of briefs.
 PROMPTS ?= data/prompts.jsonl
+# What of PROMPTS is a request: a column's name or number, or line, paragraph, heading, item.
+REQUEST ?=
 # How many prompts, drawn over all domains; a larger number keeps those of a smaller one.
 LIMIT ?= $(if $(filter file,$(origin MODEL)),6)
 # Requests in flight, in place of the registry's number.
@@ -42,17 +44,20 @@ export OPEN
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
   $(FIRST),$(LIMIT))),reference)
-OWN_PROMPTS := $(filter-out data/prompts.jsonl,$(PROMPTS))
+OWN_PROMPTS := $(patsubst %/,%,$(filter-out data/prompts.jsonl,$(PROMPTS)))
+# Where they lie, for an image that has to show it.
+export DECKSMITH_PROMPTS := $(abspath $(OWN_PROMPTS))
 
-# A run lies in results/runs/MODEL[+CONDITION]/PROTOCOL[@PROMPTS]: none overwrites another. One
-# under a template is called after it.
+# A run lies in results/runs/MODEL[+CONDITION]/PROTOCOL[@FILE-HASH], by the content of PROMPTS: none
+# overwrites another. One under a template is called after it.
 TEMPLATE_NAME := $(basename $(notdir $(TEMPLATE)))
 export DECKSMITH_TEMPLATES := $(or $(patsubst %/,%,$(dir $(TEMPLATE))),$(DECKSMITH_TEMPLATES),data/templates)
 templated = $(if $(filter plain,$1),$(TEMPLATE_NAME),$1+$(TEMPLATE_NAME))
 CONDITIONS := $(if $(TEMPLATE_NAME),$(foreach c,$(CONDITION),$(call templated,$c)),$(CONDITION))
 conditions_of = $(if $(filter reference,$1),plain,$(CONDITIONS))
 RUN_NAMES := $(foreach m,$(MODEL),$(foreach c,$(call conditions_of,$m),$m$(patsubst %,+%,$(filter-out plain,$c))))
-SETTING := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(OWN_PROMPTS))))
+SETTING := $(PROTOCOL)$(if $(OWN_PROMPTS),@$(shell $(or $(PYTHON),$(FOUND_PYTHON)) make/given.py \
+  --content $(OWN_PROMPTS) '$(REQUEST)'))
 RUNS := $(RUN_NAMES:%=results/runs/%/$(SETTING))
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 CONDITION_PARTS := $(foreach run,$(PARTS),$(if $(findstring +,$(word 3,$(subst /, ,$(run)))),$(run)))
@@ -72,10 +77,10 @@ ASK = $(BY_PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %)
 READ_CLAIMS = $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
 CODE := $(wildcard lib/decksmith/*/*.py lib/decksmith/*/*/*.py assets/renderer/*.mjs assets/prompts/* assets/conditions/* \
   $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
-PROMPTS_FROM := $(PROMPTS) $(wildcard assets/protocols/*.toml) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
+PROMPTS_FROM := $(or $(OWN_PROMPTS),$(PROMPTS)) $(wildcard assets/protocols/*.toml) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
 SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
 # What is read of PROMPTS, in the one way in which `make baseline` takes them.
-PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) < $(PROMPTS)
+PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) --request '$(REQUEST)' $(or $(OWN_PROMPTS),$(PROMPTS))
 PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %)
@@ -117,7 +122,7 @@ run-check:
 	$(PYTHON) make/given.py --asked $(MODEL)
 
 $(OWN_PROMPTS):
-	echo "there is no $@; PROMPTS= names a file with a request a line (docs/prompts.md)" >&2
+	echo "there is no $@; PROMPTS= names a file of requests, or a folder of briefs (docs/bring-your-own.md)" >&2
 	exit 69
 
 ##@ Measure
@@ -131,8 +136,8 @@ MODEL_FETCH = $(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED))
 
 .PHONY: prompts-check
 ## prompts-check: what is measured of each request of PROMPTS=mine.txt, to be corrected
-prompts-check: $(PROMPTS) | .venv/.python
-	$(PROMPTS_READ) | bin/within tools python3 -m decksmith.measure.results.asked_table $(PROMPTS)
+prompts-check: $(or $(OWN_PROMPTS),$(PROMPTS)) | .venv/.python
+	$(PROMPTS_READ) | bin/within tools python3 -m decksmith.measure.results.asked_table $(or $(OWN_PROMPTS),$(PROMPTS))
 
 LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
 .PHONY: template

@@ -20,7 +20,7 @@ PUSH ?=
 PUBLIC ?=
 # Who trains: nemo-rl through Slurm, or trl on this machine.
 TRAINER ?= nemo-rl
-# The chat rows, or for dpo the pairs, or for rl the prompts.
+# The chat rows, or for dpo the pairs: a file, a folder, or owner/name on the Hub; for rl prompts.
 DATA ?= data/chat
 # The recipe (assets/recipes).
 RECIPE ?= $(if $(filter trl,$(TRAINER)),smol-lora,$(if $(OTHER),,nemotron-nano-lora))
@@ -111,6 +111,11 @@ CHECK_GPUS = $(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(S
 START_SERVER = $(if $(SBATCH),$(SERVE_JOB),exec bin/model-serve $(SERVED))
 
 ##@ Train
+.PHONY: data-check
+## data-check: DATA as the model of RECIPE will see it, and what is dropped
+data-check: .venv/.corpus $(SFT_TOOLS)
+	bin/chat-check $(RECIPE:%=--recipe %) $(OTHER:%=--base %) $(DATA) > /dev/null
+
 .PHONY: push
 ## push: data/chat against REPO=owner/name on the Hub; PUSH=1 sends it
 push: $(if $(REPO),.venv/.hub)

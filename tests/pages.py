@@ -30,7 +30,7 @@ CHAPTERS: dict[str, list[str]] = PYPROJECT["decksmith"]["chapters"]
 ROOMS = [room for rooms in CHAPTERS.values() for room in rooms]
 # What a script is about, for those whose first room does not say it.
 NOUNS = {
-    "measure": ("deck", "run", "prompt", "record"),
+    "measure": ("deck", "run", "prompt", "record", "template"),
     "train": ("seed", "draft", "chat", "sft", "rl", "ckpt", "job", "model", "hub", "reward", "env"),
     "bench": ("bench", "eval", "sandbox"),
     "people": ("pair", "vote", "judge", "demo"),

@@ -107,7 +107,7 @@ async function start({ port, home, memory, more, sandbox }) {
     '--font-render-hinting=none', '--disable-lcd-text', '--force-color-profile=srgb', '--disable-partial-raster', '--disable-skia-runtime-opts',
     '--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--disable-backgrounding-occluded-windows', '--disable-hang-monitor',
     '--disable-popup-blocking', '--disable-prompt-on-repost', '--lang=en-US', '--accept-lang=en-US', '--metrics-recording-only', '--password-store=basic',
-    '--use-mock-keychain', '--disable-features=Translate,MediaRouter,OptimizationHints,WebBluetooth,PaintHolding,WebRtcHideLocalIpsWithMdns,ServiceWorker',
+    '--use-mock-keychain', '--disable-features=Translate,MediaRouter,OptimizationHints,WebBluetooth,PaintHolding,WebRtcHideLocalIpsWithMdns,ServiceWorker,ViewTransitionOnNavigation',
     // A page draws when we ask it to, and then all of it: one frame for a picture instead of a dozen on the way there.
     '--enable-begin-frame-control', '--run-all-compositor-stages-before-draw', '--disable-new-content-rendering-timeout', '--disable-threaded-animation', '--disable-threaded-scrolling', '--disable-checker-imaging',
     // A page lives for one picture: its scripts end before what the optimizing compilers make of them would pay.

@@ -156,7 +156,7 @@ const about = error => `the deck breaks its compiler: ${String(error?.message ??
  * Compiles a deck that should have at least `least` slides. What its text breaks in the compiler is the deck's fault, a `compile-error`
  * on the slide or, where no slide can be told, of the deck; raises only what a known good deck brings about too.
  * @returns {Promise<{fatal?: object, expected?: number, slides: object[], errors: object[], theme: string, files: Map<string, string>}>} `fatal` is the error that leaves nothing to
- * render; `template` is {theme, css}: the theme of a deck that names none, and a style behind the theme's; `slides` hold {no, line, layout, title, diagrams, formulas, failed, plain (whether it may follow another in one page)}; `files` are the deck's modules by address.
+ * render; `template` is {theme, css}: the theme of a deck that names none, and a style behind the theme's; `slides` hold {no, line, layout, title, diagrams, formulas, failed, plain (whether it may follow another in one page), styled (whether anything but the theme says how its letters are painted)}; `files` are the deck's modules by address.
  */
 export async function compile(text, least = 3, template = {}) {
   try {
@@ -244,8 +244,11 @@ async function compileDeck(text, least, template = {}) {
     styles.push(result.css)
     files.set(`/@deck/slide/${slide.no}.js`, result.code)
     slides.push({ no: slide.no, line: slide.start + 1, row: slide.row + 1, layout: result.layout, title: title(slide, data), note: slide.note ?? '', data, source: slide, diagrams: result.diagrams,
-      formulas: result.formulas, failed: result.failed, plain: result.plain })
+      formulas: result.formulas, failed: result.failed, plain: result.plain, styled: /<[a-z]|\{[^}\n]*[.#=:]/i.test(slide.content) || unusual(data) })
   }
+  // A style may reach beyond its slide.
+  const everywhere = unusual(headmatter) || styles.some(css => css)
+  slides.forEach(slide => slide.styled ||= everywhere)
 
   // Han characters look different by language: kana or hangul tell which, and the deck's main script wins.
   const count = pattern => source.match(pattern)?.length ?? 0
@@ -264,6 +267,10 @@ async function compileDeck(text, least, template = {}) {
   }
   return { slides, errors, theme, files, lines }
 }
+
+/** Keys of a frontmatter that say nothing of how letters are painted. */
+const USUAL = new Set('theme layout title level info author keywords description transition mdc hideInToc routeAlias lineNumbers highlighter download drawings record'.split(' '))
+const unusual = data => Object.keys(data).some(key => !USUAL.has(key))
 
 function title(slide, data) {
   if (data.title ?? data.name)

@@ -3,6 +3,8 @@
  */
 import { errorSlide } from './compile.mjs'
 import { parts } from './editable.mjs'
+import { MOST, find, restore, strip } from './letters.mjs'
+import { unseen } from './pixels.mjs'
 import { measure } from './xray.mjs'
 
 export const WIDTH = 980
@@ -23,6 +25,8 @@ const PRELUDE = `(() => {
   const NOW = Date.UTC(2024, 0, 1, 12), Native = Date
   const Fixed = function (...args) { return new.target ? Reflect.construct(Native, args.length ? args : [NOW], new.target === Fixed ? Native : new.target) : new Native(NOW).toString() }
   Object.setPrototypeOf(Fixed, Native); Fixed.prototype = Native.prototype; Fixed.now = () => NOW; window.Date = Fixed
+  // A transition that does not end shows a picture of the page as it was.
+  delete Document.prototype.startViewTransition; delete Element.prototype.startViewTransition
   window.alert = window.print = () => {}; window.confirm = () => false; window.prompt = () => null; window.open = () => null; window.close = window.stop = () => {}
 })()`
 
@@ -57,6 +61,17 @@ async function settle() {
   return state()
   function state() {
     return { faults: deck.faults, diagrams: deck.diagrams }
+  }
+}
+
+/** What a page says of itself is the deck's to write: lists of short texts, whatever stands there. */
+function said({ faults, diagrams, stuck }) {
+  const text = (value, most) => (typeof value === 'string' ? value : String(JSON.stringify(value))).slice(0, most)
+  const list = (values, read) => (Array.isArray(values) ? values : []).slice(0, 20).map(value => read(value ?? {}))
+  return {
+    faults: list(faults, ({ where, message }) => ({ where: text(where, 80), message: text(message, 500) })),
+    diagrams: list(diagrams, ({ code, message }) => ({ code: text(code, 1e5), message: text(message, 500) })),
+    ...(stuck && { stuck: text(stuck, 80) }),
   }
 }
 
@@ -141,12 +156,12 @@ export async function open(browser, browserContextId, scale) {
       if (errorText)
         throw new Error(`${url} did not load: ${errorText}`)
       await Promise.race([load, lost])
-      return frames(run(undefined, settle))
+      return said(await frames(run(undefined, settle)))
     },
     /** As `visit`, in the page that is there; only after slides that run no code of the deck's own. */
     async turn(address) {
       await send('Emulation.setScriptExecutionDisabled', { value: false })
-      return frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); return (${settle})() }`), 300)
+      return said(await frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); return (${settle})() }`), 300))
     },
     /**
      * From here on the deck's scripts do not run, and nothing moves, until the next visit. A world of our own, which those scripts cannot reach, holds
@@ -167,6 +182,14 @@ export async function open(browser, browserContextId, scale) {
       const xray = JSON.parse(await run(world, `(facts) => JSON.stringify((${measure})(facts))`, facts))
       xray.words = xray.text.match(/[\p{L}\p{N}]+(?:['’.-][\p{L}\p{N}]+)*/gu)?.length ?? 0
       return xray
+    },
+    /** Of a held page whose picture is `shown`: finds the slide and, where something paints its letters in a way of its own, those that cannot be seen; for `measure`. */
+    async read(slide, shown, styled) {
+      await run(world, find, slide)
+      if (!styled)
+        return
+      const lines = await run(world, strip, MOST)
+      await run(world, restore, lines.length ? unseen(shown, await this.picture(), lines, WIDTH) : [])
     },
     /** PNG of a held page, base64. */
     async picture() {
@@ -231,6 +254,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
         const state = await show(slide)
         await page.hold()
         const picture = await page.picture()
+        await page.read(slide.no, picture, slide.styled)
         const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
         return { state, xray, picture, print: print && await page.print(), parts: edit && await page.parts(slide) }
       }

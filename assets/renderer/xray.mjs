@@ -7,7 +7,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   const none = { slide, line, layout, title: title ?? '', text: '', words: 0, bullets: 0, images: 0, images_broken: 0, code_lines: 0, table_cells: 0, diagrams: 0, formulas: 0, quotes: 0, columns: 1,
     overflow: { x: 0, y: 0 }, overlap: 0, font: { min: null, dominant: null, title: null }, contrast: null, text_area: 0, whitespace: 1, blank: true, boxes: [], missing: [] }
   const MOST = 60
-  const root = document.querySelector(`[data-slidev-no="${slide}"]`)
+  const { root, lost } = globalThis.letters // of the page with the same letters as in its picture
   if (replaced || !root)
     return none
   const round = (value, digits = 3) => Math.round(value * 10 ** digits) / 10 ** digits
@@ -49,15 +49,19 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
           rects.push({ left: rect.left, right: rect.right, top: rect.top, bottom: rect.bottom })
       }
       if (rects.length)
-        pieces.push({ el, node, text: node.data.replace(/\s+/g, ' '), rects, style: style(el), svg: !!el.ownerSVGElement, katex: !!katexOf(el) })
+        pieces.push({ el, node, text: node.data.replace(/\s+/g, ' '), rects, style: style(el), svg: !!el.ownerSVGElement, katex: !!katexOf(el), lost: lost.has(node) })
     }
   }
   const visible = elements.filter(el => el.getClientRects().length && shown(el))
   // innerText has what is see-through too, which nobody reads.
   const faded = elements.filter(el => +style(el).opacity < 0.05 && shown(parent(el)) && el.innerText?.trim())
+  // Nor has anybody what the picture does not show (letters.mjs).
+  const held = [...lost].map(node => [node, node.data])
+  held.forEach(([node]) => node.data = '')
   const all = faded.reduce((said, el) => said.replace(el.innerText.trim(), () => ''), root.innerText ?? '')
+  held.forEach(([node, data]) => node.data = data)
   const text = all.replace(/[ \t]+/g, ' ').replace(/\n\s*\n+/g, '\n').trim()
-  const svgText = pieces.filter(p => p.svg || p.el.getRootNode() !== document).map(p => p.text.trim()).join(' ')
+  const svgText = pieces.filter(p => !p.lost && (p.svg || p.el.getRootNode() !== document)).map(p => p.text.trim()).join(' ')
   const full = [text, svgText].filter(Boolean).join('\n')
 
   const backgroundOf = new Map()
@@ -179,11 +183,26 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
 
   // Type: sizes by the characters set in them; what a transform or a diagram's scale does to them counts.
   const factors = new Map()
+  // What the transforms of an element and of those around it come to.
+  const turns = new Map([[root, new DOMMatrix()], [null, new DOMMatrix()], [undefined, new DOMMatrix()]])
+  const turned = (el) => {
+    if (!turns.has(el)) {
+      const { transform, rotate, scale } = style(el)
+      let matrix = turned(parent(el))
+      if (rotate !== 'none' || scale !== 'none')
+        matrix = matrix.multiply(new DOMMatrix(`${rotate === 'none' ? '' : `rotate(${rotate})`} ${scale === 'none' ? '' : `scale(${scale.replaceAll(' ', ',')})`}`))
+      turns.set(el, transform === 'none' ? matrix : matrix.multiply(new DOMMatrix(transform)))
+    }
+    return turns.get(el)
+  }
   // offsetWidth is rounded to whole pixels: only more than that is a transform.
   const scaled = (el) => {
     if (!factors.has(el)) {
       const { width: drawn } = el.getBoundingClientRect()
-      factors.set(el, el.offsetWidth && Math.abs(drawn - el.offsetWidth) > 1 ? drawn / el.offsetWidth : 1)
+      const { a, b, c, d } = turned(el)
+      // What is squeezed is as small as it is low.
+      const flat = Math.min(1, Math.abs(a * d - b * c) / (a * a + b * b) || 1)
+      factors.set(el, flat * (el.offsetWidth && Math.abs(drawn - el.offsetWidth) > 1 ? drawn / el.offsetWidth : 1))
     }
     return factors.get(el)
   }
@@ -452,7 +471,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
         (b.on ??= []).push([a, share])
     }
   }
-  const bad = entry => entry.cut || entry.covered || entry.on || entry.broken || past(entry.seen) > 1 || entry.size < 12 || entry.contrast < 3
+  const bad = entry => entry.cut || entry.covered || entry.pieces.some(piece => piece.lost) || entry.on || entry.broken || past(entry.seen) > 1 || entry.size < 12 || entry.contrast < 3
   const defects = entries.map(entry => !!bad(entry))
   const order = [...entries.keys()].sort((i, j) => defects[j] - defects[i] || (entries[i].kind === 'cell') - (entries[j].kind === 'cell') || i - j)
   // The last bad one is usually the farthest out.
@@ -474,7 +493,8 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
           best = { piece, rect }
       }
     }
-    if (!best || tilted(best.piece.el))
+    const lean = best && leaning(best.piece.el)
+    if (!best || lean === null || (lean && best.piece.rects.length > 1))
       return null
     const { piece: { node, style: s, rects }, rect } = best
     const rectsOf = (from, to) => {
@@ -493,7 +513,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
       end = start + whole
     while (end > start && (!node.data[end - 1].trim() || (rects.length > 1 && !rectsOf(end - 1, end).some(here))))
       end--
-    const line = end > start && rectsOf(start, end).find(here)
+    const line = end > start && rectsOf(start, end).find(r => lean || here(r))
     let words = node.data.slice(start, end)
     if (!/^pre|break-spaces/.test(s.whiteSpace))
       words = words.replace(/\s+/g, ' ')
@@ -505,6 +525,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     paper.font = `${s.fontStyle} ${s.fontWeight} ${EM}px ${s.fontFamily}`
     // Letters that stand on each other or far apart make no words.
     paper.letterSpacing = `${spacing > -0.12 && spacing < 0.6 ? spacing * EM : 0}px`
+    paper.fontVariantCaps = s.fontVariantCaps
     paper.direction = s.direction
     paper.textAlign = 'left'
     const { width: wide, fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = paper.measureText(words)
@@ -525,24 +546,22 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
         digits += Math.min(15, Math.round(sum / 255 / CELL / (bottom - top) * 24)).toString(16)
       }
     }
-    return { line: [line.left, line.top, line.width, line.height].map(v => round(v, 1)), ink: digits }
+    if (!lean)
+      return { line: [line.left, line.top, line.width, line.height].map(v => round(v, 1)), ink: digits }
+    // The rectangle that stands upright around a leaning one, taken back: both have one middle.
+    const [cos, sin] = [Math.cos(lean * Math.PI / 180), Math.abs(Math.sin(lean * Math.PI / 180))]
+    const [long, tall] = [line.width * cos - line.height * sin, line.height * cos - line.width * sin].map(v => v / (cos * cos - sin * sin))
+    const upright = [(line.left + line.right - long) / 2, (line.top + line.bottom - tall) / 2, long, tall]
+    return { line: upright.map(v => round(v, 1)), lean: round(lean, 2), ink: digits }
   }
-  // Text that leans a little is read as it stands, and so is text in columns; what is turned farther or mirrored is compared, and does not pass.
-  const tilted = (el) => {
-    let matrix = new DOMMatrix()
-    for (let at = el; at && at !== root; at = parent(at)) {
-      const { transform, rotate, writingMode, filter } = style(at)
-      if (filter !== 'none')
-        return false
-      if (!/^horizontal/.test(writingMode))
-        return true
-      if (rotate && rotate !== 'none')
-        matrix = new DOMMatrix(`rotate(${rotate})`).multiply(matrix)
-      if (transform !== 'none')
-        matrix = new DOMMatrix(transform).multiply(matrix)
-    }
-    const angle = Math.abs(Math.atan2(matrix.b, matrix.a)) * 180 / Math.PI
-    return angle > 0.3 && angle < 20
+  // By how many degrees a text leans, clockwise; null of text in columns. What is turned farther than LEAN or mirrored is compared as it stands.
+  const LEAN = 20
+  const leaning = (el) => {
+    if (!/^horizontal/.test(style(el).writingMode))
+      return null
+    const { a, b } = turned(el)
+    const angle = Math.atan2(b, a) * 180 / Math.PI
+    return Math.abs(angle) > 0.3 && Math.abs(angle) < LEAN ? angle : 0
   }
 
   const boxes = kept.map((entry) => {
@@ -558,6 +577,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     say('unjudged', unjudged)
     say('cut', cut)
     say('covered', covered)
+    say('unseen', entry.pieces.length > 0 && entry.pieces.every(piece => piece.lost))
     say('broken', broken)
     Object.assign(box, inkOf(entry))
     say('on', on?.map(([other, share]) => [kept.indexOf(other), share]).filter(([other]) => other >= 0).slice(0, 5))

@@ -16,17 +16,20 @@ teardown() { rm -rf "$ROOT/data/decks/$NAME"; }
 @test "a deck becomes a model's, its prompt is said, and a second time nothing is read" {
   pictures p001
   pictures 'Last year'
+  IN=$(realpath -m --relative-to="$PWD" "$ROOT/data/decks/$NAME")
   run --separate-stderr deck-import --as "$NAME" p001 'Last year'
   assert_success
   assert_equal "$stderr" "deck-import: p001: pictures, 3 slides, prompt p001 of prompts.jsonl
 deck-import: Last year: pictures, 3 slides, of no prompt
-deck-import: $NAME is a model now: make baseline MODEL=$NAME PROMPTS=$(realpath --relative-to="$PWD" "$ROOT/data/decks/$NAME/$NAME.jsonl")"
+deck-import: next: make baseline MODEL=$NAME PROMPTS=$IN/$NAME.jsonl
+deck-import: next: make baseline MODEL=$NAME PROMPTS=$IN/alone.jsonl"
   assert_equal "$(cut -c1-12 <<< "$output")" '{"id": "p001
 {"id": "Last'
   grep -q "^base_url = \"files:data/decks/$NAME/\"$" "models/$NAME.toml"
   run --separate-stderr deck-import --as "$NAME" p001
   assert_equal "$stderr" "deck-import: p001: pictures, 3 slides, prompt p001 of prompts.jsonl, as it was
-deck-import: $NAME is a model now: make baseline MODEL=$NAME"
+deck-import: next: make baseline MODEL=$NAME PROMPTS=$IN/$NAME.jsonl
+deck-import: next: make baseline MODEL=$NAME PROMPTS=$IN/alone.jsonl"
 }
 
 @test "the pipeline takes an imported deck, and says which checks it leaves out" {

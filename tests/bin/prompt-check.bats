@@ -33,7 +33,7 @@ setup() { load ../helper; }
   assert_equal "${#lines[@]}" 1
   assert_regex "$stderr" "stdin:1: u-[0-9a-f]+: asks.slides: 'ten' is not of type 'integer'"
   assert_regex "$stderr" 'stdin:2: no "request" and no "messages" in this row'
-  assert_regex "$stderr" 'stdin:4: u-[0-9a-f]+: this id is on line 3 already'
+  assert_regex "$stderr" 'stdin:4: u-[0-9a-f]+: stdin:3 has this id already'
   assert_regex "$stderr" 'stdin:5: '
 }
 
@@ -50,4 +50,15 @@ setup() { load ../helper; }
   assert_failure 65
   assert_equal "${#lines[@]}" 1
   assert_regex "$stderr" 'stdin:1: u-[0-9a-f]+: references: c1 does not match its own sentence: High water'
+}
+
+@test "a file is read by its path, what it holds is said first, and its column can be named" {
+  printf 'prompt,text\nSix slides on tide pools,Four slides on rain\n' > mine.csv
+  run --separate-stderr prompt-check mine.csv
+  assert_failure 65
+  assert_equal "$stderr" 'prompt-check: mine.csv: prompt, text may each hold the requests; its columns are prompt, text; name one: REQUEST=COLUMN, or its number'
+  run --separate-stderr prompt-check --request text mine.csv
+  assert_success
+  assert_equal "${stderr_lines[0]}" 'prompt-check: 1 request from mine.csv, column "text"; first: Four slides on rain'
+  assert_equal "$(jq -c .source <<< "${lines[0]}")" '{"tags":{"prompt":"Six slides on tide pools"}}'
 }

@@ -27,7 +27,7 @@ setup() {
 }
 
 @test "each failure is a line with file, line, id and remedy, and the exit is 65" {
-  sed -i '5s/So 5\.//; 7s/"s7"/"s6"/' run/data/train.jsonl
+  sed -i '5s/So 5\.//; 7s/"s7"/7/' run/data/train.jsonl
   sed -i 's/max_grad_norm/max_gradient_norm/; s/save_period: 2/save_period: 3/' run/recipe.yaml
   run --separate-stderr sft-check --run run --tokenizer "$THINKER"
   assert_failure 65
@@ -35,7 +35,7 @@ setup() {
   assert_output "sft-check: run/recipe.yaml:N: unknown-key: policy.max_gradient_norm is no key of NeMo-RL v0.7.0's SFT
 sft-check: run/data/train.jsonl:5: s5: reasoning: no reasoning, and the prompt asks for it
 sft-check: run/data/train.jsonl:5: s5: pieces: at character 103 '\n</think># 5<|im_end|>\n' is trained where the template has '</think># 5<|im_end|>\n'
-sft-check: run/data/train.jsonl:7: s6: duplicate: this id came before
+sft-check: run/data/train.jsonl:7: json: not as sft-config writes it (no usable \"id\" (letters, digits, '.', '_', '~', '-'
 sft-check: run/recipe.yaml:N: periods: a save every 3 steps and a validation every 2: a save without its loss"
 }
 
@@ -62,7 +62,7 @@ Deck 1<|im_end|>
   output=$stderr
   assert_output --partial "not checked        everything that needs the tokenizer"
   assert_output --partial "or give --tokenizer DIR"
-  sed -i '7s/"s7"/"s6"/' run/data/train.jsonl
+  sed -i '7s/"s7"/7/' run/data/train.jsonl
   run sft-check --run run
   assert_failure 65
 }

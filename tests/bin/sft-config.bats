@@ -48,14 +48,33 @@ setup() {
   assert_output --partial "recipes: lora, nemotron-nano-dpo, nemotron-nano-grpo, nemotron-nano-lora, smol-dpo, smol-grpo, smol-lora"
   run sft-config --data chat --run run lr
   assert_failure 78
-  assert_output "sft-config: 'lr' is no override; write key=value, sft.max_num_epochs=3"
+  assert_line "sft-config: 'lr' is no override; write key=value, sft.max_num_epochs=3"
 }
 
-@test "a folder that NeMo-RL would misread is refused" {
+@test "data of another shape is converted once, said, and a folder may have a dot in its name" {
   mv chat chat.v2
-  run sft-config --data chat.v2 --run run
-  assert_failure 65
-  assert_output --partial "its folder has a dot in its name"
+  jq -c '{question: .messages[0].content, answer: .messages[1].content}' chat.v2/train.jsonl > chat.v2/train.json
+  rm chat.v2/*.jsonl
+  run --separate-stderr sft-config --recipe smol-lora --data chat.v2 --run run
+  assert_success
+  assert_equal "$stderr" "sft-config: chat.v2: 40 rows, question and answer (JSONL)
+sft-config: question -> user, answer -> assistant
+sft-config: 32 rows to train on, 8 held out, by requests"
+  run jq -r '.sha256 | length' run/data/report.json
+  assert_output 64
+  stat -c %Y.%i run/data/train.jsonl > before
+  sft-config --recipe smol-lora --data chat.v2 --run run > /dev/null
+  stat -c %Y.%i run/data/train.jsonl | diff before -
+}
+
+@test "rows without thoughts turn thinking off, and tools are kept as they are" {
+  sed -i 's/,"reasoning_content":"So."//; s/"seed"/"tools":[{"name":"t","parameters":{}}],"seed"/' chat/*.jsonl
+  run --separate-stderr sft-config --data chat --run run
+  assert_success
+  [[ $stderr == *"no row has a thought: policy.tokenizer.chat_template_kwargs.enable_thinking is false"* ]]
+  run cat run/recipe.yaml
+  assert_line "      enable_thinking: false"
+  assert_line "    use_preserving_dataset: true"
 }
 
 @test "another base brings its family's recipe and what belongs to it" {

@@ -88,23 +88,25 @@ def test_other_prompts_have_a_run_of_their_own(root):
     (root / "mine.txt").write_text("Six slides on tide pools for a school class\n")
     done = baseline(root, "PROMPTS=mine.txt")
     assert done.returncode == 0, done.stdout
-    assert "1 prompts; 1 lack a checklist, 1 lack theme" in done.stdout
-    assert "results/reports/offline@mine/index.html" in done.stdout
-    assert len(scores(root, "fake", "offline@mine")) == 1
+    assert "lacks a checklist, theme" in done.stdout
+    (mine,) = (path.name for path in (root / "results/runs/fake").glob("offline@mine.txt-*"))
+    assert "1 request from mine.txt, line by line; first: Six slides on tide pools" in done.stdout
+    assert f"results/reports/{mine}/index.html" in done.stdout
+    assert len(scores(root, "fake", mine)) == 1
     assert scores(root) == kept
     listed = subprocess.run(
         ["make", "runs"], cwd=root, env=environment(root), text=True, capture_output=True
     ).stdout.splitlines()
     assert [line.split()[:3] for line in listed[1:-2]] == [
         ["fake", "offline", "1"],
-        ["fake", "offline@mine", "1"],
+        ["fake", mine, "1"],
     ]
 
 
 def test_a_file_of_prompts_that_is_not_there_is_named(root):
     done = baseline(root, "PROMPTS=mine.txt")
     assert done.returncode != 0
-    assert "there is no mine.txt; PROMPTS= names a file with a request a line" in done.stdout
+    assert "there is no mine.txt; PROMPTS= names a file of requests, or a folder" in done.stdout
 
 
 def test_money_is_spent_only_where_somebody_agrees(root):

@@ -18,6 +18,11 @@ from decksmith.measure.results import layout
             "make baseline MODEL=smol PROTOCOL=offline PROMPTS=mine.jsonl",
         ),
         (
+            "results/runs/smol/offline@my-briefs.csv-1a2b3c4d",
+            "smol",
+            "make baseline MODEL=smol PROTOCOL=offline PROMPTS=my-briefs.csv",
+        ),
+        (
             "results/runs/smol+best-of-4/offline",
             "smol+best-of-4",
             "make baseline MODEL=smol CONDITION=best-of-4 PROTOCOL=offline",

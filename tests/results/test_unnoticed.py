@@ -103,11 +103,6 @@ def renamed(there):
     return [ADA, REFERENCE]
 
 
-def folder_renamed(there):
-    (there / "ada").rename(there / "gpt")
-    return ["gpt/offline", REFERENCE]
-
-
 def another_answers(there):
     """The endpoint answers one request as another model."""
     rows = rows_of(there / ADA)
@@ -180,13 +175,6 @@ def another_reply(there):
     return [ADA, REFERENCE]
 
 
-def no_looks(there):
-    """The memory of an earlier comparison is gone in one folder."""
-    looks.remember(loaded(there, [ADA, REFERENCE]))
-    (there / ADA / "journal/looks.jsonl").unlink()
-    return [ADA, REFERENCE]
-
-
 def future(there):
     rows = rows_of(there / ADA)
     rows[0]["judge"]["by"]["at"] = "2126-01-01T00:00:00+00:00"
@@ -206,11 +194,6 @@ NAMED = {
     another_answers: "ada: the endpoint answered as 2 models: fake-large (1) and fake-small (1)",
     cut_checklists: "2 of 2 prompts have another checklist than data/prompts.jsonl has under their ids (p002, p010)",
 }
-FOLDERS = {
-    folder_renamed: "ada: its records say that ada answered, its folder says gpt",
-    no_journal: "ada: its journal (journal/gen.jsonl) has not the replies to 2 of 2 requests (p002, p010)",
-    no_looks: "ada does not remember 1 of its 1 comparisons with",
-}
 
 
 def loaded(there, names):
@@ -228,7 +211,8 @@ def there(made, tmp_path):
 def test_honest_runs_are_silent(there):
     honest = loaded(there, [ADA, REFERENCE])
     verify.check(honest)
-    assert unnoticed.unnoticed(honest) == [] == unnoticed.of_folders(honest)
+    assert unnoticed.unnoticed(honest) == []
+    assert not any("its journal" in line for line in looks.remember(honest)["said"])
 
 
 @pytest.mark.slow
@@ -254,14 +238,13 @@ def test_what_contradicts_nothing_is_named_beside_the_claims(there, forge):
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize("forge", FOLDERS, ids=lambda forge: forge.__name__)
-def test_what_a_folder_lacks_is_named_with_the_looks(there, forge):
-    compared = loaded(there, forge(there))
+def test_a_journal_that_was_removed_is_named_with_the_looks(there):
+    compared = loaded(there, no_journal(there))
     verify.check(compared)
-    assert any(line.startswith(FOLDERS[forge]) for line in looks.remember(compared)["said"])
-
-
-# Without pictures
+    wanted = (
+        "ada: its journal (journal/gen.jsonl) has not the replies to 2 of 2 requests (p002, p010)"
+    )
+    assert any(line.startswith(wanted) for line in looks.remember(compared)["said"])
 
 
 def requests(*texts):

@@ -155,5 +155,5 @@ def test_a_row_that_is_no_pair_is_named(recipe):
     with pytest.raises(cli.BadData, match=r"train.jsonl:1: r1: no pair; chat-prefer writes"):
         train.TrainPlan(run)
     path.write_text('{"id":"r1","messages":[]}\n')
-    with pytest.raises(cli.BadData, match=r'train.jsonl:1: r1: no "context" in this row'):
+    with pytest.raises(cli.BadData, match="none of [0-9]+ rows can be trained on"):
         recipes.freeze("smol-dpo", run / "data", run / "other")

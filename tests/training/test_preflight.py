@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from decksmith.train.training import check_report, preflight, recipes, row_checks
+from decksmith.train.training import check_report, preflight, recipes
 
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
 RECIPE = "nemotron-nano-lora"
@@ -164,13 +164,7 @@ RECIPES = [  # rule, key, value; a message
     ),
     ("batch", "sft.val_global_batch_size", 24, "take a multiple of 16"),
     ("batch", "sft.val_global_batch_size", 32, "16 validation rows are less than one batch of 32"),
-    (
-        "batch",
-        "sft.val_global_batch_size",
-        32,
-        "rm data/chat/split.tsv && make corpus SHARE=0.50",
-    ),
-    ("batch", "sft.val_global_batch_size", 48, "51 rows in all are too few for one batch of each"),
+    ("batch", "sft.val_global_batch_size", 48, "rm data/chat/split.tsv && make corpus SHARE=.."),
     ("template", "policy.tokenizer.chat_template", ..., "inherited: a demo"),
     (
         "template",
@@ -285,11 +279,6 @@ def test_checkpoints_that_do_not_fit_on_the_disk_are_refused(run, monkeypatch):
 
 
 ROWS = [  # rule, change of the third row, message
-    ("messages", {"content": "  "}, "the content of assistant is empty"),
-    ("messages", {"role": "user"}, "the roles are system, user, user"),
-    ("messages", {"reasoning_content": ["a"]}, "reasoning_content is no text"),
-    ("messages", {"content": "a \ud800"}, "a broken character"),
-    ("tags", {"content": "<think>a</think># Deck"}, "a think tag"),
     ("reasoning", {"reasoning_content": ""}, "no reasoning"),
     ("reasoning", {"reasoning_content": None}, "no reasoning"),
     ("too-long", {"content": "x" * 9000}, "tokens, the limit is 8192"),
@@ -325,44 +314,6 @@ def test_a_line_that_is_no_record_is_named_and_the_others_are_read(run):
         and report["failures"][0]["line"] == 35
         and report["rows"]["train"] == 35
     )
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda other: {**other, "id": "s7"}, "its id is"),
-        (
-            lambda other: {**other, "messages": [*row(7)["messages"][:2], other["messages"][2]]},
-            "its request is",
-        ),
-        (
-            lambda other: {**other, "messages": [*other["messages"][:2], row(7)["messages"][2]]},
-            "its answer is",
-        ),
-    ],
-)
-def test_a_validation_row_that_is_in_train_by_id_or_content_is_a_leak(run, change, message):
-    line(run, 4, change, side="test")
-    report, _ = preflight.check(run / "recipe.yaml", THINKER)
-    assert (
-        report["counts"] == {"leak": 1}
-        and message in report["failures"][0]["message"]
-        and report["failures"][0]["line"] == 5
-    )
-
-
-def test_an_id_that_comes_twice_is_refused(run):
-    line(run, 4, lambda other: {**other, "id": "s3"})
-    assert preflight.check(run / "recipe.yaml", THINKER)[0]["counts"] == {"duplicate": 1}
-
-
-def test_a_key_that_first_comes_late_in_a_large_file_is_refused(run, monkeypatch):
-    monkeypatch.setattr(row_checks, "LOADED", 1000)
-    line(run, 2, lambda other: {**other, "seed": {"theme": "a"}})
-    assert preflight.check(run / "recipe.yaml", THINKER)[0]["ok"]
-    line(run, 30, lambda other: {**other, "seed": {"outline": ["a"]}})
-    report, _ = preflight.check(run / "recipe.yaml", THINKER)
-    assert report["counts"] == {"columns": 1} and "seed.outline" in report["failures"][0]["message"]
 
 
 def test_a_bos_that_no_server_sends_is_seen_in_every_row(run):
@@ -409,6 +360,19 @@ def test_thoughts_that_are_trained_though_thinking_is_off_are_refused(run):
 def test_a_template_that_renders_the_prompt_otherwise_when_it_is_answered_is_refused(run, tmp_path):
     odd = folder(tmp_path, lambda text: "{% if messages | length > 2 %}Talk:\n{% endif %}" + text)
     assert preflight.check(run / "recipe.yaml", odd)[0]["counts"] == {"pieces": 51, "end": 51}
+
+
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+
+
+def test_tools_that_the_template_leaves_out_are_named_and_others_are_trained(run, tmp_path):
+    line(run, 6, lambda old: {**old, "tools": [TOOL]})
+    report, _ = preflight.check(run / "recipe.yaml", THINKER)
+    assert report["counts"] == {"tools": 1}
+    assert "leaves the tool weather out" in report["failures"][0]["message"]
+    knows = folder(tmp_path, lambda text: "{% if tools %}{{ tools | tojson }}{% endif %}" + text)
+    report, _ = preflight.check(run / "recipe.yaml", knows)
+    assert report["counts"] == {}
 
 
 def test_an_end_at_which_no_server_stops_is_refused(run, tmp_path):
@@ -460,9 +424,10 @@ def test_a_template_that_refuses_a_row_is_said_for_the_row(run, tmp_path):
 
 
 def test_without_a_tokenizer_all_else_is_checked_and_the_rest_is_named(run):
-    line(run, 4, lambda other: {**other, "id": "s3"})
+    path = run / "data/train.jsonl"
+    write(path, [*path.read_text().splitlines()[:34], '{"id": "s34"}'])
     report, _ = preflight.check(run / "recipe.yaml")
-    assert report["counts"] == {"duplicate": 1} and report["unchecked"][0].startswith(
+    assert report["counts"] == {"json": 1} and report["unchecked"][0].startswith(
         "everything that needs the tokenizer"
     )
     assert report["tokens"] == {} and report["lora"]["trainable"] == 181_747_712
@@ -565,14 +530,11 @@ def test_a_run_of_dpo_is_checked_by_its_own_keys_steps_and_both_sides_of_every_p
     assert report["steps"] == 2 and report["rows"] == {"train": 35, "validation": 16}
     rows_of = [pair(k) for k in range(35)]
     rows_of[3]["completions"][1]["rank"] = None
-    rows_of[4]["completions"][1]["completion"][0]["content"] = " "
-    rows_of[5]["completions"][1] = {**rows_of[5]["completions"][0], "rank": 1}
     write(pairs / "data/train.jsonl", rows_of)
     text = (pairs / "recipe.yaml").read_text()
     (pairs / "recipe.yaml").write_text(text.replace("val_at_end", "val_at_endd"))
     report, _ = preflight.check(pairs / "recipe.yaml", THINKER)
     found = {(one["rule"], one["line"]): one["message"] for one in report["failures"]}
-    assert found["pair", 4] == "this is no pair" and found["pair", 6] == "both sides are the same"
-    assert found["messages", 5] == "the content of assistant is empty or no text"
+    assert found["json", 4].startswith("not as sft-config writes it")
     (said,) = (one["message"] for one in report["failures"] if one["rule"] == "unknown-key")
     assert said == "dpo.val_at_endd is no key of NeMo-RL v0.7.0's DPO; did you mean dpo.val_at_end?"

@@ -128,6 +128,14 @@ def test_a_prompt_of_an_evaluation_or_of_the_validation_set_is_named_with_its_li
     ]
 
 
+def test_a_prompt_that_comes_twice_is_named(run, planted):
+    made = run()
+    with open(made / "data/train.jsonl", "a") as file:
+        file.write((made / "data/train.jsonl").read_text().splitlines()[0] + "\n")
+    report, _ = checked(made, planted)
+    assert "duplicate" in report["counts"]
+
+
 @pytest.mark.parametrize(
     ("override", "rule", "message"),
     [

@@ -63,7 +63,9 @@ async function render({ id, text, images, scale, least }) {
       if (of > least)
         return fail('unknown-html', `it has ${of} slides; a deck has at most ${least}`)
       await page.hold()
-      pictures.push(await page.picture())
+      const picture = await page.picture()
+      await page.read(n, picture, true)
+      pictures.push(picture)
       const { missing, ...seen } = await page.measure({ slide: n, line: 1, layout: '', title: about.title, formulas: 0, width: WIDTH, height: HEIGHT, replaced: false })
       for (const source of new Set(missing)) {
         // What stands at another address is not reached from here; the deck is not to blame.

@@ -184,6 +184,11 @@ def _unreadable(page: Page, boxes: list[Box], bounds: Limits) -> Found:
         size, worst = min(small)
         message = f"{_noun(boxes[worst])} is set in {size:g} px, below {bounds['small_px']:g}{_others(small)}"
         yield "small-text", worst, message, boxes[worst]["box"]
+    unseen = [i for i, box in enumerate(boxes) if box.get("unseen") and not box.get("cut")]
+    if unseen:
+        message = f"{_noun(boxes[unseen[0]])} cannot be seen{_others(unseen)}"
+        yield "low-contrast", unseen[0], message, boxes[unseen[0]]["box"]
+        return
     least = [bounds["code_contrast" if box["kind"] == "code" else "contrast"] for box in boxes]
     ratios = [(box["contrast"], i) for i, box in placed if box.get("contrast")]
     if faint := [(ratio, i) for ratio, i in ratios if ratio < least[i]]:

@@ -65,9 +65,11 @@ class Box(TypedDict):
     part: Annotated[NotRequired[str], "the line of code that is cut"]
     on: Annotated[NotRequired[list[tuple[int, float]]], "[[index, share]] of the texts it lies on"]
     covered: Annotated[NotRequired[bool], "something lies on it"]
+    unseen: Annotated[NotRequired[bool], "its letters change nothing in the picture"]
     src: Annotated[NotRequired[str], "of a picture"]
     broken: Annotated[NotRequired[bool], "the picture did not load"]
     line: Annotated[NotRequired[list[float]], "[x, y, width, height] of its widest line's start"]
+    lean: Annotated[NotRequired[float], "degrees that this line is turned clockwise"]
     ink: Annotated[
         NotRequired[str],
         "how these letters look drawn plainly: the share of ink, upper half of the line and lower, in "

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import cast
 
 from decksmith.core import cli
@@ -85,15 +85,19 @@ def read(name: str, data: bytes, budget: int = BUDGET) -> Document:
     return Document(name, hashlib.sha256(data).hexdigest(), pages, of)
 
 
-def find(path: str, budget: int = BUDGET) -> Document:
-    """The document at a path in data/sources. Raises NotRead, also for a path that leaves that folder."""
-    whole = (FOLDER / path).resolve()
-    if not whole.is_relative_to(FOLDER.resolve()) or not _NAME.fullmatch(whole.name):
+def find(path: str | Path, budget: int = BUDGET) -> Document:
+    """The document at a path in data/sources, or at one that a reader of files vouches for. Raises NotRead, also for
+    a text that leaves that folder."""
+    whole = path if isinstance(path, Path) else (FOLDER / path).resolve()
+    is_there = whole is path or whole.is_relative_to(FOLDER.resolve())
+    if not is_there or not _NAME.fullmatch(whole.name):
         raise NotRead(f"{path} is no plain name of a file in data/sources")
     try:
+        if whole.stat().st_size > LARGEST:
+            raise NotRead(f"{path} is over {LARGEST // 1_000_000} MB; at most that is read")
         data = whole.read_bytes()
     except OSError as error:
-        raise NotRead(f"data/sources/{path}: {error.strerror}; put the document there") from None
+        raise NotRead(f"{whole}: {error.strerror}; put the document there") from None
     return read(whole.name, data, budget)
 
 

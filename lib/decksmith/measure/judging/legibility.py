@@ -1,8 +1,9 @@
 """Whether the text of a slide can be made out in its picture: the picture's pixels against what the page says is there.
 
-For the widest line of each block the X-ray keeps how its first letters look, drawn plainly in their own font (`ink`),
-and where they stand (`line`). Here the same cells are read from the picture and compared. Nothing about the page is
-believed: blurred, mirrored, turned, covered, masked or overprinted text fails whatever brought it about."""
+Which letters change the picture at all, assets/renderer/letters.mjs tells. For the widest line of each block the X-ray
+keeps how its first letters look, drawn plainly in their own font (`ink`), and where they stand (`line`). Here the same
+cells are read from the picture and compared. Nothing about the page is believed: blurred, mirrored, turned, covered,
+masked or overprinted text fails whatever brought it about."""
 
 import numpy as np
 from PIL import Image
@@ -61,6 +62,9 @@ def look(picture: Image.Image, box: Box) -> tuple[float, float]:
     `render.xray`, with `ink`. The contrast of the lightest and darkest pixel bounds that of the letters."""
     scale = picture.width / CANVAS
     left, top, width, height = (value * scale for value in box["line"])
+    if lean := box.get("lean"):
+        middle = left + width / 2, top + height / 2
+        picture = picture.rotate(lean, Image.Resampling.BILINEAR, center=middle)
     x0, x1 = max(0, int(left)), min(picture.width, int(left + width) + 1)
     y0, y1 = max(0, int(top)), min(picture.height, int(top + height) + 1)
     if x1 - x0 < 2 or y1 - y0 < 2:

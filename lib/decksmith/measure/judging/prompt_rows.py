@@ -7,9 +7,12 @@ import io
 import itertools
 import json
 import operator
+import sys
+import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
@@ -17,7 +20,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import lint, sources, templates
 from decksmith.measure.decks.records import Limits, Page
-from decksmith.measure.judging import asked, rendered
+from decksmith.measure.judging import asked, rendered, request_files
 from decksmith.models import turns
 
 if TYPE_CHECKING:
@@ -33,12 +36,10 @@ LIMITS: Limits = {
 }
 
 
-def row(line: str) -> Record:
-    """The prompt of a line: plain words, or an object with `request` or `messages`. What it does not say
-    is filled in: id, sets, system message, what the request says of `asks`. Raises ValueError."""
-    line = line.strip()
-    is_json = line.startswith("{") or (line.startswith("[") and line.endswith("]"))
-    given: Record = stream.json_object(line) if is_json else {"request": line}
+def row(line: str | Record) -> Record:
+    """The prompt of a row, or of its line: plain words, or an object with `request` or `messages`. What it does not
+    say is filled in: id, sets, system message, what the request says of `asks`. Raises ValueError."""
+    given = _object(line.strip()) if isinstance(line, str) else {**line}
     request = given.pop("request", None) or given.pop("prompt", None)
     messages = given.get("messages")
     if isinstance(request, str) and not messages:
@@ -70,15 +71,23 @@ def asks(request: str, own: Record) -> Record:
     return found | own
 
 
-def rows(line: str) -> list[Record]:
-    """The prompts of a line, one for each of its `turns`; its `sources` are quoted. Raises ValueError."""
+def _object(line: str) -> Record:
+    is_json = line.startswith("{") or (line.startswith("[") and line.endswith("]"))
+    return stream.json_object(line) if is_json else {"request": line}
+
+
+def rows(line: str | Record) -> list[Record]:
+    """The prompts of a row, one for each of its `turns`; its `sources` are quoted. Raises ValueError."""
     made = row(line)
     names, budget = made.get("sources"), made.pop("budget", sources.BUDGET)
-    if names and all(isinstance(name, str) for name in names):
+    if names and all(isinstance(name, str | Path) for name in names):
         try:
             found = [sources.find(name, budget) for name in names]
         except sources.NotRead as error:
             raise ValueError(f"{made['id']}: sources: {error}") from None
+        if isinstance(names[0], Path):  # in a folder, briefs of the same words have other documents
+            inputs = [made["id"], *(document.sha256 for document in found)]
+            made["id"] = f"u-{stream.fingerprint(inputs)[:8]}"
         material, made["sources"] = sources.quoted(found, budget)
         *first, last = made["messages"]
         made["messages"] = [*first, {**last, "content": f"{last['content']}\n\n{material}"}]
@@ -99,38 +108,65 @@ def _request(messages: object) -> str:
     return "\n".join(str(message.get("content")) for message in theirs)
 
 
-def check(protocol: Protocol) -> int:
-    """Write the prompts of the lines on stdin to stdout and say on stderr what they lack; returns the exit status."""
+def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
+    """Write the prompts of the lines on stdin, or of a file or folder (`by`: as of request_files), to stdout and say on
+    stderr what they lack; returns the exit status. What a file holds is said before the first is written."""
     from jsonschema import Draft202012Validator
 
     schema = json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text())
     validator = Draft202012Validator(schema)
-    seen: dict[str, int] = {}
+    taken = request_files.opened(path, by) if path else request_files.Found("", _stdin())
+    seen: dict[int, str] = {}  # where an id was first, by the id's hash
+    texts: set[int] = (
+        set()
+    )  # an id has 32 bits: of 10,000 requests, two others share one in 1 of 100 files
     lacks: Counter[str] = Counter()
-    bad = 0
-    for number, data in enumerate(io.BufferedReader(stream.stdin), 1):
-        if not data.strip():
-            continue
-        try:
-            made = rows(data.decode())
+    with tempfile.TemporaryFile() as kept:
+        for where, given in taken.items:
+            try:
+                if isinstance(given, ValueError):
+                    raise given
+                made = rows(given)
+                for record in made:
+                    valid(validator, record)
+                    if (first := seen.setdefault(hash(record["id"]), where)) != where:
+                        if (
+                            path
+                            and "id" not in given
+                            and hash(_request(made[0]["messages"])) in texts
+                        ):
+                            raise request_files.LeftOut("said twice")
+                        raise ValueError(f"{record['id']}: {first} has this id already")
+                if path:
+                    texts.add(hash(_request(made[0]["messages"])))
+            except ValueError as error:
+                taken.lost(where, error)
+                continue
+            taken.took(given)
             for record in made:
-                valid(validator, record)
-                if (first := seen.setdefault(record["id"], number)) != number:
-                    raise ValueError(f"{record['id']}: this id is on line {first} already")
-        except ValueError as error:
-            is_text = not isinstance(error, UnicodeDecodeError)
-            cli.say(f"stdin:{number}: {error if is_text else 'not UTF-8 text'}")
-            bad += 1
-            continue
-        for record in made:
-            stream.emit(record)
-            lacks.update(_say(record))
-    if not seen:
-        raise cli.BadData(f"stdin: no request in it{cli.Script.usage}")
+                if path:
+                    kept.write(stream.dumps(record) + b"\n")
+                else:
+                    stream.emit(record)
+                    lacks.update(_say(record))
+        taken.look(path)
+        kept.seek(0)
+        for line in kept:
+            sys.stdout.buffer.write(line)
+            lacks.update(_say(json.loads(line)))
     if lacks:
         said = ", ".join(f"{count} lack {what}" for what, count in lacks.most_common())
         cli.say(f"{len(seen)} prompts; {said} (make prompts-check shows what is read)")
-    return 65 if bad else 0
+    return 65 if taken.bad else 0
+
+
+def _stdin() -> Iterator[tuple[str, str | ValueError]]:
+    for number, data in enumerate(io.BufferedReader(stream.stdin), 1):
+        try:
+            if data.strip():
+                yield f"stdin:{number}", data.decode()
+        except UnicodeDecodeError:
+            yield f"stdin:{number}", ValueError("not UTF-8 text")
 
 
 def valid(validator: "Draft202012Validator", record: Record) -> None:

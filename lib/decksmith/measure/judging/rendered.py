@@ -227,10 +227,10 @@ def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
 
 
 def _hidden(box: Box, limits: Limits) -> bool:
-    """Whether a box is off the canvas, pale, covered or too small to be read."""
+    """Whether a box is off the canvas, pale, covered, unseen or too small to be read."""
     x, y, width, height = box["box"]
     off = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0
-    if off or not width or not height or box.get("covered"):
+    if off or not width or not height or box.get("covered") or box.get("unseen"):
         return True
     pale = box.get("contrast", 21) < limits["unreadable_contrast"]
     return pale or box.get("size", LETTERS) < limits["unreadable_px"]

@@ -4,8 +4,8 @@
 
 Of each run it counts the replies and judgings that its journals do not keep, and prices them: tokens as measured in earlier runs
 of the same model, else assumed; USD per token from assets/models.toml, else from the endpoint's own list of models. Nothing is
-said where nothing costs anything. YES=1 or a BUDGET answers yes. Where it is known beforehand that no score can come out, that
-is said, and nobody is asked for money.
+said where nothing costs anything. YES=1 or a BUDGET answers yes. What another run has already of the same requests is taken
+over first. Where it is known beforehand that no score can come out, that is said, and nobody is asked for money.
 """
 
 import os
@@ -23,7 +23,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded, sample_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.conditions import Condition
-from decksmith.measure.results import layout
+from decksmith.measure.results import layout, merge
 from decksmith.models import registry, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
@@ -233,6 +233,8 @@ def main(
     protocol: str, yes: bool, budget: float | None, claims: str | None, runs: tuple[Path, ...]
 ) -> None:
     loaded = Protocol.load(protocol)
+    for run in runs:
+        merge.reuse(run)
     found = bills(loaded, runs, budget)
     if claims:
         Client(replace(registry.model(claims)), budget=budget)  # is its key set?

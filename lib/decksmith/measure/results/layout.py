@@ -1,4 +1,4 @@
-"""Where runs lie and what they are called: results/runs/<model>[+<condition>]/<protocol>[@<prompts>]/.
+"""Where runs lie and what they are called: results/runs/<model>[+<condition>]/<protocol>[@<file>-<hash>]/.
 
 `python3 -m decksmith.measure.results.layout` lists them (`make runs`).
 """
@@ -42,7 +42,8 @@ def make_command(folder: Path) -> str:
     if not under:
         return command
     protocol, _, prompts = under.partition("@")
-    return f"{command} PROTOCOL={protocol}" + (f" PROMPTS={prompts}.jsonl" if prompts else "")
+    file = prompts.rpartition("-")[0] or f"{prompts}.jsonl"  # of a run before there was a hash
+    return f"{command} PROTOCOL={protocol}" + (f" PROMPTS={file}" if prompts else "")
 
 
 def finished(runs: Path | None = None) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.judging import identity as identities
-from decksmith.measure.results import layout, runs, stats, unnoticed
+from decksmith.measure.results import layout, merge, runs, stats, unnoticed
 from decksmith.measure.results.comparison import Look, Looks, Run
 from decksmith.measure.results.pairs import better, headline_values
 from decksmith.measure.results.runs import is_external
@@ -88,7 +88,6 @@ def remember(loaded: list[Run]) -> Looks:
     if is_external(loaded[0]):
         return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
-    odd = unnoticed.of_folders(loaded)
     kept: dict[int, Kept] = {}
     written = set()
     for run in loaded:
@@ -114,7 +113,10 @@ def remember(loaded: list[Run]) -> Looks:
     lost = {order for look in now if not written & {*look.runs} for order in look.runs}
     if names := sorted(str(run["path"]) for run in loaded if run["order"] in lost):
         said.append(f"This look was not remembered: {' and '.join(names)} cannot be written")
-    return {"pairs": pairs, "said": [*said, *odd]}
+    return {
+        "pairs": pairs,
+        "said": said + [line for run in loaded for line in unnoticed.journal_lost(run)],
+    }
 
 
 def _pair(look: NewLook, loaded: list[Run], kept: dict[int, Kept]) -> Look:
@@ -261,6 +263,8 @@ def register(folders: list[Path], protocol: Protocol) -> Registration:
     names = [layout.run_name(folder) for folder in folders]
     held = {}
     for folder, name in zip(folders, names, strict=True):
+        if (folder / "prompts.jsonl").is_file():
+            merge.reuse(folder)  # a reply that another run has is one that may have been read
         for journal in [folder / "scores.jsonl", *sorted(folder.glob("**/journal/gen.jsonl"))]:
             if journal.is_file() and journal.stat().st_size:
                 raise cli.BadData(

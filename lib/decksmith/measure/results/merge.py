@@ -1,8 +1,10 @@
-"""A run in parts: which record belongs to which part, and the parts made one run again.
+"""A run in parts: which record belongs to which part, and the parts made one run again; and what a run
+takes over of others.
 
 Part I of N works in RUN/shard-I-of-N, with journals of its own: nobody appends to a file that another node appends to.
 """
 
+import itertools
 import os
 import re
 import shutil
@@ -13,6 +15,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.judging import identity
+from decksmith.measure.results import layout
 from decksmith.measure.results.text import few
 from decksmith.models import turns
 
@@ -76,7 +79,7 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
             _adopt(folder, run / record["id"])
     for folder in shards.values():
         for journal in sorted((folder / "journal").glob("*.jsonl")):
-            _append(journal, run / "journal" / journal.name)
+            _take(journal, run)
     return ordered
 
 
@@ -134,11 +137,45 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _append(source: Path, target: Path) -> None:
-    """What the journal `target` does not yet have of `source`."""
-    theirs, ours = stream.Journal(source, source.stem), stream.Journal(target, target.stem)
-    for ident, inputs, value in theirs.values():
-        if value is not None and ours.get(ident, inputs) != value:
-            ours.put(ident, inputs, value)
-    theirs.close()
+def reuse(run: Path) -> None:
+    """Take over what other runs have of this run's prompts, by the same model, condition and protocol over another
+    file of prompts: what their journals keep of the same inputs, and the files that it names. So a request is paid
+    for once, whatever file it stands in. What is there stays, and what is cut off is done again."""
+    home = run.parent if FOLDER.match(run.name) else run
+    protocol, own, _ = home.name.partition("@")
+    if not own:
+        return
+    wanted = {record["id"] for _, record in stream.records(run / "prompts.jsonl")}
+    for other in sorted(home.parent.glob(f"{protocol}@*")):
+        for place in (other, *sorted(other.glob("shard-*-of-*"))):
+            for journal in sorted((place / "journal").glob("*.jsonl")) if place != run else ():
+                _take(journal, run, wanted)
+
+
+def _take(source: Path, run: Path, wanted: set[str] | None = None) -> None:
+    """The lines of a journal that the run's has not, behind the files of their records: all, the newer in place of
+    the older; or, on `wanted` ids alone (`id`, `id~0`, `id~r1`), those for which it has none."""
+    found = {(each["id"], each.get("inputs")): each for _, each in layout.journal(source)}
+    if wanted is not None:
+        found = {key: each for key, each in found.items() if not wanted.isdisjoint(_ids(key[0]))}
+    if not found:
+        return
+    name = next(key for each in found.values() for key in each if key not in ("id", "inputs"))
+    ours = stream.Journal(run / "journal" / source.name, name)
+    for (ident, inputs), each in found.items():
+        value, own = each.get(name), inputs and ours.get(ident, inputs)
+        if value is None or not inputs or own == value or (own is not None and wanted is not None):
+            continue
+        folder = source.parent.parent / ident
+        for path in folder.rglob("*"):
+            to = run / ident / path.relative_to(folder)
+            if path.is_file() and path.suffix != ".tmp" and not to.exists():
+                to.parent.mkdir(parents=True, exist_ok=True)
+                _link(str(path), f"{to}.tmp")
+                os.replace(f"{to}.tmp", to)
+        ours.put(ident, inputs, value)
     ours.close()
+
+
+def _ids(ident: str) -> set[str]:
+    return set(itertools.accumulate(ident.split("~"), "{}~{}".format))

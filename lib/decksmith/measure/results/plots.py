@@ -231,7 +231,7 @@ def _sheet(
     for left, at, part, look in parts:
         figure.text(left / WIDTH, 1 - at / height, part, va="top", **look)
     axes = figure.add_axes((LEFT / WIDTH, below / height, BARS / WIDTH, body / height))
-    axes.set_ylim(body, 0)
+    axes.set_ylim(body or 1, 0)
     axes.set_yticks([])
     axes.tick_params(labelsize=NOTE)
     return figure, axes

@@ -11,7 +11,7 @@ from typing import cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
-from decksmith.measure.decks import conditions, sources
+from decksmith.measure.decks import sources
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout, pairs, runs, verify
@@ -36,12 +36,6 @@ def unnoticed(loaded: list[Run]) -> list[str]:
     if ours:
         found += [*_repeated(ours[0]["records"]), *_cut_prompts(ours[0]["records"])]
     return found
-
-
-def of_folders(loaded: list[Run]) -> list[str]:
-    """What is odd about the folders of these runs, a sentence each: what a capsule does not hold (looks says it)."""
-    found = [line for a, b in itertools.permutations(loaded, 2) for line in _forgotten(a, b)]
-    return found + [line for run in loaded for line in (*_renamed(run), *_journal(run))]
 
 
 # Two names
@@ -90,13 +84,6 @@ def _asked_as(run: Run) -> Iterator[str]:
         )
 
 
-def _renamed(run: Run) -> Iterator[str]:
-    """A folder that is called after another model than its records name."""
-    name, (folder, _) = run["summary"]["model"]["name"], conditions.split(run["name"])
-    if layout.shown(run["path"]) != run["name"] and folder != name:
-        yield f"{run['label']}: its records say that {name} answered, its folder says {folder}"
-
-
 def _two_names(run: Run) -> Iterator[str]:
     """An endpoint that called itself by several names in one run."""
     gens = (record.get("gen") or cast(Gen, {}) for record in run["records"])
@@ -107,8 +94,8 @@ def _two_names(run: Run) -> Iterator[str]:
         yield f"{run['label']}: the endpoint answered as {len(names)} models: {listed(shown)}"
 
 
-def _journal(run: Run) -> Iterator[str]:
-    """Replies that were kept in a journal, which is not there any more."""
+def journal_lost(run: Run) -> Iterator[str]:
+    """Replies that were kept in a journal, which is not there any more; looks says it, since a capsule holds none."""
     kept = {entry.get("inputs") for _, entry in layout.journal(run["path"] / "journal/gen.jsonl")}
     made = {record["id"]: verify.made_from(record.get("gen") or {}) for record in run["records"]}
     lost = [ident for ident, inputs in made.items() if inputs and inputs not in kept]
@@ -116,25 +103,6 @@ def _journal(run: Run) -> Iterator[str]:
         yield (
             f"{run['label']}: its journal (journal/gen.jsonl) has not the replies to {len(lost)} of "
             f"{len(run['records'])} requests ({few(lost)}); nothing else shows what the model said"
-        )
-
-
-def _forgotten(a: Run, b: Run) -> Iterator[str]:
-    """Comparisons of two runs that the first one's folder remembers and the second one's does not (looks)."""
-    models = sorted(stream.fingerprint(run["summary"]["model"]) for run in (a, b))
-    ours, theirs = (
-        {
-            entry.get("inputs")
-            for _, entry in layout.journal(run["path"] / "journal/looks.jsonl")
-            if isinstance(entry.get("look"), dict)
-            and sorted(entry["look"].get("models") or []) == models
-        }
-        for run in (a, b)
-    )
-    if lost := len(ours - theirs):
-        yield (
-            f"{b['label']} does not remember {lost} of its {len(ours)} comparisons with {a['label']}, "
-            "which remembers them: its journal/looks.jsonl was removed, copied or not writable, or one was interrupted"
         )
 
 

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import stat
+import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypedDict, cast
@@ -41,51 +42,10 @@ SLIDES_OFF = 2  # slides more or fewer than asked
 LARGEST = 1 << 18  # bytes of a file that is read
 # Each strict rule with what to do about it.
 STRICT = {
-    "seed": "write the seed as docs/records.md has it",
-    "missing": "write the file, as a regular file of at most 256 kB",
-    "size": "write the whole text",
-    "encoding": "save the file as UTF-8 with LF line ends and without BOM",
-    "tags": "leave out <think> tags",
-    "secret": "take the key out and revoke it",
-    "prompt-fenced": "take the code fence away from around the prompt",
-    "prompt-leak": "ask as a person would who wants a deck and knows nothing of how it is made",
-    "prompt-theme": "ask for the seed's theme, or for none",
-    "think-headings": "write the six headings once each, in their order, each with text below it",
-    "think-words": "write 250 to 1200 words",
-    "think-render": "say what is planned; nobody has seen this deck on a screen",
-    "wrapped": "write the deck alone: no fence, thought or greeting around it",
-    "headmatter": "begin the deck with a frontmatter that names theme and title",
-    "frontmatter-blank": "let the frontmatter follow its `---` at once",
-    "yaml": "write the frontmatter as `key: value` lines; put values with *, &, %, :, # or ` in quotes",
-    "theme": "name the theme that was asked for in the first frontmatter",
-    "slides": f"come to the number of slides that was asked for, at most {SLIDES_OFF} off",
-    "unknown-layout": "use a layout of Slidev or of the theme",
-    "slots": "write the slot marks of the layout (`::right::`; `::left::` and `::right::` with a header) on own lines",
-    "remote-url": "load nothing and link nowhere: write image-query: for a picture, plain words for a source",
-    "picture": "ask for pictures by image-query: in an image layout, or by ![caption](image-query://words+with+plus)",
-    "note": "write the note as one HTML comment at the end of the slide",
-    "comment": "close each HTML comment before the next slide",
-    "empty-slide": "give the slide words or take it out",
-    "fence": "close the code fence with the mark that opened it, on a line of its own",
-    "unknown-component": "use plain HTML or Slidev's own components; show <T> and the like as `code`",
-    "forbidden": "leave out scripts, frames, embeds, handlers and files",
-    "interpolation": "write `{{` only inside of code; Vue evaluates it elsewhere",
-    "language": "write the deck in the language that was asked for",
-    "feature": "use what was asked for",
-    "placeholder": "write the real text",
-    # what only a rendered deck shows
-    "overflow": "shorten the slide, split it, or set a smaller zoom in its frontmatter",
-    "blank": "give the slide something that can be seen",
-    "missing-image": "ask for the picture by image-query:",
-    "vue-compile": "close every HTML tag that is opened; keep blank lines around markdown inside of tags",
-    "vue-runtime": "use no variables in the deck",
-    "unknown-theme": f"name one of the themes {', '.join(THEMES)}",
-    "mermaid": "write a diagram that Mermaid reads; quote labels with brackets or colons",
-    "katex": "write a formula that KaTeX reads",
-    "too-few-slides": "come to the number of slides that was asked for",
-    "fenced-deck": "write the deck without a fence around it",
-    "deadline": "make the deck cheaper to draw",
-    "memory": "make the deck smaller",
+    rule: remedy.replace("OFF", str(SLIDES_OFF)).replace("THEMES", ", ".join(THEMES))
+    for rule, remedy in tomllib.loads((cli.ROOT / "assets/remedies.toml").read_text())[
+        "draft"
+    ].items()
 }
 
 

@@ -33,16 +33,7 @@ from decksmith.train.corpus.sampled_answers import (
 RULES = cli.ROOT / "assets/recipes/prefer.toml"
 BLOCK = 64  # prompts that are compared with what is held out at once
 # Why a prompt gives no row, in the order in which it is found out.
-REASONS = {
-    "held-out": "near a prompt of an evaluation",
-    "repeated": "near a prompt that came before",
-    "few": "fewer than two answers that count",
-    "margin": "no two answers as far apart as the margin",
-    "alike": "answers as far apart as that are nearly the same text",
-    "least": "no answer is worth enough",
-    "copied": "the answer was chosen for another prompt already",
-    "length": "each pair would make the longer, or the shorter, answer the better one too often",
-}
+REASONS: dict[str, str] = tomllib.loads((cli.ROOT / "assets/remedies.toml").read_text())["pairs"]
 
 
 Number = Annotated[float, Field(ge=0)]

@@ -106,6 +106,13 @@ class DraftRecord(Row, total=False):
     by: Annotated[SeedBy, "seed-sample: the model, and what it cost"]
 
 
+class Turn(TypedDict):
+    role: Annotated[Literal["system", "user", "assistant", "tool"], "who speaks"]
+    content: Annotated[str, "the text; empty where a tool is called"]
+    reasoning_content: Annotated[NotRequired[str], "the thought before it"]
+    tool_calls: Annotated[NotRequired[list[Record]], "`function`: name, and arguments as an object"]
+
+
 class ChatRow(Row, total=False):
     messages: Annotated[list[Message], "system, user, assistant: the three files"]
     seed: Annotated[Seed, "of the draft"]
@@ -159,6 +166,26 @@ class PreferenceRow(TypedDict, total=False):
     completions: Annotated[list[Completion], "the two answers"]
     messages: Annotated[list[Message], "with `--best`: the prompt and its best answer"]
     prefer: Annotated[Prefer, "what the row was made of"]
+
+
+class TrainRow(Row, total=False):
+    messages: Annotated[list[Turn], "a conversation"]
+    tools: Annotated[list[Record], "what can be called in it"]
+    context: Annotated[list[Turn], "of a pair, what both answers answer"]
+    completions: Annotated[list[Record], "of a pair, as PreferenceRow has it"]
+
+
+class ChatReport(TypedDict):
+    source: Annotated[str, "the file, the folder or the name that was given"]
+    kind: Annotated[str, "of the files"]
+    shapes: Annotated[dict[str, int], "rows that were taken, by shape"]
+    columns: Annotated[dict[str, str], "what becomes of each of the first row"]
+    split: Annotated[str, "by what they were parted"]
+    counts: Annotated[dict[str, int], "rows: read, train, test, reasoned, tools"]
+    dropped: Annotated[dict[str, list[str]], "by reason: how many, and where the first are"]
+    rewards: Annotated[list[str], "by which chat-prefer chose them"]
+    sha256: Annotated[NotRequired[str], "of the content; of a dataset of the Hub, its fingerprint"]
+    inputs: Annotated[NotRequired[str], "fingerprint of all that the rows depend on"]
 
 
 class Lengths(TypedDict):

@@ -5,6 +5,7 @@ a score or votes.
 import functools
 import json
 import math
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,12 +22,7 @@ from decksmith.train.corpus import chat_rows, overlap
 from decksmith.train.corpus.records import Seed
 
 # Why an answer is not considered.
-LACKS = {
-    "masked": "no measurement: a fault that is not the model's",
-    "truncated": "cut off at the token limit, or stopped",
-    "empty": "no answer",
-    "unjudged": "in no pair that people voted on",
-}
+LACKS: dict[str, str] = tomllib.loads((cli.ROOT / "assets/remedies.toml").read_text())["answers"]
 # Who wrote an answer (None where the record does not say), and which sample of its prompt it is.
 Key = tuple[str | None, int]
 By = Literal["reward", "score", "votes"]

@@ -271,7 +271,9 @@ def _fill(made: Path, run: Path, config: Recipe, chosen: Checkpoint, why: str) -
     _copy(run / "adapter", made, "about.toml")
     sides = {"train": run / "data/train.jsonl", "validation": run / "data/test.jsonl"}
     sides = {side: path for side, path in sides.items() if path.is_file()}
-    job = None
+    job = made_of = None
+    with contextlib.suppress(OSError, ValueError):
+        made_of = json.loads((run / "data/report.json").read_text())
     with contextlib.suppress(OSError, ValueError):
         job = json.loads((run / "job.json").read_text())
     manifest: dict[str, Any] = {
@@ -289,6 +291,7 @@ def _fill(made: Path, run: Path, config: Recipe, chosen: Checkpoint, why: str) -
             side: {"rows": recipes.count(path), "sha256": _sha256(path)}
             for side, path in sides.items()
         },
+        "source": {key: made_of[key] for key in ("source", "sha256")} if made_of else None,
         "rewards": recipes.rewards_of(run, config),
         "job": {key: job[key] for key in JOB if key in job} if job else None,
         "adapter": {**shape, "sha256": _sha256(made / WEIGHTS)},

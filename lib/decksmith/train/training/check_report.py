@@ -1,59 +1,21 @@
 """What is wrong with a training run before it begins, rule by rule, and the report of it for people."""
 
+import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from decksmith.core import cli
 from decksmith.core.records import Optionals
 from decksmith.train.training.records import CheckFailure
 
+ELIDED = 1200  # of a long text, so many characters are shown
 SHOWN = 10  # findings of one rule that are listed; the rest is counted
 
 # Each rule with what to do about it.
-RULES = {
-    "absent": "run sft-config for this run",
-    "unknown-key": "correct the name; NeMo-RL ignores a key it does not know, in silence",
-    "unfilled": "run sft-config, which computes it, or give it as KEY=VALUE",
-    "pair": "make pairs again: chat-prefer writes context and two completions of rank 0 and 1",
-    "bos": "NeMo-RL's DPO puts the tokenizer's bos_token before every prompt, whatever data.add_bos says: take the bos_token out of tokenizer_config.json of the model that is trained",
-    "rollouts": "make policy.train_global_batch_size divide grpo.num_prompts_per_step x grpo.num_generations_per_prompt, and at least 2 samples a prompt",
-    "gym": "take env, data.default and policy.generation.vllm_cfg from assets/recipes/nemotron-nano-grpo.yaml",
-    "row": "write the rows again: env-export --kind nemo-gym, from prompts with messages",
-    "held-out": "leave the prompt out: what an evaluation asks is no training",
-    "longest": "shorten the prompt, or lower policy.generation.max_new_tokens",
-    "planted": "ask the model that is trained, several times each, for prompts of the training set: chat-generate --samples 8 | .. | deck-reward",
-    "flat": "train on harder or easier prompts: samples of one prompt that score alike teach nothing",
-    "masked": "look at reward.why: faults of ours are no measurement, and their samples train nothing",
-    "pace": "start more reward servers (RL_SERVERS), or ask fewer rollouts a step",
-    "memory": "lower policy.generation.vllm_cfg.gpu_memory_utilization or raise tensor_parallel_size",
-    "checkpointing": "set checkpointing.enabled=true and an absolute checkpointing.checkpoint_dir on a disk that all nodes see",
-    "batch": "make policy.train_global_batch_size (and val_global_batch_size) a multiple of GPUs x micro batch",
-    "template": "set policy.tokenizer.chat_template=default, or the path of a .jinja file",
-    "dataset": "give data.train and data.validation the dataset_name of the recipe as it was, with absolute paths, each with _override_: true where there is a parent",
-    "steps": "run sft-config again: the rows are not those it counted, or steps and epochs were set apart",
-    "periods": "make checkpointing.save_period a multiple of val_period, both within the steps, and val_at_end true; "
-    "without any validation checkpointing.metric_name is null, which keeps the newest",
-    "schedule": "run sft-config again, which fits warm-up and decay to the steps",
-    "logger": "set logger.wandb_enabled=false, or give WANDB_API_KEY",
-    "context": "lower policy.max_total_sequence_length, or train a model with a longer context",
-    "lora": "correct policy.dtensor_cfg.lora_cfg",
-    "disk": "make room, lower checkpointing.keep_top_k, or give another checkpointing.checkpoint_dir",
-    "json": "mend or remove the line",
-    "messages": "a row is system, user, assistant: known roles, contents that are not empty, the assistant last",
-    "columns": "give every row the same keys: sft-config writes id and messages alone",
-    "tags": "move the thoughts into reasoning_content (draft-pack does)",
-    "reasoning": "give the row its reasoning_content; without any in the corpus set data.add_generation_prompt=false",
-    "template-refuses": "the chat template cannot render these messages; mend the row or the template",
-    "too-long": "shorten the row, or raise policy.max_total_sequence_length: such a row is masked out in silence",
-    "prompt": "set data.add_bos=false and data.add_generation_prompt=true: what is trained on must begin as a server's prompt does",
-    "pieces": "the pieces that are trained do not add up to the template's rendering: give reasoning to the row, set data.add_eos=false where the template ends a turn itself",
-    "end": "let the trained text end once with a token at which the server stops: data.add_eos=true, or the tokenizer of the served model",
-    "trained": "reasoning and answer must both be trained: look at --preview, and at the chat template",
-    "nulls": "the template takes an absent key and null for different things; the trainer's loader fills in nulls",
-    "duplicate": "remove one of the two",
-    "leak": "split again (chat-split): a row of the validation set is in the training set",
-}
+RULES: dict[str, str] = tomllib.loads((cli.ROOT / "assets/remedies.toml").read_text())["train"]
 
 Report = dict[str, Any]  # what preflight.check and rl_check.check return
 
@@ -86,6 +48,16 @@ def lines(report: Report) -> Iterator[str]:
     for rule, count in report["counts"].items():
         if count > SHOWN:
             yield f"{rule}: {count - SHOWN} more"
+
+
+def marked(trained: bool, text: str) -> str:
+    """A part of a row for stderr: long ones cut, what is trained in green, off a terminal in [[ ]]."""
+    if len(text) > ELIDED:
+        cut, half = f"{len(text) - ELIDED:,} characters", ELIDED // 2
+        text = f"{text[:half]} .. {cut} .. {text[-half:]}"
+    if not trained:
+        return text
+    return f"\033[32m{text}\033[0m" if sys.stderr.isatty() else f"[[{text}]]"
 
 
 def table(report: Report) -> Iterator[tuple[str, str]]:

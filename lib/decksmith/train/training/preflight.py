@@ -3,7 +3,6 @@ takes."""
 
 import difflib
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterable
@@ -187,7 +186,6 @@ def check_keys(made: Checked) -> str:
 
 def _data(made: Checked, preview: int) -> list[row_checks.Preview]:
     """Check every row of both sides; returns the previews and fills in the report."""
-    seen: dict[bytes, str] = {}
     shown: list[row_checks.Preview] = []
     rows: dict[str, int] = {}
     made.report |= {"tokens": {}, "prompted": {}, "rows": rows}
@@ -197,7 +195,7 @@ def _data(made: Checked, preview: int) -> list[row_checks.Preview]:
         if not file.is_file():
             made.wrong("absent", key, f"there is no {file if file.name else f'{name} set'}")
             continue
-        side = row_checks.Side(name, made.config, made.template, seen)
+        side = row_checks.Side(name, made.config, made.template)
         shown += row_checks.check(side, file, made.findings, preview if name == "train" else 0)
         rows[name], made.report["prompted"][name] = side.rows, side.prompted
         if tokens := side.tokens():
@@ -284,19 +282,8 @@ def _steps(made: Checked) -> None:
     rows, held = found.get("validation"), made.get(key) or 1
     if rows is not None and rows < held:
         few = f"{rows} validation rows are less than one batch of {held}: the loss would be that of no row"
-        mend = _more_held_out(found.get("train", 0), rows, batch, held)
+        mend = "give more rows, or of a corpus hold out more (rm data/chat/split.tsv && make corpus SHARE=..)"
         made.wrong("batch", key, f"{few}; {mend}")
-
-
-def _more_held_out(train: int, validation: int, batch: int, held: int) -> str:
-    """What mends a validation set of less than one batch of `held` rows."""
-    total = train + validation
-    if total < batch + held:
-        return f"{total} rows in all are too few for one batch of each side: write more (make corpus N=..)"
-    # A theme gives whole clusters, so that a share is not met to the row.
-    share = math.ceil(100 * 1.2 * held / total) / 100
-    share = min(share, (total - batch) / total, 0.5)
-    return f"hold out more: rm data/chat/split.tsv && make corpus SHARE={share:.2f} (decisions in split.tsv stay as they are)"
 
 
 def _periods(made: Checked) -> None:
@@ -322,7 +309,7 @@ def _schedule(made: Checked) -> None:
     """Warm-up and decay fit the steps."""
     warm = recipes.warmup(made.config)
     decay = recipes.get(made.get("policy.scheduler")[-2], "kwargs.T_max") if warm else None
-    if warm and decay and warm + decay != made.steps:
+    if warm and decay and warm + decay != max(2, made.steps):
         fitted = f"warm-up {warm} and decay {decay} are {warm + decay} steps"
         made.wrong("schedule", "policy.scheduler", f"{fitted}, the run has {made.steps}")
 

@@ -25,10 +25,6 @@ PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each me
 # The section of a recipe that says how many steps there are, and the key that says how many rows a step has.
 ALGORITHMS = dict.fromkeys(("sft", "dpo"), "policy.train_global_batch_size")
 ALGORITHMS["grpo"] = "grpo.num_prompts_per_step"
-# The lists that a row must have for each.
-READ = {"sft": ["messages"], "dpo": ["context", "completions"], "grpo": ["messages"]}
-
-REWARDS = "rewards.json"  # beside the rows of a run
 
 # The loss on the validation set, as NeMo-RL names it in training_info.json.
 VAL_LOSS = {"sft": "val:val_loss", "dpo": "val:validation-default_loss"}
@@ -101,6 +97,7 @@ def recipe(
         except Exception as error:  # YAML and OmegaConf have unrelated exceptions of their own
             raise cli.BadConfig(f"{text}: {_one_line(error)}") from None
         given.add(key)
+    _fit_rows(config, data, given)
     run = run.resolve()
     sides = {"train": data_file(data, "train"), "validation": data_file(data, "test")}
     rows, batch = count(sides["train"]), want(config, ALGORITHMS[section], int)
@@ -133,49 +130,31 @@ def recipe(
 
 
 def freeze(name: str, data: Path | str, out: Path | str) -> Path:
-    """Write OUT/train.jsonl and OUT/test.jsonl: of the rows of a data folder what the trainer of
-    recipe `name` reads. The trainer's loader (datasets 5.2.0, measured) takes its columns from the
-    first 10 MB and fails on a key that first comes later, as a seed's outline may. Prompts of GRPO
-    become rows of NeMo Gym. OUT/rewards.json names the rewards by which chat-prefer chose rows,
-    where it did. Returns `out`. Raises cli.Missing, cli.BadConfig, cli.BadData."""
+    """Write OUT/train.jsonl and OUT/test.jsonl: of `data`, as people bring it, what the trainer of
+    recipe `name` reads (chat_data.convert, whose report lies beside them and is said); prompts of
+    GRPO become rows of NeMo Gym. Returns `out`. Raises cli.Missing, cli.BadConfig, cli.BadData."""
+    # They read the renderer's themes, which a submit has not.
+    from decksmith.train.corpus import chat_data, chat_rows
+
     section, out = algorithm(_named(name)), Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    rewards: set[str] = set()
+    if section != "grpo":
+        for line in chat_data.sentences(chat_data.convert(str(data), section, out)):
+            cli.say(line)
+        return out
     for side in ("train", "test"):
-        rows = _frozen(data_file(data, side), section, rewards)
-        stream.write_records(out / f"{side}.jsonl", rows)
-    (out / REWARDS).unlink(missing_ok=True)
-    if rewards:
-        stream.write(out / REWARDS, json.dumps(sorted(rewards)) + "\n")
+        rows = [row for _, row in stream.records(data_file(data, side))]
+        if alone := next((row["id"] for row in rows if not row.get("messages")), None):
+            raise cli.BadData(f"{data_file(data, side)}: {alone}: no messages; GRPO reads prompts")
+        gym = ({"id": row["id"], **chat_rows.gym_row(row)} for row in rows)
+        stream.write_records(out / f"{side}.jsonl", gym)
     return out
-
-
-def _frozen(path: Path, section: str, rewards: set[str]) -> Iterator[Message]:
-    """The rows of a file as `freeze` writes them; adds to `rewards` what chose them."""
-    from decksmith.train.corpus import (
-        chat_rows,  # reads the renderer's themes, which a submit has not
-    )
-
-    for number, row in stream.records(path):
-        for key in READ[section]:
-            if not isinstance(row.get(key), list):
-                lack = f'no "{key}" in this row, which is none for {section.upper()}'
-                raise cli.BadData(f"{path}:{number}: {row['id']}: {lack}")
-        if reward := get(row, "prefer.reward"):
-            rewards.add(str(reward))
-        kept = (
-            chat_rows.gym_row(row)
-            if section == "grpo"
-            else {key: row[key] for key in READ[section]}
-        )
-        yield {"id": row["id"], **kept}
 
 
 def rewards_of(run: Path, config: Recipe) -> list[str]:
     """The rewards (assets/rewards) that a run's adapter was trained on: by which rows were chosen, which GRPO was given, and those of
     the adapter that it began as."""
-    chosen_by, of_job = run / "data" / REWARDS, run / "rewards/rules"
-    found = set(json.loads(chosen_by.read_text())) if chosen_by.is_file() else set()
+    chosen_by, of_job = run / "data/report.json", run / "rewards/rules"
+    found = set(stream.json_file(chosen_by)["rewards"]) if chosen_by.is_file() else set()
     if algorithm(config) == "grpo" and of_job.is_file():  # of its reward servers
         found.add(of_job.read_text().strip())
     elif algorithm(config) == "grpo":
@@ -337,13 +316,20 @@ def template(config: Recipe, folder: Path | str) -> ChatTemplate:
     return ChatTemplate(folder, get(config, "policy.tokenizer.chat_template") or "default")
 
 
-def chunks(messages: list[Message], template: ChatTemplate, config: Recipe) -> list[Piece]:
+def switches(config: Recipe, tools: object = None) -> dict[str, Any]:
+    """What a chat template is given beside the messages of a row."""
+    return {**(get(config, "policy.tokenizer.chat_template_kwargs") or {}), "tools": tools}
+
+
+def chunks(
+    messages: list[Message], template: ChatTemplate, config: Recipe, tools: object = None
+) -> list[Piece]:
     """The pieces of a conversation, `[(role, text, ids)]`, one for each message, each tokenized on
     its own. A piece is what rendering one message more adds to the rendering before; the generation
     prompt, where the recipe has `data.add_generation_prompt`, belongs to the message of the
     user."""
     data = config.get("data") or {}
-    kwargs = get(config, "policy.tokenizer.chat_template_kwargs") or {}
+    kwargs = switches(config, tools)
     bos = template.bos if data.get("add_bos") else None
     eos = template.eos if data.get("add_eos") else None
     made: list[Piece] = []
@@ -368,12 +354,14 @@ def common(a: Sequence[object], b: Sequence[object]) -> int:
     return next(index for index in range(short) if a[index] != b[index])
 
 
-def example(messages: list[Message], template: ChatTemplate, config: Recipe) -> Trained:
+def example(
+    messages: list[Message], template: ChatTemplate, config: Recipe, tools: object = None
+) -> Trained:
     """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the
     whole, "masked_out": bool}. The mask is 1 on the tokens of the assistant. A row of
     `policy.max_total_sequence_length` tokens or more is masked out: it keeps a few tokens and
     trains none, as in NeMo-RL, which says nothing about it."""
-    return assemble(chunks(messages, template, config), config)
+    return assemble(chunks(messages, template, config, tools), config)
 
 
 def sides(row: Any) -> dict[str, list[Message]]:
@@ -472,6 +460,18 @@ def _set_base(config: DictConfig, name: str) -> None:
         values[f"{lora}.exclude_modules"] = family.exclude
     for key, value in values.items():
         OmegaConf.update(config, key, value, merge=False)
+
+
+def _fit_rows(config: DictConfig, data: Path, given: set[str]) -> None:
+    """What depends on the rows: without a thought in them nothing asks for one, and tools are kept
+    as they are (NeMo-RL's docs/guides/sft.md)."""
+    path, thinks = data / "report.json", "policy.tokenizer.chat_template_kwargs.enable_thinking"
+    counts = stream.json_file(path)["counts"] if path.is_file() else {}
+    if counts.get("reasoned") == 0 and thinks not in given and OmegaConf.select(config, thinks):
+        OmegaConf.update(config, thinks, False)
+        cli.say(f"no row has a thought: {thinks} is false")
+    for side in ("train", "validation") if counts.get("tools") else ():
+        OmegaConf.update(config, f"data.{side}.use_preserving_dataset", True, force_add=True)
 
 
 def _schedule(config: DictConfig, steps: int) -> None:

@@ -1,9 +1,8 @@
-"""Every row of the training data, before it is trained: its form, what came before, what is trained against what is served.
+"""Every row of the training data, as tokens, before it is trained: what is trained against what is served.
 
-The rows are read once, as a stream: what is kept for each is a few bytes.
+Its form is checked where it comes in (corpus/chat_data.py). The rows are read once, as a stream.
 """
 
-import hashlib
 import itertools
 from array import array
 from collections.abc import Iterator
@@ -16,14 +15,12 @@ from decksmith.train.training import recipes
 from decksmith.train.training.check_report import Findings
 from decksmith.train.training.recipes import ChatTemplate
 
-LOADED = 10 << 20  # the trainer's loader takes its columns from so many bytes
 CLOSELY = 20  # rows that are also rendered with null for what they lack
 
 Recipe = dict[str, Any]
 Row = dict[str, Any]
 Fault = tuple[str, str]  # (rule, message)
 Judged = tuple[list[Fault], recipes.Trained | None]  # of a row; and what is trained of it
-Seen = dict[bytes, str]  # short hashes of ids and contents of both sides, each with its side
 Runs = list[tuple[bool, str]]  # the tokens of a row as text, by whether they are trained
 
 
@@ -37,47 +34,31 @@ class Preview(TypedDict):
 class Side:
     """The rows of train or validation: what is counted of them, and how a row is checked."""
 
-    def __init__(self, name: str, config: Recipe, template: ChatTemplate | None, seen: Seen):
-        self.name, self.config, self.template, self.seen = name, config, template, seen
+    def __init__(self, name: str, config: Recipe, template: ChatTemplate | None):
+        self.name, self.config, self.template = name, config, template
         self.rows = self.prompted = self.trained = self.reasoned = 0
         self.lengths = array("I")
-        self.columns: set[str] = set()
         self.prompt = templates.system_prompt()
 
-    def check(self, row: Row, late: bool) -> Judged:
-        """(faults of a row, what is trained of it as recipes.example has it, or None). `late`: it
-        comes after the bytes from which the trainer's loader takes its columns."""
+    def check(self, row: Row) -> Judged:
+        """(faults of a row, what is trained of it as recipes.example has it, or None)."""
         if "dpo" not in self.config:
-            return self._talk(row, late)
-        try:
-            talks = [{"id": row["id"], "messages": talk} for talk in recipes.sides(row).values()]
-        except (KeyError, TypeError, ValueError):
-            return [("pair", "this is no pair")], None
-        if talks[0]["messages"] == talks[1]["messages"]:
-            return [("pair", "both sides are the same")], None
-        faults, made = self._talk(talks[0], late)
-        more, _ = self._talk(talks[1], late, again=True)
+            return self._talk(row["messages"], row.get("tools"))
+        (faults, made), (more, _) = map(self._talk, recipes.sides(row).values())
         return [*faults, *(fault for fault in more if fault not in faults)], made
 
-    def _talk(self, row: Row, late: bool, again: bool = False) -> Judged:
-        """`check` of a conversation; `again`: the other side of a pair, whose id and request came before."""
-        if fault := _fault_of(row.get("messages")):
-            return [("messages", fault)], None
-        messages: list[Row] = row["messages"]
-        faults = [*_shape(row, late, self.columns)]
-        if not again:
-            faults += _twice(row, self.name, self.seen)
+    def _talk(self, messages: list[Row], tools: list[Row] | None = None) -> Judged:
         first = messages[0]
         self.prompted += first["role"] == "system" and first["content"].startswith(self.prompt)
         self.reasoned += bool(messages[-1].get("reasoning_content"))
         if self.template is None:
-            return faults, None
+            return [], None
         closely = len(self.lengths) < CLOSELY
-        more, made = _tokens(messages, self.template, self.config, closely)
+        faults, made = _tokens(messages, tools, self.template, self.config, closely)
         if made:
             self.lengths.append(made["length"])
             self.trained += sum(made["mask"])
-        return faults + more, made
+        return faults, made
 
     def tokens(self) -> dict[str, float] | None:
         """How long the rows are, in tokens; None where nothing was measured."""
@@ -99,10 +80,8 @@ class Side:
 def check(side: Side, file: Path, findings: Findings, preview: int) -> list[Preview]:
     """Check all rows of a file as those of a side; returns the first `preview` of them, `[{"id", "runs"}]`."""
     shown: list[Preview] = []
-    read = 0  # bytes so far
     with open(file, "rb") as lines:
         for number, line in enumerate(lines, 1):
-            read += len(line)
             if not line.strip():
                 continue
             side.rows += 1
@@ -110,10 +89,10 @@ def check(side: Side, file: Path, findings: Findings, preview: int) -> list[Prev
                 cli.say(f"{side.name}: {side.rows:,} rows read")
             try:
                 row = stream.loads(line)
-            except ValueError as error:
-                findings.add("json", str(error), file, number)
+                faults, made = side.check(row)
+            except (ValueError, KeyError, TypeError, IndexError) as error:
+                findings.add("json", f"not as sft-config writes it ({error})", file, number)
                 continue
-            faults, made = side.check(row, read > LOADED)
             if made and side.template and len(shown) < preview:
                 shown.append({"id": row["id"], "runs": _runs(made, side.template)})
             for rule, message in faults:
@@ -121,61 +100,18 @@ def check(side: Side, file: Path, findings: Findings, preview: int) -> list[Prev
     return shown
 
 
-def _shape(row: Row, late: bool, columns: set[str]) -> Iterator[Fault]:
-    """Faults of one row as JSON; `columns` gathers the keys that the loader has seen."""
-    by_index = {str(index): message for index, message in enumerate(row["messages"])}
-    paths = {key for key, _ in recipes.leaves({**row, "messages": by_index})}
-    if late and (fresh := sorted(paths - columns)):
-        after = "after the 10 MB from which the trainer's loader takes its columns"
-        yield "columns", f"{fresh[0]} first comes here, {after}"
-    columns |= paths
-    for message in row["messages"]:
-        said = message["content"] if message["role"] == "assistant" else ""
-        if "<think>" in said or "</think>" in said:
-            yield "tags", "a think tag stands in the content"
-            return
-
-
-def _fault_of(messages: object) -> str | None:
-    """What is wrong with messages: they are user and assistant in turns, after a system message or none, and are text."""
-    if not isinstance(messages, list):
-        return "the roles are none"
-    roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
-    turns = roles[1:] if roles[:1] == ["system"] else roles
-    if not turns or turns != ["user", "assistant"] * (len(turns) // 2):
-        return f"the roles are {', '.join(map(str, roles)) or 'none'}"
-    for message in messages:
-        role, content = message["role"], message.get("content")
-        thoughts = message.get("reasoning_content")
-        if not isinstance(thoughts, str | None):
-            return "reasoning_content is no text"
-        if not isinstance(content, str) or not content.strip():
-            return f"the content of {role} is empty or no text"
-        if "\ufffd" in f"{content}{thoughts}":  # what stream.loads makes of a lone surrogate, too
-            return f"what {role} says holds a broken character (U+FFFD, or half of a pair)"
-    return None
-
-
-def _twice(row: Row, side: str, seen: Seen) -> Iterator[Fault]:
-    """Faults of ids and contents that came before; `seen` keeps a short hash of each."""
-    request, answer = row["messages"][-2]["content"], row["messages"][-1]["content"]
-    for kind, text in (("id", row["id"]), ("request", request.casefold()), ("answer", answer)):
-        told = f"{kind} {' '.join(text.split())}".encode("utf-8", "replace")
-        key = hashlib.blake2b(told, digest_size=8).digest()
-        if key not in seen:
-            seen[key] = side
-        elif seen[key] != side:
-            yield "leak", f"its {kind} is that of a row of train"
-        elif kind == "id":
-            yield "duplicate", "this id came before"
-
-
-def _tokens(messages: list[Row], template: ChatTemplate, config: Recipe, closely: bool) -> Judged:
+def _tokens(
+    messages: list[Row],
+    tools: list[Row] | None,
+    template: ChatTemplate,
+    config: Recipe,
+    closely: bool,
+) -> Judged:
     """`check` of the tokens of one conversation: its length, and what is trained against what is
     served. `closely`: whether an absent reasoning_content is told from null."""
-    kwargs = recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {}
+    kwargs = recipes.switches(config, tools)
     try:
-        pieces = recipes.chunks(messages, template, config)
+        pieces = recipes.chunks(messages, template, config, tools)
         whole = template.render(messages, **kwargs)
         served = template.render(messages[:-1], add_generation_prompt=True, **kwargs)
         filled = whole
@@ -186,6 +122,10 @@ def _tokens(messages: list[Row], template: ChatTemplate, config: Recipe, closely
         return [("template-refuses", str(error))], None
     made = recipes.assemble(pieces, config)
     faults: list[Fault] = []
+    calls = [call["function"]["name"] for turn in messages for call in turn.get("tool_calls", [])]
+    calls += [tool["function"]["name"] for tool in tools or []]
+    if absent := next((name for name in calls if name not in whole), None):
+        faults.append(("tools", f"the chat template leaves the tool {absent} out"))
     if made["masked_out"]:
         limit = config["policy"]["max_total_sequence_length"]
         faults.append(("too-long", f"{made['length']} tokens, the limit is {limit}"))

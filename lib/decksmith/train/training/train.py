@@ -253,7 +253,7 @@ def _talk(row: Row, template: recipes.ChatTemplate, config: recipes.Recipe) -> R
     """Of a conversation its tokens and labels; one that is too long trains none of them. Raises cli.BadData."""
     if not row.get("messages") or row["messages"][-1].get("role") != "assistant":
         raise cli.BadData("the last message is not the assistant's")
-    made = recipes.example(row["messages"], template, config)
+    made = recipes.example(row["messages"], template, config, row.get("tools"))
     pairs = zip(made["ids"], made["mask"], strict=True)
     labels = [token if trained else UNTRAINED for token, trained in pairs]
     return {"input_ids": made["ids"], "labels": labels}, made["masked_out"]

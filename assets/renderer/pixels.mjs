@@ -1,0 +1,81 @@
+/** Two pictures of a slide, compared. */
+import zlib from 'node:zlib'
+
+const [CHANGE, INK, SHARE] = [8, 0.008, 0.4] // of 255; of a cell's pixels; of a text's cells
+
+/** The numbers of the nodes that cannot be seen: `shown` and `bare` are the slide's pictures (PNG, base64) with its letters and without. */
+export function unseen(shown, bare, lines, width) {
+  const [a, b] = [shown, bare].map(pixels)
+  const scale = a.width / width
+  const cells = new Map() // by node: [with ink, all]
+  for (const [node, letters, x, y, wide, high] of lines) {
+    const [left, top, right, bottom] = [x, y, x + wide, y + high].map(value => Math.round(value * scale))
+    const along = right - left >= bottom - top
+    // A full stop is low in its line: one cell.
+    const step = letters < 3 ? Infinity : Math.max(4, Math.min(right - left, bottom - top))
+    for (let at = along ? left : top, end = along ? right : bottom; at < end; at += step) {
+      const next = Math.min(end, at + step)
+      const cell = along ? [at, top, next, bottom] : [left, at, right, next]
+      const ink = inked(a, b, cell)
+      if (ink === null)
+        continue
+      const count = cells.get(node) ?? cells.set(node, [0, 0]).get(node)
+      count[0] += ink
+      count[1]++
+    }
+  }
+  return [...cells].filter(([, [ink, all]]) => ink < all * SHARE).map(([node]) => node)
+}
+
+/** Whether letters are in a cell of the picture; null where it lies outside. */
+function inked(a, b, [x0, y0, x1, y1]) {
+  const [left, top, right, bottom] = [Math.max(0, x0), Math.max(0, y0), Math.min(a.width, x1), Math.min(a.height, y1)]
+  if (right - left < 2 || bottom - top < 2)
+    return null
+  let least = Math.max(1, (right - left) * (bottom - top) * INK)
+  for (let y = top; y < bottom; y++) {
+    for (let at = y * a.stride + 1 + left * a.depth, end = at + (right - left) * a.depth; at < end; at += a.depth) {
+      if (Math.abs(a.bytes[at] - b.bytes[at]) > CHANGE || Math.abs(a.bytes[at + 1] - b.bytes[at + 1]) > CHANGE || Math.abs(a.bytes[at + 2] - b.bytes[at + 2]) > CHANGE) {
+        if (--least < 0)
+          return 1
+      }
+    }
+  }
+  return 0
+}
+
+/** The pixels of a PNG as the browser writes it: 8 bits a channel, not interlaced. */
+function pixels(base64) {
+  const png = Buffer.from(base64, 'base64')
+  const [width, height, type] = [png.readUInt32BE(16), png.readUInt32BE(20), png[25]]
+  const depth = type === 6 ? 4 : 3
+  const parts = []
+  for (let at = 8, size; at < png.length; at += 12 + size) {
+    size = png.readUInt32BE(at)
+    if (png.toString('latin1', at + 4, at + 8) === 'IDAT')
+      parts.push(png.subarray(at + 8, at + 8 + size))
+  }
+  // Lines of `filter, bytes`, decoded where they stand: in one piece, since many small ones keep the garbage collector busy.
+  const stride = width * depth + 1
+  const bytes = zlib.inflateSync(parts.length === 1 ? parts[0] : Buffer.concat(parts), { chunkSize: Math.max(64, stride * height + 1) })
+  for (let y = 0, line = 0; y < height; y++, line += stride) {
+    const filter = bytes[line]
+    if (filter === 2 && y) {
+      for (let x = line + 1; x < line + stride; x++)
+        bytes[x] += bytes[x - stride]
+    }
+    else if (filter === 1 || filter > 2) {
+      for (let x = line + 1; x < line + stride; x++) {
+        const left = x - depth > line ? bytes[x - depth] : 0
+        const up = y ? bytes[x - stride] : 0
+        bytes[x] += filter === 1 ? left : filter === 3 ? (left + up) >> 1 : paeth(left, up, y && x - depth > line ? bytes[x - depth - stride] : 0)
+      }
+    }
+  }
+  return { width, height, depth, stride, bytes }
+}
+
+function paeth(left, up, corner) {
+  const [a, b, c] = [Math.abs(up - corner), Math.abs(left - corner), Math.abs(left + up - 2 * corner)]
+  return a <= b && a <= c ? left : b <= c ? up : corner
+}
