@@ -16,48 +16,55 @@ export function find(slide) {
   globalThis.letters = { root: roots[0], nodes: [], undo: [], lost: new Set() }
 }
 
-/** In the page: [text node, its letters, x, y, width, height] of each line, at most so many; what is painted as a letter is so no more. */
+/**
+ * In the page: [text node, its letters, x, y, width, height] of each line, at most so many; what is painted as a letter is so no more.
+ * A form's fields stand in for its properties of their names: those of elements are read from their prototypes.
+ */
 export function strip(most) {
   const { root, nodes, undo } = globalThis.letters
   const lines = []
   if (!root)
     return lines
-  const paint = (el, wanted) => {
-    undo.push([el, el.getAttribute('style')])
-    for (const [name, value] of Object.entries({ transition: 'none', ...wanted }))
-      el.style.setProperty(name, value, 'important')
-  }
   const range = document.createRange()
   const gone = { '-webkit-text-fill-color': 'transparent', '-webkit-text-stroke-color': 'transparent', 'text-shadow': 'none' }
   const wanted = new Map()
-  const visit = (el) => {
-    if (el.shadowRoot)
-      [...el.shadowRoot.children].forEach(visit)
-    const style = getComputedStyle(el)
-    // A background in the form of letters.
-    if (/text/.test(style.webkitBackgroundClip))
-      wanted.set(el, { background: 'none' })
-    for (const child of el.childNodes) {
-      if (child.nodeType === 1) {
-        visit(child)
+  const letters = (node, el) => {
+    if (!node.data.trim())
+      return
+    range.selectNodeContents(node)
+    for (const { x, y, width, height } of range.getClientRects()) {
+      if (width > 0.5 && height > 0.5 && lines.length < most)
+        lines.push([nodes.length, node.data.trim().length, x, y, width, height])
+    }
+    nodes.push(node)
+    // Lines and dots of a decoration are no letters: they stay.
+    const { textDecorationColor, textEmphasisColor } = getComputedStyle(el)
+    const stays = { 'text-decoration-color': textDecorationColor, 'text-emphasis-color': textEmphasisColor }
+    wanted.set(el, { ...wanted.get(el), ...gone, ...stays, ...(el instanceof SVGElement && { fill: 'transparent', stroke: 'transparent' }) })
+  }
+  const visit = (top, host) => {
+    const walker = document.createTreeWalker(top, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT)
+    for (let node = top === host ? top : walker.nextNode(); node; node = walker.nextNode()) {
+      if (node instanceof Text) {
+        letters(node, node.parentNode === top ? host : node.parentNode)
         continue
       }
-      if (child.nodeType !== 3 || !child.data.trim())
-        continue
-      range.selectNodeContents(child)
-      for (const { x, y, width, height } of range.getClientRects()) {
-        if (width > 0.5 && height > 0.5 && lines.length < most)
-          lines.push([nodes.length, child.data.trim().length, x, y, width, height])
-      }
-      nodes.push(child)
-      // Lines and dots of a decoration are no letters: they stay.
-      const stays = { 'text-decoration-color': style.textDecorationColor, 'text-emphasis-color': style.textEmphasisColor }
-      wanted.set(el, { ...wanted.get(el), ...gone, ...stays, ...(el.ownerSVGElement && { fill: 'transparent', stroke: 'transparent' }) })
+      // A background in the form of letters.
+      if (/text/.test(getComputedStyle(node).webkitBackgroundClip))
+        wanted.set(node, { background: 'none' })
+      const inner = Reflect.get(Element.prototype, 'shadowRoot', node)
+      if (inner)
+        visit(inner, node)
     }
   }
-  visit(root)
-  for (const [el, values] of wanted)
-    paint(el, values)
+  visit(root, root)
+  globalThis.letters.style = el => Reflect.get((el instanceof HTMLElement ? HTMLElement : el instanceof SVGElement ? SVGElement : MathMLElement).prototype, 'style', el)
+  for (const [el, values] of wanted) {
+    undo.push([el, Element.prototype.getAttribute.call(el, 'style')])
+    const style = globalThis.letters.style(el)
+    for (const [name, value] of Object.entries({ transition: 'none', ...values }))
+      style.setProperty(name, value, 'important')
+  }
   const sheet = new CSSStyleSheet()
   sheet.replaceSync('*::first-line, *::first-letter { -webkit-text-fill-color: transparent !important; -webkit-text-stroke-color: transparent !important; text-shadow: none !important }')
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet]
@@ -67,16 +74,16 @@ export function strip(most) {
 /** In the page: every letter as it was; those of the numbered nodes are marked as lost for `measure`. */
 export function restore(lost) {
   document.adoptedStyleSheets = document.adoptedStyleSheets.slice(0, -1)
-  const { undo, nodes } = globalThis.letters
+  const { undo, nodes, style } = globalThis.letters
+  const put = (el, text) => Element.prototype.setAttribute.call(el, 'style', text)
   // Without the paint first, then without the rule against transitions: none begins.
   for (const [el, before] of undo) {
-    el.setAttribute('style', before ?? '')
-    el.style.setProperty('transition', 'none', 'important')
+    put(el, before ?? '')
+    style(el).setProperty('transition', 'none', 'important')
   }
-  document.documentElement.getBoundingClientRect()
   for (const [el] of undo)
     getComputedStyle(el).color
   for (const [el, before] of undo)
-    before === null ? el.removeAttribute('style') : el.setAttribute('style', before)
+    before === null ? Element.prototype.removeAttribute.call(el, 'style') : put(el, before)
   globalThis.letters.lost = new Set(lost.map(number => nodes[number]))
 }

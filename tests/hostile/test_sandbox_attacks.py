@@ -18,6 +18,7 @@ import urllib.request
 import pytest
 from decksmith.bench.sandbox import pool as sandbox_pool
 from decksmith.bench.sandbox.cell import Limits
+from decksmith.bench.sandbox.session import Dead
 from decksmith.core import cli
 
 pytestmark = pytest.mark.slow
@@ -420,6 +421,31 @@ def client(request, tmp_path_factory):
     server.close()
 
 
+@pytest.fixture(scope="module", params=AVAILABLE)
+def sessions(request):
+    """A pool whose interpreters are attacked, in each kind of walls."""
+    pool = sandbox_pool.CellPool(walls=request.param, warm=2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def session(sessions):
+    """What begins an interpreter; it ends with the test, and the next program gets a fresh cell."""
+    begun = []
+
+    def begin(limits=None):
+        begun.append(sessions.session(limits))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.close()
+    look = "import os\nprint(6 * 7, os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()]))"
+    said = sessions.run(look)
+    assert (said.status, said.stdout) == ("ok", "42 [] 2\n"), said
+
+
 @pytest.fixture
 def host(canary, tripwire, tmp_path):
     """What of this host an attacker could know, as {name: text}; and what must stay as it is."""
@@ -592,7 +618,7 @@ os.chmod('.', 0o777); os.umask(0)
         assert said["stdout"] == "1 [] 1 63\n", said
 
 
-def test_the_runner_imports_nothing_from_the_folder_of_the_code(client):
+def test_the_runner_imports_nothing_from_the_folder_of_the_code(client, session):
     files = {
         f"{name}.py": "import os; os.write(1, b'BREACH')"
         for name in (
@@ -609,7 +635,7 @@ def test_the_runner_imports_nothing_from_the_folder_of_the_code(client):
     }
     said = client.run("raise ValueError('é')", files=files)
     assert said["status"] == "error" and "BREACH" not in said["stdout"], said
-    status, value = client.ask("/sessions", {})
+    one = session()
     for code in (
         "\n".join(
             f"open({name!r}, 'w').write('import os; os.write(1, b\"BREACH\")')"
@@ -620,10 +646,9 @@ def test_the_runner_imports_nothing_from_the_folder_of_the_code(client):
         "1/0",
         "2",
     ):
-        said = client.ask(f"/sessions/{value['id']}/run", {"code": code})[1]
-        assert "BREACH" not in said["stdout"], said
-    assert said["stdout"] == "2\n"
-    client.ask(f"/sessions/{value['id']}", method="DELETE")
+        said = one.run(code)
+        assert "BREACH" not in said.stdout, said
+    assert said.stdout == "2\n"
 
 
 SESSIONS = {
@@ -665,47 +690,34 @@ SESSIONS = {
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-def test_a_session_that_is_attacked_lives_or_says_that_it_is_dead_and_harms_no_other(client, name):
+def test_a_session_that_is_attacked_lives_or_says_that_it_is_dead_and_harms_no_other(session, name):
     code, ends, lives = SESSIONS[name]
-    other = client.ask("/sessions", {})[1]["id"]
-    client.ask(f"/sessions/{other}/run", {"code": "x = 1"})
-    ident = client.ask("/sessions", {"limits": {**SMALL, "wall": 1}})[1]["id"]
-    said = client.ask(f"/sessions/{ident}/run", {"code": code})[1]
-    assert said["status"] in ends.split(), said
-    status, value = client.ask(f"/sessions/{ident}/run", {"code": "1 + 1"})
+    other = session()
+    other.run("x = 1")
+    one = session(Limits(**SMALL, wall=1))
+    said = one.run(code)
+    assert said.status in ends.split(), said
     if lives:
-        assert (status, value["stdout"].strip()) == (200, "2"), value
+        assert one.run("1 + 1").stdout.strip() == "2"
     elif lives is False:
-        assert status == 410 and value["error"].startswith(f"the session died: {said['status']}"), (
-            value
-        )
-    assert client.ask(f"/sessions/{other}/run", {"code": "x + 1"})[1]["stdout"] == "2\n"
-    for each in (ident, other):
-        assert client.ask(f"/sessions/{each}", method="DELETE")[0] == 200
-    client.answers()
+        with pytest.raises(Dead, match=f"^the session died: {said.status}"):
+            one.run("1 + 1")
+    assert other.run("x + 1").stdout == "2\n"
 
 
-def test_a_session_stands_still_between_its_calls(client):
-    ident = client.ask("/sessions", {})[1]["id"]
-    client.ask(
-        f"/sessions/{ident}/run",
-        {
-            "code": "import threading, os\nn = [0]\ndef count():\n  while True: n[0] += 1\nthreading.Thread(target=count, daemon=True).start()\nb = os.times()"
-        },
+def test_a_session_stands_still_between_its_calls(session):
+    one = session()
+    one.run(
+        "import threading, os\nn = [0]\ndef count():\n  while True: n[0] += 1\nthreading.Thread(target=count, daemon=True).start()\nb = os.times()"
     )
     time.sleep(1)
-    said = client.ask(
-        f"/sessions/{ident}/run",
-        {"code": "a = os.times(); print(a.user + a.system - b.user - b.system < 0.5)"},
-    )[1]
-    assert said["stdout"] == "True\n", said
-    client.ask(f"/sessions/{ident}", method="DELETE")
+    said = one.run("a = os.times(); print(a.user + a.system - b.user - b.system < 0.5)")
+    assert said.stdout == "True\n", said
 
 
 def test_nothing_is_said_to_whoever_lacks_the_token(client):
     for token in ("", "x", TOKEN[:-1], TOKEN + "x", "\xe9"):
         assert client.ask("/run", {"code": "print(1)"}, token=token)[0] == 401
-        assert client.ask("/sessions/x", method="DELETE", token=token)[0] == 401
     host, port = client.url.removeprefix("http://").split(":")
     for words in (
         b"POST /run HTTP/1.1\r\nAuthorization: Bearer %s\r\nContent-Length: 99999999999\r\n\r\n",

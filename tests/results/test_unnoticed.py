@@ -164,9 +164,6 @@ NAMED = {
     two_names: "ada and eve gave the same reply to 2 of 2 requests, word for word (p002, p010)",
     another_answers: "ada: the endpoint answered as 2 models: fake-large (1) and fake-small (1)",
 }
-FOLDERS = {
-    no_journal: "ada: its journal (journal/gen.jsonl) has not the replies to 2 of 2 requests (p002, p010)",
-}
 
 
 def loaded(there, names):
@@ -184,7 +181,8 @@ def there(made, tmp_path):
 def test_honest_runs_are_silent(there):
     honest = loaded(there, [ADA, REFERENCE])
     verify.check(honest)
-    assert unnoticed.unnoticed(honest) == [] == list(unnoticed.lost_replies(honest))
+    assert unnoticed.unnoticed(honest) == []
+    assert not any("its journal" in line for line in looks.remember(honest)["said"])
 
 
 @pytest.mark.slow
@@ -210,14 +208,13 @@ def test_what_contradicts_nothing_is_named_beside_the_claims(there, forge):
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize("forge", FOLDERS, ids=lambda forge: forge.__name__)
-def test_what_a_folder_lacks_is_named_with_the_looks(there, forge):
-    compared = loaded(there, forge(there))
+def test_a_journal_that_was_removed_is_named_with_the_looks(there):
+    compared = loaded(there, no_journal(there))
     verify.check(compared)
-    assert any(line.startswith(FOLDERS[forge]) for line in looks.remember(compared)["said"])
-
-
-# Without pictures
+    wanted = (
+        "ada: its journal (journal/gen.jsonl) has not the replies to 2 of 2 requests (p002, p010)"
+    )
+    assert any(line.startswith(wanted) for line in looks.remember(compared)["said"])
 
 
 def requests(*texts):

@@ -37,7 +37,7 @@ class Session:
     def __init__(self, control: socket.socket, limits: Limits, walls: str) -> None:
         self.control, self.limits, self.walls = control, limits, walls
         self.dead: str | None = None
-        self.number, self.used = 0, time.monotonic()  # of calls; when the last one ended
+        self.number = 0  # of calls
         self.lock, self.pipes = threading.Lock(), Pipes(limits.output)
         self.talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         whole = limits.model_copy(update={"cpu": limits.cpu or CPU * limits.wall})
@@ -66,17 +66,11 @@ class Session:
             found = result(report, self.pipes, began, self.limits, self.walls)
             if not alive:
                 self._end(f"the session died: {found.status}: {found.message}")
-            self.used = time.monotonic()
             return found
 
-    def close(self, why: str = "the session was closed") -> None:
+    def close(self) -> None:
         """End its processes."""
-        with self.lock:
-            self._end(why)
-
-    def kill(self, why: str) -> None:
-        """End its processes, also while a call runs."""
-        self._end(why)
+        self._end("the session was closed")
 
     def _ask(self, code: str) -> None:
         """Let it go on, with the next piece of code."""

@@ -88,7 +88,6 @@ def remember(loaded: list[Run]) -> Looks:
     if is_external(loaded[0]):
         return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
-    odd = unnoticed.lost_replies(loaded)
     kept: dict[int, Kept] = {}
     written = set()
     for run in loaded:
@@ -114,7 +113,10 @@ def remember(loaded: list[Run]) -> Looks:
     lost = {order for look in now if not written & {*look.runs} for order in look.runs}
     if names := sorted(str(run["path"]) for run in loaded if run["order"] in lost):
         said.append(f"This look was not remembered: {' and '.join(names)} cannot be written")
-    return {"pairs": pairs, "said": [*said, *odd]}
+    return {
+        "pairs": pairs,
+        "said": said + [line for run in loaded for line in unnoticed.journal_lost(run)],
+    }
 
 
 def _pair(look: NewLook, loaded: list[Run], kept: dict[int, Kept]) -> Look:

@@ -80,18 +80,16 @@ def _two_names(run: Run) -> Iterator[str]:
         yield f"{run['label']}: the endpoint answered as {len(names)} models: {listed(shown)}"
 
 
-def lost_replies(loaded: list[Run]) -> Iterator[str]:
-    """Replies that were kept in a journal, which is not there any more. A capsule has no journal: looks says it."""
-    for run in loaded:
-        entries = layout.journal(run["path"] / "journal/gen.jsonl")
-        kept = {entry.get("inputs") for _, entry in entries}
-        made = {row["id"]: verify.made_from(row.get("gen") or {}) for row in run["records"]}
-        lost = [ident for ident, inputs in made.items() if inputs and inputs not in kept]
-        if lost:
-            yield (
-                f"{run['label']}: its journal (journal/gen.jsonl) has not the replies to {len(lost)} of "
-                f"{len(run['records'])} requests ({few(lost)}); nothing else shows what the model said"
-            )
+def journal_lost(run: Run) -> Iterator[str]:
+    """Replies that were kept in a journal, which is not there any more; looks says it, since a capsule holds none."""
+    kept = {entry.get("inputs") for _, entry in layout.journal(run["path"] / "journal/gen.jsonl")}
+    made = {record["id"]: verify.made_from(record.get("gen") or {}) for record in run["records"]}
+    lost = [ident for ident, inputs in made.items() if inputs and inputs not in kept]
+    if lost:
+        yield (
+            f"{run['label']}: its journal (journal/gen.jsonl) has not the replies to {len(lost)} of "
+            f"{len(run['records'])} requests ({few(lost)}); nothing else shows what the model said"
+        )
 
 
 # What was asked

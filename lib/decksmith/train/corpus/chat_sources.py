@@ -99,7 +99,7 @@ def _file(path: Path, side: str) -> Part:
     other = next((OTHERS[magic] for magic in OTHERS if head.startswith(magic)), "")
     table = next((TABLES[magic] for magic in TABLES if head.startswith(magic)), None)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if other or not text or (b"\0" in head and not table):
+    if other or not text or (not table and re.search(rb"[\0-\x08\x0e-\x1f]", head)):
         other = other or ("no text in UTF-8" if text else "empty")
         raise cli.BadData(f"{path} is {other}, no chat data; {KINDS}: {TAKEN}")
     kind, rows = table or "CSV", partial(_table, table) if table else _cells
