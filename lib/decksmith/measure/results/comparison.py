@@ -108,7 +108,7 @@ class RunSummary(Summary):
     label: str
 
 
-Cost = dict[str, Mean | None]  # of a deck, by kind: tokens, seconds, usd
+Cost = dict[str, float | None]  # of a deck, by kind: tokens, seconds, usd; None where not known
 
 
 class CostTable(TypedDict):
