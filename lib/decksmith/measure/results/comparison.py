@@ -87,9 +87,8 @@ class Pair(TestedPair):
     accounting: str
     measure: str
     clause: str  # of the headline: "renders", "better", or none
-    sides: (
-        tuple[float, float] | None
-    )  # of `renders`: for how many prompts those of each do; of "better": both means
+    # Of `renders`: for how many prompts those of each do; of "better": both means.
+    sides: tuple[float, float] | None
     asked: int  # prompts, whether or not both have a value
     verdict: str
     sentence: str
