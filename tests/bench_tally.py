@@ -11,6 +11,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy  # noqa: E402
+from scipy.special import softmax  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
@@ -27,6 +28,11 @@ DESIGNS = [
     (0.6, 0.6, 10, 15, 30),
     (0.6, 0.6, 40, 100, 60),
 ]
+
+
+def chances(lead, tie):
+    """P(left), P(right), P(tie) for an advantage `lead` of the left side and the log weight of a tie (numbers or arrays)."""
+    return softmax([lead / 2, -lead / 2, tie + 0 * lead], axis=0)
 
 
 def simulated(random, by_prompt, by_rater, raters, prompts, each, strength=STRENGTH):
@@ -46,9 +52,7 @@ def simulated(random, by_prompt, by_rater, raters, prompts, each, strength=STREN
     prompt, left, right = pairs[order.ravel()].T
     worth = strength + taste[rater] + leaning[prompt]
     at = numpy.arange(len(rater))
-    for_left, for_right, _ = estimates.chances(
-        worth[at, left] - worth[at, right] + BIAS, numpy.full(len(rater), TIE)
-    )
+    for_left, for_right, _ = chances(worth[at, left] - worth[at, right] + BIAS, TIE)
     drawn = random.random(len(rater))
     outcome = numpy.where(drawn < for_left, 0, numpy.where(drawn < for_left + for_right, 1, 2))
     return prompt, rater, left, right, outcome

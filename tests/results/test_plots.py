@@ -12,7 +12,7 @@ import synthetic  # noqa: E402
 
 pytestmark = pytest.mark.slow
 LONG = f"A model with a name that nobody would say aloud, {'W' * 60}, instruct, 8-bit"
-DRAWN = [plots._plot_scores, plots._plot_deltas]
+DRAWN = [plots._plot_scores, plots._plot_checks, plots._plot_deltas]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,7 @@ def test_marks_have_a_bar_each_and_failures_as_1_a_hollow_one(tmp_path):
         [synthetic.run(tmp_path / n, n, s, 6, reads=True) for n, s in (("a", 0.5), ("b", 1))]
     )
     with plots.style() as (pyplot, tone):
+        assert plots._plot_checks(pyplot, tone, runs=runs, compared={}) is None
         figure = plots._plot_scores(pyplot, tone, runs=runs, compared=claims.compare(runs))
         figure.canvas.draw()
         said = [text.get_text() for text, _ in texts(figure)]

@@ -318,9 +318,8 @@ def test_a_file_comes_once_and_another_is_added(tmp_path):
     ):
         take(tmp_path, HEADER + "p1,ada,one,two,right,\np9,ada,one,two,right,\n", "more.csv")
     assert len(votes(tmp_path)) == 2
-    assert [
-        one["file"] for one in json.loads((tmp_path / "study/study.json").read_text())["imported"]
-    ] == ["votes.csv", "more.csv"]
+    about = json.loads((tmp_path / "study/study.json").read_text())
+    assert about["imported"] == ["votes.csv", "more.csv"]
     study = store.Study(tmp_path / "study")
     study.close()
     study.close_file()

@@ -39,6 +39,11 @@ PAGE = {
     "form-action": "'none'",
     "frame-ancestors": "'none'",
 }
+# What a page may load of its own server, for `policy`.
+OWN = {
+    **dict.fromkeys(("script_src", "style_src", "connect_src"), "'self'"),
+    "img_src": "'self' data:",
+}
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 # Seconds in which a connection must have asked something, a body come, a reply be taken.
 IDLE = float(os.environ.get("DECKSMITH_IDLE") or 60)
@@ -194,9 +199,9 @@ def _said(error: web.HTTPException) -> web.Response:
     return response
 
 
-def problem(status: int, message: str, **more: Any) -> web.Response:
-    """A response `{"error": message, ...}`."""
-    return web.json_response({"error": message, **more}, status=status)
+def problem(status: int, message: str) -> web.Response:
+    """A response `{"error": message}`."""
+    return web.json_response({"error": message}, status=status)
 
 
 class Clients:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
+from decksmith.measure.judging import checks
 from decksmith.measure.results import claims, tables
 from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import COUNTED, better
@@ -87,7 +88,7 @@ def drawn(figure: Figure, form: str, **more: Any) -> bytes:
 
 def plots(out: Path, runs: list[Run], compared: Comparison, forms: Forms = PRINT) -> list[str]:
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
-    kinds = {"scores": _plot_scores, "deltas": _plot_deltas}
+    kinds = {"scores": _plot_scores, "checks": _plot_checks, "deltas": _plot_deltas}
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
@@ -302,22 +303,26 @@ def _draw(axes: Axes, tone: Tone, y: float, bar: Bar, begin: float | None) -> No
         width = mean - begin
         axes.barh(y, width, left=begin, height=0.16, color=bar.color, alpha=alpha, linewidth=0)
     if lo is not None and hi is not None:
-        reach: dict[str, Any] = {"linewidth": 2.2, "solid_capstyle": "round", "clip_on": False}
-        axes.plot([lo, hi], [y, y], color=bar.color, **reach)
+        _line(axes, [lo, hi], [y, y], bar.color)
     if mean is not None:
-        fill = "none" if bar.hollow else "full"
-        look: dict[str, Any] = {
-            "markersize": 6.5,
-            "markeredgewidth": 1.6,
-            "fillstyle": fill,
-            "clip_on": False,
-        }
-        axes.plot([mean], [y], "o", color=bar.color, zorder=3, **look)
+        _dot(axes, mean, y, bar.color, bar.hollow)
     beside: dict[str, Any] = {"va": "center", "transform": axes.get_yaxis_transform()}
     for row, (words, color, size) in enumerate(
         zip(bar.words, (tone["ink"], tone["soft"]), (TEXT, NOTE), strict=False)
     ):
         axes.text(1 + 0.12 / BARS, y + 0.16 * row, words, color=color, size=size, **beside)
+
+
+def _line(axes: Axes, xs: list[float], ys: list[float], color: str) -> None:
+    """An interval."""
+    axes.plot(xs, ys, color=color, linewidth=2.2, solid_capstyle="round", clip_on=False)
+
+
+def _dot(axes: Axes, x: float, y: float, color: str, hollow: bool) -> None:
+    """A mean."""
+    (dot,) = axes.plot([x], [y], "o", color=color, markersize=6.5, markeredgewidth=1.6, zorder=3)
+    dot.set_fillstyle("none" if hollow else "full")
+    dot.set_clip_on(False)
 
 
 def _plot_scores(
@@ -370,6 +375,37 @@ def scaled(axes: Axes, tone: Tone, ends: tuple[int, int]) -> None:
     else:
         axes.set_xticks([1, 2, 3, 4, 5])
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+
+
+def _plot_checks(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure | None:
+    """The share that passes each check, a line for each check that some deck does not pass, a dot for each model."""
+    found = [(run, tables.passed_by_check(run["records"])) for run in runs]
+    rows: list[tuple[str, list[tuple[str, float]]]] = []
+    for name in checks.SAYS:
+        shares = [(run["color"], own[name][0] / own[name][1]) for run, own in found if name in own]
+        if any(share < 1 for _, share in shares):
+            rows.append((name, shares))
+    if not rows:
+        return None
+    said = [
+        Said("Which checks the decks pass", TITLE, bold=True),
+        Said("Of slides, or of things that were asked for; decks that render.", NOTE, "soft"),
+        *_legend([run for run, own in found if own]),
+    ]
+    heights = [LINE + 0.12 * (len(shares) + 1) + GAP for _, shares in rows]
+    figure, axes = _sheet(pyplot, tone, said, sum(heights))
+    scaled(axes, tone, (0, 1))
+    top = 0.0
+    for (name, shares), height in zip(rows, heights, strict=True):
+        y = _heading(axes, tone, top, name) + 0.12
+        for color, share in shares:
+            axes.plot([0, share], [y, y], color=color, linewidth=2.2, alpha=0.3)
+            _dot(axes, share, y, color, hollow=False)
+            y += 0.12
+        top += height
+    return figure
 
 
 def _said(compared: Comparison) -> list[str]:

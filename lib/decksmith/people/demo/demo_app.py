@@ -152,7 +152,6 @@ class DemoHandlers:
         return [
             http.get("/", self.page),
             *map(_asset, [*ASSETS, *(f"references/{one.name}" for one in GALLERY.iterdir())]),
-            http.get("/health", self.health),
             http.get("/asks", self.history),
             http.post("/asks", self.ask),
             http.get(f"{ask}/events", self.events),
@@ -236,22 +235,12 @@ class DemoHandlers:
             "limits": forms.LIMITS,
             "documents": sources.KINDS,
         }
-        policy = web.policy(
-            script_src="'self'",
-            style_src="'self'",
-            font_src="'self'",
-            img_src="'self' data:",
-            connect_src="'self'",
-            frame_src=frames,
-        )
+        policy = web.policy(**web.OWN, font_src="'self'", frame_src=frames)
         return http.Response(
             text=self.template.render(data=pages.data(facts), limits=forms.LIMITS),
             content_type="text/html",
             headers={"Content-Security-Policy": policy},
         )
-
-    async def health(self, request: http.Request) -> http.Response:
-        return http.json_response({"status": "ok"})
 
     async def history(self, request: http.Request) -> http.Response:
         self.looking.check(web.remote(request))

@@ -44,7 +44,6 @@ REFERENCE: AskedModel = {"model": "", "label": "Reference deck, by people", "col
 class ReferenceDeck:
     """A deck that people wrote for a prompt of the benchmark: no model is needed."""
 
-    id: str  # of its prompt
     ask: str  # the id of the ask in which it is shown
     request: str
     text: str
@@ -67,7 +66,6 @@ def references() -> dict[str, ReferenceDeck]:
         if name in requests:
             deck = Deck.parse(text)
             found[name] = ReferenceDeck(
-                id=name,
                 ask=hashlib.sha256(f"{name}\n{text}".encode()).hexdigest()[:32],
                 request=requests[name],
                 text=text,

@@ -2,18 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from decksmith.measure.results import stats
 from decksmith.people.study import intervals
 from decksmith.people.study.intervals import Estimate
 from decksmith.people.study.records import SIDES, Choice, Measures, Vote
 
-if TYPE_CHECKING:
-    from decksmith.people.study.intervals import Array
-
 SIGNS: dict[Choice, int] = {"left": 1, "right": -1, "tie": 0, "bad": 0}
-ALPHAS = 1000  # resamples of an alpha
 EQUAL = 1e-9  # numbers of a judge that differ by less are equal
 
 # What a judge said of the two decks of a pair: {pair: {model: measures}}.
@@ -25,16 +21,13 @@ PairMeasures = Mapping[str, Mapping[str, Measures]]
 
 class RaterAgreement(TypedDict):
     pairs: int  # that several people saw
-    raters: int  # who saw them
-    alpha: Estimate  # Krippendorff's, ordinal
+    alpha: float | None  # Krippendorff's, ordinal
     another: Estimate  # how often another person prefers the same deck
-    at_most: Estimate  # the most that any judge can reach
 
 
 def of_people(votes: Iterable[Vote]) -> RaterAgreement:
-    """How far people agree with each other, over pairs that several saw: Krippendorff's alpha
-    (prompts resampled), how often another person prefers the deck that a person prefers (a tie
-    counts a half), and the most that any judge can reach (see `most`)."""
+    """How far people agree with each other, over pairs that several saw: Krippendorff's alpha, and how often another person prefers the deck that a person prefers (a tie
+    counts a half)."""
     of = defaultdict(list)
     for vote in votes:
         of[vote["pair"]].append(vote)
@@ -46,19 +39,10 @@ def of_people(votes: Iterable[Vote]) -> RaterAgreement:
             if sign:
                 others = sum(signs) - sign
                 another.append((vote, (1 + sign * others / (len(pair) - 1)) / 2))
-    person = intervals.credited(another)
-    untied = len(another) / sum(map(len, shared)) if shared else 0
     return {
         "pairs": len(shared),
-        "raters": len({vote["rater"] for pair in shared for vote in pair}),
         "alpha": _alpha(shared),
-        "another": person,
-        "at_most": {
-            "mean": most(person["mean"], untied),
-            "lo": most(person["lo"], untied),
-            "hi": most(person["hi"], untied),
-            "n": person["n"],
-        },
+        "another": intervals.credited(another),
     }
 
 
@@ -68,52 +52,18 @@ def _signs(pair: Sequence[Vote]) -> list[int]:
     return [SIGNS[vote["choice"]] * (1 if vote["left"] == pair[0]["left"] else -1) for vote in pair]
 
 
-def most(another: float | None, untied: float) -> float | None:
-    """The most votes that a judge can follow where another person follows the share `another` of
-    them, and `untied` of all have a side; None where that is not known.
-
-    A judge who knows what most people prefer says one thing where people say several. If a
-    person's vote on pair i is d_i for one side on average, another person follows (1 + mean
-    d_i^2 / untied) / 2 and that judge (1 + mean |d_i| / untied) / 2, and mean |d_i| is between
-    the mean and the root of the mean of d_i^2 (Jensen): so he is at `another` or above it, and
-    at this value or below it."""
-    if another is None:
-        return None
-    return stats.number((1 + min(1, (max(0, 2 * another - 1) / untied) ** 0.5)) / 2)
-
-
-def _alpha(shared: Sequence[Sequence[Vote]]) -> Estimate:
-    """Krippendorff's ordinal alpha over pairs that several people saw, prompts resampled."""
-    import numpy
-
-    if not shared:
-        return intervals.UNKNOWN
-    # Of each pair how many people preferred the right deck, neither, and the left one.
-    signs = [_signs(pair) for pair in shared]
-    counts = numpy.array([[one.count(sign) for sign in (-1, 0, 1)] for one in signs])
-    prompts = intervals.codes([pair[0]["prompt"] for pair in shared])
-    clusters = int(prompts.max()) + 1
-    error = numpy.nan
-    if clusters > 1:
-        members = [numpy.flatnonzero(prompts == one) for one in range(clusters)]
-        random = numpy.random.default_rng(stats.SEED)
-        drawn = []
-        for _ in range(ALPHAS):
-            some = [members[one] for one in random.integers(0, clusters, clusters)]
-            drawn.append(_alpha_of(counts[numpy.concatenate(some)]))
-        if not numpy.isnan(drawn).all():
-            error = numpy.nanstd(drawn) * (clusters / (clusters - 1)) ** 0.5
-    value = numpy.asarray(_alpha_of(counts))
-    return intervals.figure(value, numpy.asarray(error), clusters - 1, len(shared), -1, 1)
-
-
-def _alpha_of(counts: "Array") -> float:
-    """counts: shape (pairs, values), how many people said each value of a pair."""
+def _alpha(shared: Sequence[Sequence[Vote]]) -> float | None:
+    """Krippendorff's ordinal alpha over pairs that several people saw; None where nobody ever said
+    anything else, and there is nothing to measure by."""
     import krippendorff
 
-    if (counts.sum(axis=0) > 0).sum() < 2:
-        return float("nan")  # everybody always said the same: there is nothing to measure by
-    return float(krippendorff.alpha(value_counts=counts, level_of_measurement="ordinal"))
+    # Of each pair how many people preferred the right deck, neither, and the left one.
+    signs = [_signs(pair) for pair in shared]
+    counts = [[one.count(sign) for sign in (-1, 0, 1)] for one in signs]
+    if sum(map(any, zip(*counts, strict=True))) < 2:
+        return None
+    alpha = krippendorff.alpha(value_counts=counts, level_of_measurement="ordinal")
+    return stats.number(alpha)
 
 
 # A judge with people
@@ -122,7 +72,6 @@ def _alpha_of(counts: "Array") -> float:
 class JudgeAgreement(TypedDict):
     choice: Estimate  # share of the untied votes whose deck has the higher number
     own: Estimate  # the same of what people said of the dimension of that name
-    equal: float | None  # share of votes on decks with equal numbers
     shared: Estimate  # `choice` over pairs that several people saw
 
 
@@ -140,11 +89,9 @@ def of_judge(votes: Sequence[Vote], decks: PairMeasures) -> dict[str, JudgeAgree
             continue
         choice = credits((vote, vote["choice"], gap) for vote, gap in known)
         own = credits((vote, vote["dimensions"].get(name), gap) for vote, gap in known)
-        equal = sum(credit == 0.5 for _, credit in choice)
         found[name] = {
             "choice": intervals.credited(choice),
             "own": intervals.credited(own),
-            "equal": round(equal / len(choice), 4) if choice else None,
             "shared": intervals.credited([one for one in choice if seen[one[0]["pair"]] > 1]),
         }
     return found

@@ -85,53 +85,33 @@ def fit(
     them; Newton's method finds its top.
     """
     import numpy
+    from scipy.special import softmax
 
-    sizes, rows = models + 2, numpy.arange(len(left))
-    # What decides the advantage of the left side in each row.
-    design = numpy.zeros((len(left), sizes))
-    design[rows, left] += 1
-    design[rows, right] -= 1
-    design[:, models] = 1
-    prior = numpy.eye(sizes) / PRIOR**2
-    at = numpy.zeros((len(counts), sizes))
+    # Of each row, by outcome, what the parameters weigh: e / 2, -e / 2 and t.
+    design = numpy.zeros((len(left), 3, models + 2))
+    rows = numpy.arange(len(left))
+    design[rows, 0, left] += 0.5
+    design[rows, 0, right] -= 0.5
+    design[:, 0, models] = 0.5
+    design[:, 1] = -design[:, 0]
+    design[:, 2, models + 1] = 1
+    prior = numpy.eye(models + 2) / PRIOR**2
+    total = counts.sum(axis=2, keepdims=True)
+    at = numpy.zeros((len(counts), models + 2))
     for _ in range(STEPS):
-        slope, curve = slope_and_curve(at, design, counts)
-        step = numpy.linalg.solve(curve + prior, (slope - at @ prior)[..., None])[..., 0]
+        chances = softmax(numpy.einsum("bk,rok->bro", at, design), axis=2)
+        slope = numpy.einsum("bro,rok->bk", counts - total * chances, design) - at @ prior
+        mean = numpy.einsum("bro,rok->brk", chances, design)
+        # Minus the Hessian: the features' covariance under these chances, summed over the votes.
+        curve = numpy.einsum("bro,rok,rol->bkl", total * chances, design, design, optimize=True)
+        curve += prior - mean.swapaxes(1, 2) @ (total * mean)
+        step = numpy.linalg.solve(curve, slope[..., None])[..., 0]
         longest = numpy.abs(step).max(axis=1, keepdims=True)
         step *= numpy.minimum(1, 2 / numpy.maximum(longest, 1e-12))
         at += step
-        if numpy.abs(step).max() < 1e-9:
+        if longest.max() < 1e-9:
             break
     return at
-
-
-def chances(eta: "Array | float", tie: "Array | float") -> "list[Array]":
-    """P(left), P(right), P(tie) for the advantage `eta` of the left side and the log weight
-    `tie` of a tie."""
-    import numpy
-
-    top = numpy.maximum(numpy.abs(eta) / 2, tie)
-    parts = [numpy.exp(eta / 2 - top), numpy.exp(-eta / 2 - top), numpy.exp(tie - top)]
-    return [part / sum(parts) for part in parts]
-
-
-def slope_and_curve(at: "Array", design: "Array", counts: "Array") -> "tuple[Array, Array]":
-    """Gradient and minus the Hessian of the log likelihood, shapes (b, k) and (b, k, k)."""
-    import numpy
-
-    tie = numpy.eye(design.shape[1])[-1]
-    total = counts.sum(axis=2)
-    for_left, for_right, tied = chances(at @ design.T, at[:, -1:])
-    lead = for_left - for_right
-    slope = ((counts[..., 0] - counts[..., 1] - total * lead) / 2) @ design
-    slope[:, -1] += (counts[..., 2] - total * tied).sum(axis=1)
-    curve = numpy.einsum(
-        "br,ri,rj->bij", total * (for_left + for_right - lead**2) / 4, design, design, optimize=True
-    )
-    cross = (-total * lead * tied / 2) @ design
-    curve += cross[:, :, None] * tie + cross[:, None, :] * tie[:, None]
-    curve[:, -1, -1] += (total * tied * (1 - tied)).sum(axis=1)
-    return slope, curve
 
 
 def groups(votes: Iterable[Vote], models: Sequence[str]) -> list[list[str]]:

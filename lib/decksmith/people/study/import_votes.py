@@ -7,7 +7,6 @@ docs/votes.md has the columns.
 
 import contextlib
 import csv
-import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -346,9 +345,8 @@ def _about(folder: Path, path: Path) -> records.StudyAbout:
         raise cli.BadData(
             f"{folder} was made by pair-build; imported votes need a folder of their own"
         )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    before = [one for one in about["imported"] if one["sha256"] != digest]
-    about["imported"] = [*before, {"file": path.name, "sha256": digest}]
+    if path.name not in about["imported"]:
+        about["imported"].append(path.name)
     return about
 
 
@@ -360,12 +358,11 @@ def _pair(vote: ImportedVote) -> records.StudyPair:
         "kind": "vote",
         "prompt": vote.prompt,
         "request": "",
-        "left": {"model": left, "run": left, "sample": 0, "rendered": True},
-        "right": {"model": right, "run": right, "sample": 0, "rendered": True},
+        "left": {"model": left, "run": left, "sample": 0},
+        "right": {"model": right, "run": right, "sample": 0},
         "pictures": {"left": [], "right": []},
         "of": None,
         "expect": None,
-        "round": 1,
     }
 
 

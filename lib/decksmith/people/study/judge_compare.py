@@ -31,7 +31,6 @@ class JudgeReport(TypedDict):
     of: str  # the name in its records; empty where they say none
     rubric: str  # by which hash of protocol, instructions and model; empty where they say none
     agreement: Estimate  # share of the untied votes whose deck it prefers too
-    equal: float | None  # share of votes on decks that it holds for equal
     dimensions: dict[str, Estimate]  # the same of what people said of a dimension
     drawn_to: dict[str, DrawnTo]  # by trait
     cost: float | None  # USD of one judging; null where any does not say
@@ -166,7 +165,6 @@ def _report(one: StudyJudge, votes: Sequence[Vote], traits: agreement.PairMeasur
         "of": one.of,
         "rubric": one.rubric,
         "agreement": overall["choice"] if overall else intervals.UNKNOWN,
-        "equal": overall["equal"] if overall else None,
         "dimensions": {name: by_measure[name]["own"] for name in DIMENSIONS if name in by_measure},
         "drawn_to": {trait: drawn for trait, drawn in drawn_to.items() if drawn},
         "cost": round(statistics.fmean(costs), 6) if all_known else None,

@@ -44,8 +44,7 @@ def draw(
             for place, path in enumerate(paths):
                 picture = _drawn(path, width)
                 if decks[side].get("broken"):
-                    other = _drawn(paths[(place + 1) % len(paths)], width)
-                    picture = _damaged(picture, other.resize(picture.size), place)
+                    picture = _damaged(picture, _drawn(paths[(place + 1) % len(paths)], width))
                 names.append(f"{store.keyed(secret, 'picture', pair['id'], side, place)}.webp")
                 buffer = io.BytesIO()
                 picture.save(buffer, "WEBP", quality=QUALITY, method=4)
@@ -88,14 +87,9 @@ def _drawn(path: Path, width: int) -> "Image":
     return bare.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def _damaged(picture: "Image", other: "Image", place: int) -> "Image":
-    """What nobody would present: in turn so large that the right and lower part is cut off, printed
-    over by another slide, and empty."""
+def _damaged(picture: "Image", other: "Image") -> "Image":
+    """What nobody would present: printed over by another slide, upside down."""
     from PIL import Image
 
-    if place % 3 == 0:
-        part = picture.crop((0, 0, round(picture.width / 1.9), round(picture.height / 1.9)))
-        return part.resize(picture.size, Image.Resampling.LANCZOS)
-    if place % 3 == 1:
-        return Image.blend(picture, other.transpose(Image.Transpose.ROTATE_180), 0.5)
-    return Image.new("RGB", picture.size, picture.getpixel((2, 2)))
+    other = other.resize(picture.size).transpose(Image.Transpose.ROTATE_180)
+    return Image.blend(picture, other, 0.5)

@@ -125,8 +125,6 @@ def build(
             {"name": run.name, "label": run.label, "path": str(run.path)}
             for _, run in sorted(known.items())
         ]
-        this = 1 + max((pair["round"] for pair in old), default=0)
-        new = [{**pair, "round": this} for pair in new]
         pair_pictures.draw(
             folder,
             secret,
@@ -313,10 +311,6 @@ class PairLot:
             return False
         return any(self.runs[name].eligible(prompt, ("rendered",)) for name in between)
 
-    def side(self, run: str, prompt: str, sample: int) -> PairSide:
-        rendered = self.runs[run].decks[prompt][sample].state == "rendered"
-        return {"model": run, "run": run, "sample": sample, "rendered": rendered}
-
     def pair(
         self, kind: PairKind, prompt: str, left: PairSide, right: PairSide, *key: str
     ) -> StudyPair:
@@ -331,7 +325,6 @@ class PairLot:
             "pictures": {},
             "of": None,
             "expect": None,
-            "round": 0,
         }
 
     def prompts(self) -> list[str]:
@@ -368,11 +361,11 @@ class PairLot:
         found = []
         for turn in itertools.zip_longest(*columns):
             for between, prompt in filter(None, turn):
-                sides = []
+                sides: list[PairSide] = []
                 for name in between:
                     samples = self.samples(name, prompt)
                     at = int(self.dice("sample", *between, prompt, name) * len(samples))
-                    sides.append(self.side(name, prompt, samples[at]))
+                    sides.append({"model": name, "run": name, "sample": samples[at]})
                 as_named = self.heads(lefts[between], "side", *between, prompt)
                 lefts[between] += 1 if as_named else -1
                 left, right = sides if as_named else sides[::-1]
@@ -416,7 +409,7 @@ class PairLot:
             counts[name] += 1
             left = self.heads(balance, "gold side", name, prompt)
             balance += 1 if left else -1
-            whole = self.side(name, prompt, sample)
+            whole: PairSide = {"model": name, "run": name, "sample": sample}
             broken: PairSide = {**whole, "broken": True}
             sides = (whole, broken) if left else (broken, whole)
             pair = self.pair("gold", prompt, *sides, prompt, name)

@@ -21,13 +21,10 @@ def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -
     return chosen + others[: n - len(chosen)]
 
 
-def ordered(
-    pairs: Sequence[str], repeats: Mapping[str, str], prompts: Mapping[str, str], dice: Dice
-) -> list[str]:
+def ordered(pairs: Sequence[str], repeats: Mapping[str, str], dice: Dice) -> list[str]:
     """`pairs` and the repeats of them in the rater's own order.
 
-    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair.
-    prompts: {pair: prompt}; no prompt comes twice in a row where that can be had."""
+    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair."""
     twice = [pair for pair in pairs if pair in repeats]
     queue = sorted(pairs, key=dice)
     gap = (len(pairs) + len(twice)) // 4
@@ -39,28 +36,4 @@ def ordered(
     for pair in twice:
         places = range(min(queue.index(pair) + 1 + gap, len(queue)), len(queue) + 1)
         queue.insert(places[int(dice(repeats[pair]) * len(places))], repeats[pair])
-    once = {pair for pair in pairs if pair not in repeats}
-    _part(queue, [place for place, pair in enumerate(queue) if pair in once], prompts)
     return queue
-
-
-def _part(queue: list[str], free: Sequence[int], prompts: Mapping[str, str]) -> None:
-    """Where a prompt comes twice in a row, exchange one of the two with a pair elsewhere.
-
-    free: the places of pairs that may stand anywhere, because they do not come again."""
-
-    def touches(place: int) -> bool:
-        beside = [queue[at] for at in (place - 1, place + 1) if 0 <= at < len(queue)]
-        return any(prompts[pair] == prompts[queue[place]] for pair in beside)
-
-    for place in range(1, len(queue)):
-        moved = place if place in free else place - 1
-        if moved not in free or prompts[queue[place]] != prompts[queue[place - 1]]:
-            continue
-        for other in free:
-            if other == moved:
-                continue
-            queue[moved], queue[other] = queue[other], queue[moved]
-            if not touches(moved) and not touches(other):
-                break
-            queue[moved], queue[other] = queue[other], queue[moved]

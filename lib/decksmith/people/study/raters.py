@@ -23,9 +23,6 @@ FASTEST = 2.0  # seconds: a smaller median
 # So many or more who chose their names on one network may be one. Where they cast a larger share of
 # the votes on two models, these votes separate nothing.
 PEOPLE, SHARE = 3, 0.1
-# So many names may be chosen from one network within so many seconds. The owner's links have no
-# such limit.
-NAMES, SPAN = 5, 3600
 # Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
 # themselves (RFC 6177).
 SITE = 56

@@ -44,11 +44,6 @@ class StudyRun(TypedDict):
     path: str  # the run's folder
 
 
-class VotesFile(TypedDict):
-    file: str  # its name
-    sha256: str  # of its bytes
-
-
 class StudyAbout(TypedDict):
     title: str  # what people see as the study's name
     question: str  # what they are asked of each pair
@@ -56,15 +51,14 @@ class StudyAbout(TypedDict):
     raters_per_pair: int  # how many people are to see a pair
     per_rater: int  # how many pairs a person is given
     runs: list[StudyRun]  # whose decks are compared
-    # Where the votes came from, of a study of imported votes.
-    imported: NotRequired[list[VotesFile]]
+    # Of a study of imported votes, the names of their files.
+    imported: NotRequired[list[str]]
 
 
 class PairSide(TypedDict):
     model: Annotated[str, "who wrote the deck"]
     run: Annotated[str, "the run's folder"]
     sample: Annotated[int, "which sample"]
-    rendered: Annotated[bool, "the protocol accepts it"]
     broken: Annotated[NotRequired[bool], "the damaged copy of an attention item"]
 
 
@@ -78,7 +72,6 @@ class StudyPair(TypedDict):
     pictures: Annotated[dict[str, list[str]], "left, right: files in pictures/"]
     of: Annotated[str | None, "the pair that this one repeats"]
     expect: Annotated[str | None, "the better side of an attention item"]
-    round: Annotated[int, "when the pair was added, from 1"]
 
 
 class Vote(TypedDict):
@@ -129,8 +122,7 @@ Tag = Literal["request", "substance", "facts", "thread", "readable", "looks", "p
 
 
 class Ballot(validation.Body):
-    """What a person says of a pair, with all its keys in one order: equal ballots are equal as
-    text."""
+    """What a person says of a pair."""
 
     choice: Choice = Field(description=f"one of {', '.join(CHOICES)}")
     dimensions: dict[Dimension, SideOrTie] = Field(
@@ -141,21 +133,6 @@ class Ballot(validation.Body):
         ge=0, le=LONGEST_VIEW, description=f"the time in view in seconds, from 0 to {LONGEST_VIEW}"
     )
     seen: bool = Field(description="true or false")
-
-    @field_validator("dimensions")
-    @classmethod
-    def _in_order(cls, said: dict[str, str]) -> dict[str, str]:
-        return {name: said[name] for name in DIMENSIONS if name in said}
-
-    @field_validator("tags")
-    @classmethod
-    def _once_in_order(cls, said: list[str]) -> list[str]:
-        return [tag for tag in TAGS if tag in said]
-
-    @field_validator("seconds")
-    @classmethod
-    def _tenths(cls, seconds: float) -> float:
-        return round(seconds, 1)
 
     @field_validator("seen")
     @classmethod

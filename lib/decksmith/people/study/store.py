@@ -20,7 +20,7 @@ import unicodedata
 from base64 import b32encode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -95,20 +95,12 @@ class Closed(Conflict):
     """The study is closed: votes neither come nor go."""
 
 
-class TooSoon(Exception):
-    """Too many names were chosen from one network of late: the next has to wait `seconds`."""
-
-    def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
-        self.seconds = seconds
-
-
 # What the folder holds
 
 
-def now(before: float = 0) -> str:
-    """The time so many seconds ago, as text that sorts."""
-    return (datetime.now(UTC) - timedelta(seconds=before)).isoformat(timespec="milliseconds")
+def now() -> str:
+    """The time as text that sorts."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def keyed(secret: bytes, *words: object, size: int = 16) -> str:
@@ -312,7 +304,7 @@ class Study:
 
         address: of whoever chose the name; of an invitation by the owner None. Of a name that was
         chosen a keyed hash of its network is kept. Raises Conflict where a chosen name is taken
-        already, and TooSoon when raters.NAMES of its network came within raters.SPAN.
+        already.
 
         A name that somebody chose for themselves is taken for everybody else: an invitation
         would be to vote as them."""
@@ -332,8 +324,10 @@ class Study:
                 self._open_only()
                 if self._value("SELECT count(*) FROM raters") >= MOST_RATERS:
                     raise Conflict("this study has as many raters as it can take")
-                network = None if address is None else self._network(address)
-                source = "link" if address is None else "handle"
+                network, source = None, "link"
+                if address is not None:
+                    network = keyed(self.secret, "network", raters.network_of(address), size=8)
+                    source = "handle"
                 self._db.execute(
                     "INSERT INTO raters (id, name, folded, source, at, network) "
                     "VALUES (?, ?, ?, ?, ?, ?)",
@@ -341,27 +335,6 @@ class Study:
                 )
                 self._give(rater, self.about["per_rater"])
         return self.token(rater)
-
-    def _network(self, address: str) -> str:
-        """A keyed hash of the network of `address`. Raises TooSoon when raters.NAMES of it
-        came within raters.SPAN. The names are counted on the disk: a server that starts again has not forgotten
-        them."""
-        network = keyed(self.secret, "network", raters.network_of(address), size=8)
-        last = self._value(
-            "SELECT at FROM raters WHERE network = ? AND at > ? ORDER BY at DESC LIMIT 1 OFFSET ?",
-            network,
-            now(raters.SPAN),
-            raters.NAMES - 1,
-        )
-        if last:
-            wait = raters.SPAN - (datetime.now(UTC) - datetime.fromisoformat(last)).total_seconds()
-            raise TooSoon(
-                f"{raters.NAMES} people chose a name from your network within the last hour. The owner "
-                "of this study can give you a personal "
-                f"link, which works at once; or come back in {math.ceil(wait / 60)} minutes",
-                wait,
-            )
-        return network
 
     def token(self, rater: str) -> str:
         """The signed token of a rater's id: the last part of the personal link."""
@@ -419,7 +392,6 @@ class Study:
         queue = queues.ordered(
             [*chosen, *gold],
             repeats,
-            {pair: about["prompt"] for pair, about in pairs.items()},
             lambda text: dice(self.secret.hex(), rater, text),
         )
         last = self._value("SELECT coalesce(max(place), 0) FROM given WHERE rater = ?", rater)

@@ -13,7 +13,7 @@ from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import layout, plots, runs, stats
+from decksmith.measure.results import layout, plots, runs
 from decksmith.measure.results.plots import Bar, Said, Tone
 from decksmith.measure.results.runs import COLORS
 from decksmith.measure.results.summary import TITLES
@@ -24,7 +24,6 @@ from decksmith.people.study.estimates import Preference, Strengths
 from decksmith.people.study.intervals import Estimate
 from decksmith.people.study.raters import RaterSummary, RepeatCount
 from decksmith.people.study.records import (
-    CHOICES,
     SIDES,
     DeckKey,
     Measures,
@@ -37,8 +36,6 @@ from decksmith.people.study.records import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-QUARTILES = (0.25, 0.5, 0.75)
-
 
 class VoteCounts(TypedDict):
     all: int  # votes that stand
@@ -48,7 +45,6 @@ class VoteCounts(TypedDict):
     unseen: int  # on decks that were not looked at to the end
     of_raters_left_out: int  # by raters whom the rule leaves out
     of_one_network: int  # of those that count, by names that may be one person's (raters.alike)
-    choices: dict[str, int]  # those that count, by choice
 
 
 class ModelVotes(TypedDict):
@@ -58,15 +54,7 @@ class ModelVotes(TypedDict):
 
 class Position(TypedDict):
     left: Estimate  # share of the left side, of untied votes
-    log_odds: Estimate | None  # advantage of the left side
     repeats: RepeatCount  # swapped repeats of raters who count
-
-
-class IntervalMethod(TypedDict):
-    level: float  # of the intervals
-    resamples: int  # of the bootstrap
-    seed: int  # of the resamples
-    over: str  # what is resampled
 
 
 class BriefTally(TypedDict):
@@ -79,12 +67,11 @@ class Tally(TypedDict):
     prompts: int  # that were voted on
     raters: int  # who count
     people: list[RaterSummary]  # what each rater did
-    interval: IntervalMethod  # how the intervals are made
+    resampled: str  # what the intervals are over
     pairs: list[Preference]  # each two models
     models: dict[str, ModelVotes]  # each model
     strengths: Strengths  # all models on one scale
     position: Position  # how far being left is preferred
-    seconds: dict[str, float] | None  # lower, median, upper: quartiles of time in view
     agreement: RaterAgreement  # of people with each other
     judge: dict[str, JudgeAgreement] | None  # the judge beside people, by measure
     otherwise: dict[str, BriefTally]  # votes that are counted in other ways
@@ -92,8 +79,6 @@ class Tally(TypedDict):
 
 class StudyHeading(TypedDict):
     title: str  # of the study
-    question: str  # that people were asked
-    closed: bool  # votes neither come nor go
     unjudged: list[str]  # runs without scores
 
 
@@ -112,23 +97,16 @@ def tally(
             "no vote counts: there is none yet, or all are by raters who are left out"
         )
     voters, alike = {vote["rater"] for vote in kept}, raters.alike(came)
-    strong = estimates.strengths(kept)
     return {
         "votes": _counts(votes, kept, alike),
         "prompts": len({vote["prompt"] for vote in kept}),
         "raters": len(voters),
         "people": people,
-        "interval": {
-            "level": stats.LEVEL,
-            "resamples": intervals.RESAMPLES,
-            "seed": stats.SEED,
-            "over": "prompts and raters" if len(voters) >= intervals.RATERS else "prompts",
-        },
+        "resampled": "prompts and raters" if len(voters) >= intervals.RATERS else "prompts",
         "pairs": estimates.preferences(kept, alike),
         "models": _models(kept),
-        "strengths": strong,
-        "position": _position(kept, people, strong),
-        "seconds": _seconds(kept),
+        "strengths": estimates.strengths(kept),
+        "position": _position(kept, people),
         "agreement": agreement.of_people(kept),
         "judge": agreement.of_judge(kept, decks) if decks else None,
         "otherwise": _otherwise(votes, kept, alike),
@@ -138,7 +116,6 @@ def tally(
 def _counts(votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]) -> VoteCounts:
     """How many votes there are of each kind, and how many count."""
     kinds = [vote["kind"] for vote in votes]
-    choices = [vote["choice"] for vote in kept]
     return {
         "all": len(votes),
         "counted": len(kept),
@@ -147,7 +124,6 @@ def _counts(votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]) 
         "unseen": sum(not vote["seen"] for vote in votes),
         "of_raters_left_out": len(raters.usable(votes)) - len(kept),
         "of_one_network": sum(vote["rater"] in alike for vote in kept),
-        "choices": {name: sum(choice == name for choice in choices) for name in CHOICES},
     }
 
 
@@ -162,31 +138,19 @@ def _models(votes: Sequence[Vote]) -> dict[str, ModelVotes]:
     return found
 
 
-def _position(votes: Sequence[Vote], people: Sequence[RaterSummary], strong: Strengths) -> Position:
+def _position(votes: Sequence[Vote], people: Sequence[RaterSummary]) -> Position:
     """How far the left side is preferred for being left."""
     untied = [vote for vote in votes if preferred(vote)]
     lefts = [float(vote["choice"] == "left") for vote in untied]
     repeats = [rater["repeats"] for rater in people if not rater["excluded"]]
     return {
         "left": intervals.share(lefts, untied),
-        "log_odds": strong["bias"],
         "repeats": {
             "n": sum(one["n"] for one in repeats),
             "same": sum(one["same"] for one in repeats),
             "against": sum(one["against"] for one in repeats),
         },
     }
-
-
-def _seconds(votes: Sequence[Vote]) -> dict[str, float] | None:
-    """The quartiles of the time in view, or None where nobody measured it."""
-    import numpy
-
-    times = [vote["seconds"] for vote in votes if vote["seconds"] is not None]
-    if not times:
-        return None
-    lower, median, upper = (round(float(time), 1) for time in numpy.quantile(times, QUARTILES))
-    return {"lower": lower, "median": median, "upper": upper}
 
 
 def _otherwise(
@@ -224,13 +188,7 @@ def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
     named = [_labelled(vote, labels) for vote in votes]
     scores, unjudged = scores_of(study)
     found = tally(named, decks_of(study, scores, labels), study.raters())
-    heading: StudyHeading = {
-        "title": about["title"],
-        "question": about["question"],
-        "closed": study.closed,
-        "unjudged": unjudged,
-    }
-    return {"study": heading, **found}, votes
+    return {"study": {"title": about["title"], "unjudged": unjudged}, **found}, votes
 
 
 def _labelled(vote: Vote, labels: Mapping[str, str]) -> Vote:
@@ -358,40 +316,11 @@ def markdown(found: StudyTally) -> str:
 
 def draw(out: Path, found: Tally) -> list[str]:
     """Draw the tally into the folder `out`; returns the file names."""
+    return plots.each_form(out, "preference", partial(_plot_preference, found=found))
+
+
+def _plot_preference(pyplot: ModuleType, tone: Tone, *, found: Tally) -> "Drawing":
     colors = dict(zip(sorted(found["models"]), itertools.cycle(COLORS)))
-    names: list[str] = []
-    for name, kind in (("strengths", _plot_strengths), ("preference", _plot_preference)):
-        names += plots.each_form(out, name, partial(kind, found=found, colors=colors))
-    return names
-
-
-def _said(found: Tally, title: str, *notes: str) -> list[Said]:
-    """What stands above a plot of votes."""
-    votes = found["votes"]["counted"]
-    size = f"{votes:,} votes, {found['raters']} raters, {found['prompts']} prompts."
-    below = [Said(note, plots.NOTE, "soft") for note in (*notes, "Lines are 95 % intervals.", size)]
-    return [Said(title, plots.TITLE, bold=True), *below]
-
-
-def _plot_strengths(
-    pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
-) -> "Drawing | None":
-    known = [
-        one for one in sorted(found["strengths"]["models"].items()) if one[1]["mean"] is not None
-    ]
-    if len(found["strengths"]["groups"]) > 1 or not known:
-        return None  # strengths of different groups have no common scale
-    groups = [(name, [Bar(value, colors[name], [interval(value)])]) for name, value in known]
-    said = _said(found, "Strength by people's votes", "Log odds, mean 0.")
-    figure, axes = plots.grouped(pyplot, tone, said, groups)
-    axes.axvline(0, color=tone["soft"], linewidth=1)
-    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-    return figure
-
-
-def _plot_preference(
-    pyplot: ModuleType, tone: Tone, *, found: Tally, colors: Mapping[str, str]
-) -> "Drawing":
     groups = []
     for pair in found["pairs"]:
         verdict = "separated" if pair["verdict"] == "beats" else pair["verdict"]
@@ -399,8 +328,16 @@ def _plot_preference(
         title = f"{pair['a']} {pair['for_a']}, {pair['b']} {pair['for_b']}, {counts}"
         share = Bar(pair["share"], colors[pair["a"]], [interval(pair["share"]), verdict])
         groups.append((title, [share]))
-    note = "The share of the first; ties and both bad are a half."
-    said = _said(found, "Votes for each of two models", note)
+    size = f"{found['votes']['counted']:,} votes, {found['raters']} raters, {found['prompts']} prompts."
+    notes = (
+        "The share of the first; ties and both bad are a half.",
+        "Lines are 95 % intervals.",
+        size,
+    )
+    said = [
+        Said("Votes for each of two models", plots.TITLE, bold=True),
+        *(Said(note, plots.NOTE, "soft") for note in notes),
+    ]
     figure, axes = plots.grouped(pyplot, tone, said, groups, begin=0)
     plots.scaled(axes, tone, (0, 1))
     axes.axvline(0.5, color=tone["soft"], linewidth=1)

@@ -8,7 +8,6 @@ browser. What goes out about a pair is its id, its request and its pictures.
 import asyncio
 import contextlib
 import functools
-import hashlib
 import re
 import sqlite3
 from collections import Counter
@@ -24,7 +23,6 @@ from decksmith.people.study.records import Rater
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
 LARGEST = 1 << 16  # bytes of a request
-FOR_EVER = "public, max-age=31536000, immutable"
 
 Value = TypeVar("Value")
 
@@ -35,7 +33,6 @@ class VoteHandlers:
     def __init__(self, study: store.Study, *, handles: bool = True) -> None:
         self.study, self.handles = study, handles
         self.joins = web.Rate(60, 600)
-        self.misses = web.Rate(60, 60)
         self.actions = web.Rate(240, 120)
         self.looks = web.Rate(3000, 300)
 
@@ -43,8 +40,7 @@ class VoteHandlers:
         """Every path with what answers it."""
         return [
             http.get("/", self.front),
-            http.get("/health", self.health),
-            http.get("/{name:vote-[0-9a-f]{12}[.](?:css|js)}", self.file),
+            http.get("/{name:vote[.](?:css|js)}", self.file),
             http.post("/join", self.join),
             http.get("/r/{token}", self.bare),
             http.get("/r/{token}/", self.rater),
@@ -64,7 +60,6 @@ class VoteHandlers:
         """The id of the rater whose link this is. Raises HTTPNotFound."""
         rater = await asyncio.to_thread(self.study.rater, request.match_info["token"])
         if rater is None:
-            self.misses.check(web.remote(request))
             raise http.HTTPNotFound(text="this link is not complete, or of another study")
         return rater
 
@@ -76,7 +71,6 @@ class VoteHandlers:
 
     def _owner_only(self, request: http.Request) -> None:
         if not self.study.owned(request.match_info["token"]):
-            self.misses.check(web.remote(request))
             raise http.HTTPNotFound(text="this is not the owner's link")
 
     # How it is answered
@@ -91,7 +85,7 @@ class VoteHandlers:
     async def _changed(
         self, call: Callable[[], Value], say: Callable[[Value], Mapping[str, object]]
     ) -> http.Response:
-        """Change the study by `call`, and answer what `say` makes of its value; 409, 423 and 429
+        """Change the study by `call`, and answer what `say` makes of its value; 409 and 423
         say why not. Once begun it is finished, whoever hangs up."""
         try:
             return http.json_response(say(await asyncio.to_thread(call)))
@@ -99,9 +93,6 @@ class VoteHandlers:
             return web.problem(423, str(error))
         except store.Conflict as error:
             return web.problem(409, str(error))
-        except store.TooSoon as error:
-            wait = {"Retry-After": str(int(error.seconds) + 1)}
-            raise http.HTTPTooManyRequests(text=str(error), headers=wait) from None
         except sqlite3.Error as error:  # a full disk, say
             cli.say(f"a vote could not be stored: {error}")
             raise cli.TryAgain("this could not be stored; it will be tried again") from None
@@ -111,16 +102,9 @@ class VoteHandlers:
     async def front(self, request: http.Request) -> http.Response:
         return self._start()
 
-    async def health(self, request: http.Request) -> http.Response:
-        return http.json_response({"status": "ok"})
-
     async def file(self, request: http.Request) -> http.Response:
-        name = request.match_info["name"]
-        if name not in files():
-            raise http.HTTPNotFound
-        body, mime = files()[name]
-        headers = {"Cache-Control": FOR_EVER}
-        return http.Response(body=body, content_type=mime, charset="utf-8", headers=headers)
+        text, mime = files()[request.match_info["name"]]
+        return http.Response(text=text, content_type=mime)
 
     async def join(self, request: http.Request) -> http.Response:
         name = validation.read(records.Join, await request.read()).name
@@ -231,13 +215,7 @@ def application(
     """The aiohttp application that serves `study`. hosts, public: by which names it may be
     called (web.application); handles: whether people may choose a name themselves, or need a
     link from the owner."""
-    policy = web.policy(
-        script_src="'self'",
-        style_src="'self'",
-        img_src="'self' data:",
-        font_src="data:",
-        connect_src="'self'",
-    )
+    policy = web.policy(**web.OWN, font_src="data:")
     app: http.Application = web.application(csp=policy, hosts=hosts, public=public, body=LARGEST)
     app.add_routes(VoteHandlers(study, handles=handles).routes())
     return app
@@ -249,25 +227,20 @@ def application(
 def page(title: str, kind: str = "rater", **shown: object) -> str:
     """The text of a page: `rater`, `start` or `owner`. shown: the `question`, on the start page a
     `message`, and whether it `handles` names that people choose."""
-    names = {name.rpartition(".")[2]: name for name in files()}
     known = {"message": "", "question": "", "handles": True, **shown}
-    return pages.template("vote.html.j2").render(title=title, kind=kind, names=names, **known)
+    return pages.template("vote.html.j2").render(title=title, kind=kind, **known)
 
 
 @functools.cache
-def files() -> dict[str, tuple[bytes, str]]:
-    """`{name: (content, MIME type)}` of what the pages load. A name changes with its content."""
+def files() -> dict[str, tuple[str, str]]:
+    """`{name: (content, MIME type)}` of what the pages load."""
     report = (pages.WEB / "report.css").read_text()
     colours = re.findall(r"^:root[^{]*\{[^}]*\}", report, re.M)
     style = [pages.faces() + "\n".join(colours), (pages.WEB / "vote.css").read_text()]
-    found = {}
-    for kind, text, mime in (
-        ("css", "\n".join(style), "text/css"),
-        ("js", pages.script("vote.js"), "text/javascript"),
-    ):
-        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        found[f"vote-{digest}.{kind}"] = (text.encode(), mime)
-    return found
+    return {
+        "vote.css": ("\n".join(style), "text/css"),
+        "vote.js": (pages.script("vote.js"), "text/javascript"),
+    }
 
 
 # The owner's page
