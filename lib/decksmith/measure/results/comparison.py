@@ -87,8 +87,9 @@ class Pair(TestedPair):
     accounting: str
     measure: str
     clause: str  # of the headline: "renders", "better", or none
-    # Of `renders`: for how many prompts those of each do; of "better": both means.
-    sides: tuple[float, float] | None
+    sides: (
+        tuple[float, float] | None
+    )  # of `renders`: for how many prompts those of each do; of "better": both means
     asked: int  # prompts, whether or not both have a value
     verdict: str
     sentence: str
