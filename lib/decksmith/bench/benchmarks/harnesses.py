@@ -181,6 +181,8 @@ def _opened(path: Path) -> tuple[Record, Record, Records]:
     with path.open("rb") as file:
         magic = file.read(4)
     if magic == b"PK\3\4":
+        if not zipfile.is_zipfile(path):
+            raise _unknown(path, "a damaged zip")
         archive = zipfile.ZipFile(path)
         if "header.json" not in archive.namelist():
             said = "a zip without header.json; of an evaluation that has not ended, `inspect eval-retry LOG` goes on with it"
@@ -188,6 +190,12 @@ def _opened(path: Path) -> tuple[Record, Record, Records]:
         head = _whole(_member(archive, "header.json"), f"{path}: header.json")
         member = _member(archive, "summaries.json")
         return head, {}, _objects(member, f"{path}: summaries.json")
+    if magic != b"PAR1" and magic.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (
+        b"{",
+        b"[",
+        b"",
+    ):
+        raise _unknown(path, "no JSON, zip or parquet")
     rows = _table(path) if magic == b"PAR1" else _objects(path.open("rb"), str(path))
     ahead = list(itertools.islice(rows, 2))
     first, second = ([one for _, one in ahead] + [{}, {}])[:2]
@@ -265,6 +273,11 @@ def _chosen(log: Log) -> Log:
     return log._replace(rows=itertools.chain(ahead, log.rows))
 
 
+def _unknown(path: Path, what: str) -> cli.BadData:
+    taken = "; ".join(f"{h['title']}: {h['takes']}, by `{h['made']}`" for h in harnesses())
+    return cli.BadData(f"{path}: {what}, none of these. {taken}; ours: rows.jsonl of bench-grade")
+
+
 def logs(path: Path, given: Head | None = None) -> dict[str, list[Log]]:
     """The logs of a file, or of a folder with all that is in it, by benchmark; given: what is asked in place of what they say.
     Raises cli.BadData, naming what was found and what is taken."""
@@ -286,9 +299,7 @@ def logs(path: Path, given: Head | None = None) -> dict[str, list[Log]]:
         means = " (means alone say nothing of a question)" if "results" in first else ""
         keys = f"a file with the keys {', '.join(map(plain, [*first][:8])) or '(none)'}{means}"
         what = f"a folder of {len(inside)} files" if path.is_dir() else keys
-        taken = "; ".join(f"{h['title']}: {h['takes']}, by `{h['made']}`" for h in harnesses())
-        ours = "ours: rows.jsonl of bench-grade"
-        raise cli.BadData(f"{path}: {what}, none of these. {taken}; {ours}")
+        raise _unknown(path, what)
     models = sorted({log.head["model"] for some in found.values() for log in some})
     if len(models) > 1:
         raise cli.BadData(f"{path} has logs of {', '.join(models)}; name those of one, or --model")
