@@ -35,7 +35,7 @@ Entries = dict[str, dict[str, object]]
 SIGNS = re.compile(r"""['"$;&|<>()*?#%:\\]""")
 
 # What a template is learnt of.
-LEARNT = {".pptx", ".potx", ".pptm", ".potm", ".ppsx"}
+LEARNT = {".pptx", ".potx", ".pptm", ".potm", ".ppsx", ".html", ".htm"}
 
 
 # Names
@@ -213,7 +213,7 @@ KINDS: list[tuple[str, str, Callable[[str], bool]]] = [
         "a column's name without quotation marks and $, or its number",
         lambda text: not re.search(r"[\"'`$\\]", text),
     ),
-    ("CHAINED PUSH PUBLIC DRY ONCE", "1", "1".__eq__),
+    ("PUSH PUBLIC DRY ONCE", "1", "1".__eq__),
     ("PROMPTS", "", lambda text: not text.split()[1:] and _path(text)),
     (
         "TEMPLATE DATA SFT FROM RUN CAPSULE SHOTS ADAPTER PLANTED TRAINING STUDY NAME",

@@ -29,8 +29,6 @@ OPEN ?=
 NAME ?= $(SETTING)
 # The training run whose loss the report shows.
 TRAINING ?=
-# 1: MODEL are the steps of a chain, each held against the one before it and against the first.
-CHAINED ?=
 # The difference that `make plan` looks for: of a share (0.05: 5 points of the checks), or in marks of 1 to 5.
 EFFECT ?=
 # Logs of other tools, one or two, that `make plan` plans from in place of MODEL's runs.
@@ -69,7 +67,7 @@ condition_of = $(patsubst $(model_of)+%,%,$(firstword $(subst /, ,$1)))
 # A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
 # file in its folder.
 FOR_RUN := .for-$(or $(LIMIT),all)
-FOR_REPORT := .for-$(subst $(space),+,$(strip $(RUN_NAMES)))$(CHAINED:%=-chained)
+FOR_REPORT := .for-$(subst $(space),+,$(strip $(RUN_NAMES)))
 
 # What the rules of the Makefile are made of.
 BY_PROTOCOL := --protocol $(PROTOCOL)
@@ -83,7 +81,7 @@ SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHAR
 PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) --request '$(REQUEST)' $(or $(OWN_PROMPTS),$(PROMPTS))
 PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
-REPORT_FLAGS = $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %)
+REPORT_FLAGS = --out $(REPORT) $(TRAINING:%=--training %)
 # What was cut off, by Ctrl-C too, is of no use.
 TIDY = trap 'rm -f $@.$$$$.tmp' EXIT
 define BEGIN
@@ -100,7 +98,7 @@ rm -f $(@D)/summary.json
 ! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
 endef
 define COMPARE
-bin/run-compare $(CHAINED:%=--chain) --page $(REPORT)/compare.md $(RUNS)
+bin/run-compare --page $(REPORT)/compare.md $(RUNS)
 echo "Every table: $(REPORT)/compare.md"
 echo "Open the report: file://$(abspath $(REPORT))/index.html"
 echo "Next: make vote (people decide), make runs,"
@@ -141,7 +139,7 @@ prompts-check: $(or $(OWN_PROMPTS),$(PROMPTS)) | .venv/.python
 
 LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
 .PHONY: template
-## template: learn TEMPLATE= from FROM=company.pptx, and draw both
+## template: learn TEMPLATE= from FROM=company.pptx or a page, and draw both
 template: $(if $(filter command environment,$(origin FROM)),run-tools)
 	$(if $(filter command environment,$(origin FROM)),,echo 'Name a file: make template FROM=company.pptx' >&2; exit 78)
 	if [ -e $(LEARNT) ] && ! grep -q 'read by bin/template-learn' $(LEARNT); then

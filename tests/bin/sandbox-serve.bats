@@ -33,7 +33,7 @@ ask() { curl -s -w '\n %{http_code}\n' -H "Authorization: Bearer $DECKSMITH_SAND
 
 @test "what is asked wrongly is named" {
   run ask -d '{"code": "", "limit": {}}' "$URL/run"
-  assert_line --index 0 "{\"error\": \"unknown key 'limit'; there are: limits, code, language, stdin, files, take\"}"
+  assert_line --index 0 "{\"error\": \"unknown key 'limit'; there are: limits, code, stdin, files, take\"}"
   assert_line --index 1 ' 400'
   run ask -d '{"code": "", "limits": {"memory": 1e12}}' "$URL/run"
   assert_line --index 0 '{"error": "limits: memory may be at most 5.36871e+08 here"}'

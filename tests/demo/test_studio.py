@@ -671,7 +671,7 @@ def test_a_change_that_fails_leaves_the_deck_as_it_was_and_says_so(tmp_path):
 def test_each_picture_of_the_gallery_is_small_and_of_its_deck_as_it_is_today():
     folder = cli.ROOT / "assets/web/references"
     there = {path.name for path in folder.iterdir()}
-    wanted = {f"{one.id}.{one.ask[:12]}.webp" for one in studios.references().values()}
+    wanted = {f"{name}.{one.ask[:12]}.webp" for name, one in studios.references().items()}
     old = sorted(name.partition(".")[0] for name in wanted - there)
     assert not old, f"no picture of what these decks are today: {old}; run: make gallery"
     assert there == wanted, f"pictures of no deck: {sorted(there - wanted)}; run: make gallery"

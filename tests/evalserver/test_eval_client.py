@@ -1,6 +1,5 @@
 """The adapter for training loops: against the real eval server with a model on loopback, and against servers that misbehave."""
 
-import asyncio
 import contextlib
 import http.server
 import json
@@ -538,49 +537,6 @@ def test_slime_goes_on_without_server_and_with_a_file_that_cannot_be_read_unless
         loop.slime(args, 5, None)
     args.eval_config = None
     assert loop.slime(args, 5, None).data == {"x": {}}
-
-
-def test_miles_loads_each_snapshot_into_the_engine_and_skips_by_name(
-    trainer, monkeypatch, tmp_path, odd
-):
-    args, server, give = trainer
-
-    class Skip(Exception):
-        pass
-
-    with pytest.raises(ModuleNotFoundError):
-        _ = loop.Miles
-    give(
-        miles__rollout__base_types={"RolloutFnEvalOutput": Output},
-        miles__rollout__checkpoint_eval={"CheckpointEvalFn": object, "EvalSkip": Skip},
-    )
-    engine = odd(lambda handler: handler.whole(200, '{"success": true}'))
-    monkeypatch.setenv("DECKSMITH_EVAL_ENGINE", engine.url)
-    monkeypatch.setitem(vars(loop), "Miles", loop._miles())
-    made = loop.Miles(types.SimpleNamespace(args=args))
-    point = types.SimpleNamespace(rollout_id=4, weight_version="v7")
-    snap = tmp_path / "step_4"
-    snap.mkdir()
-    (snap / "model.safetensors").write_text("")
-    os.utime(snap / "model.safetensors", (7, 7))
-    output = asyncio.run(made.evaluate_checkpoint(snap, point))
-    assert output.data == {} and output.metrics["eval/a/pass@1/s"] == 0.5
-    assert engine.asked[0][1] == {"model_path": str(snap), "weight_version": "v7"}
-    assert (server.asked[0][1]["router_url"], server.asked[0][1]["checkpoint"]) == (
-        engine.url,
-        f"{snap} of 7000",
-    )
-    os.utime(snap / "model.safetensors", (8, 8))  # the same step of a training that was resumed
-    asyncio.run(made.evaluate_checkpoint(snap, point))
-    assert server.asked[1][1]["checkpoint"] == f"{snap} of 8000"
-    point.weight_version = "v8"  # what the engine does not have afterwards
-    with pytest.raises(Skip, match="engine"):
-        asyncio.run(made.evaluate_checkpoint(snap, point))
-    point.weight_version, server.answers[:] = "v7", [lambda handler: handler.whole(400, "no")]
-    with pytest.raises(Skip, match="refused"):
-        asyncio.run(made.evaluate_checkpoint(snap, point))
-    with pytest.raises(Skip, match="engine"):
-        asyncio.run(made.evaluate_checkpoint(tmp_path / "gone", point))
 
 
 def test_the_delegates_are_found_in_base64_and_those_without_url_are_left_out():

@@ -28,7 +28,7 @@ def given(monkeypatch):
         ("EFFECT=0 EFFECT=x", "EFFECT=0.05 EFFECT=1"),
         ("MARGIN=0 MARGIN=1 SHARE=2", "MARGIN=0.02 SHARE=.1"),
         ("REQUEST=a'b REQUEST=$x", "REQUEST=brief REQUEST=3 REQUEST=Your,request?"),
-        ("DRY=0 ONCE=no PUSH=yes", "DRY=1 DRY= CHAINED=1"),
+        ("DRY=0 ONCE=no PUSH=yes", "DRY=1 DRY= PUBLIC=1"),
         (
             "RECIPE=smol TEMPLATE=data/none.md",
             "RECIPE=smol-lora TEMPLATE=data/templates/company.md",

@@ -140,7 +140,6 @@ def test_a_loop_that_goes_on_hands_python_the_programs_before_it(endpoint, tmp_p
 @pytest.mark.parametrize(
     "more, words",
     [
-        ({"messages": None}, 'no "messages" in this record'),
         ({"tool_code": None}, "tools without tool_code"),
         ({"tools": [{"function": {"name": "a b"}}]}, 'tools is a list of "python" and of'),
         ({"tools": ["shell"]}, 'tools is a list of "python" and of'),
@@ -149,6 +148,11 @@ def test_a_loop_that_goes_on_hands_python_the_programs_before_it(endpoint, tmp_p
 def test_a_record_that_cannot_be_asked_is_named(more, words):
     with pytest.raises(ValueError, match=f"r1: {words}"):
         loops.check(ROW | more)
+
+
+def test_a_record_without_messages_or_prompt_is_named():
+    with pytest.raises(ValueError, match='r1: no "messages" in this record'):
+        loops.check({"id": "r1"})
 
 
 def test_tools_of_a_prompt_are_refused_and_the_built_in_one_needs_no_code():

@@ -562,25 +562,6 @@ def test_verdicts_by_another_rubric_than_the_shipped_one_are_named_though_the_pr
     assert [line.split(":")[0] for line in load(paths)[0]["unshipped"]] == ["judge.rubric"]
 
 
-def made(judged, craft):
-    return {"overall": 0.9 * judged + 0.1 * craft, "judge_only": judged}
-
-
-def test_a_headline_that_hangs_on_the_scan_says_so(runs):
-    stuffed, honest = ([made(3 + step, craft) for step in STEPS * 3] for craft in (4.5, 1.5))
-    assert said(runs(a=stuffed, b=honest))[0].partition("counting failures as 1: ")[2] == (
-        "a beats b by 0.30 [0.10, 0.47] on 33 prompts; without VisCraft the two are not separated (0.00)."
-    )
-
-
-def test_a_headline_that_the_judge_contradicts_says_so(runs):
-    stuffed = [made(2.85 + step, 5) for step in STEPS * 10]
-    honest = [made(3 + step, 1) for step in STEPS * 10]
-    assert said(runs(a=stuffed, b=honest))[0].partition("counting failures as 1: ")[2] == (
-        "a beats b by 0.27 [0.21, 0.32] on 110 prompts; without VisCraft the difference turns round (-0.15)."
-    )
-
-
 def test_ranks_are_the_ranges_that_the_pairs_leave_open(runs):
     base = [3 + step for step in STEPS * 2]
     compared = claims.compare(
@@ -869,15 +850,13 @@ def test_a_headline_says_what_a_score_shares_with_the_reward_that_a_model_was_tr
     )
 
 
-def test_of_several_models_what_a_reward_shares_is_said_once(runs):
+def test_of_several_models_every_headline_says_what_its_rewards_share(runs):
     three = runs(a=[3.0] * 12, b=[3.0] * 12, c=[3.0] * 12)
     three[0]["trained"] = three[1]["trained"] = {"reward": "rendered", "shared": "checks"}
-    assert claims.taught(three) == ["a and b were trained on the reward rendered, so on checks"]
-    first, *_ = said(three)
-    assert first.endswith(
-        "; a was trained on the reward rendered; b was trained on the reward rendered."
-    )
-    assert claims.taught(three[:2]) == []
+    shared = "was trained on the reward rendered, so on checks"
+    endings = [line.rpartition("; a ")[2] if "; a " in line else line for line in said(three)]
+    assert endings[0] == f"{shared}; b {shared}." and endings[1] == f"{shared}."
+    assert said(three)[2].endswith(f"; b {shared}.")
 
 
 def judged_by(loaded, *names):

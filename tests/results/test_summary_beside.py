@@ -37,16 +37,14 @@ def test_a_failed_deck_with_documents_counts_nothing_and_one_without_does_not_co
     assert summary.scale("grounding") == (0, 1)
 
 
-def test_turns_are_summed_up_by_their_number():
+def test_a_turn_that_keeps_slides_counts_what_it_kept_and_a_failed_one_nothing():
     keeps = {"of": "t1", "n": 2, "keeps": {"except": [2]}}
     records = [
         record("t1", turn={"of": "t1", "n": 1}),
         record("t1.2", turn=keeps, features={"kept": 0.8}),
         record("t2.2", turn=keeps, fault=FAULT),
     ]
-    found = summary.summarize(enumerate(records, 1))
-    assert found["turns"] == {
-        "1": {"n": 1, "renders": 1.0, "overall": 3.0},
-        "2": {"n": 2, "renders": 0.5, "overall": 2.0, "kept": 0.4},
-    }
-    assert "turns" not in summary.summarize([(1, record("d1"))])
+    floor = summary.columns(records, "floor")
+    assert floor["kept"] == {"t1.2": 0.8, "t2.2": 0}
+    assert floor["overall"] == {"t1": 3.0, "t1.2": 3.0, "t2.2": 1.0}
+    assert summary.columns(records, "renderable")["kept"] == {"t1.2": 0.8}

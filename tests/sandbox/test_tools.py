@@ -52,3 +52,32 @@ def test_python_goes_on_from_the_calls_before_less_those_that_did_not_end():
     dead = python("import os\nos._exit(3)")
     assert dead.startswith("error: killed: ") and dead.endswith(tools.FORGOTTEN)
     assert python("1", ("import os\nos._exit(3)", "fine")).startswith("error: the calls before")
+
+
+def test_each_program_shows_its_last_expression_and_an_exit_ends_only_itself():
+    cells = []
+    said = []
+    for code in (
+        "x = 20",
+        "x + 1",
+        "x / 0",
+        "def f():\n    print('in f')\n    return x\nf()",
+        "import sys\nsys.exit(3)",
+        "sys.exit()",
+        "import os\nprint('heard by nobody')\nos.system('echo nor this')\nos.fork()\nNone",
+        "while x > 19:\n    x -= 1\n    [x].pop()",
+        "x",
+    ):
+        said.append(python(code, *cells))
+        cells.append((code, said[-1]))
+    assert said[:6] == [
+        "(it printed nothing)",
+        "21\n",
+        "error: ZeroDivisionError: division by zero",
+        "in f\n20\n",
+        "error: it ended without a result",
+        "(it printed nothing)",
+    ]
+    assert said[7:] == ["(it printed nothing)", "19\n"]
+    told = python("import os; os._exit(5)", *cells)
+    assert told == f"error: killed: its process ended, exit status 5{tools.FORGOTTEN}"

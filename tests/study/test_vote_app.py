@@ -122,7 +122,7 @@ def test_every_answer_forbids_what_the_page_does_not_need(server, me):
         headers = requests.get(path).headers
         assert headers["Content-Security-Policy"] == (
             "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'; style-src 'self'; "
-            "img-src 'self' data:; font-src data:; connect-src 'self'"
+            "connect-src 'self'; img-src 'self' data:; font-src data:"
         )
         assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"]) == (
             "nosniff",

@@ -39,7 +39,7 @@ def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_serv
     study = tmp_path / "study"
     study.mkdir()
     (study / "secret").write_bytes(
-        b"the same queues in every run...."
+        b"the same queues in every run 004"
     )  # the browser's steps know who sees what first
     assert pairs.build(study, runs, seed=5, failed=True)["pairs"] == {
         "vote": 6,

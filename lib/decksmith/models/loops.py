@@ -11,7 +11,7 @@ import json
 import keyword
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from decksmith.core.records import Record
 from decksmith.core.stream import Journal, dumps, fault, fingerprint
@@ -53,7 +53,7 @@ def check(record: ChatRequest) -> None:
     ident = record["id"]
     if fault(record):
         return
-    if not isinstance(record.get("messages"), list) and not isinstance(record.get("prompt"), str):
+    if "messages" not in record and "prompt" not in record:
         raise ValueError(
             f'{ident}: no "messages" in this record; an earlier stage writes it (docs/records.md)'
         )
@@ -61,13 +61,9 @@ def check(record: ChatRequest) -> None:
         return
     if "messages" not in record:
         raise ValueError(f"{ident}: tools need messages; a completion (prompt) calls none")
-    tools = cast(list[Tool], [tool for tool in record["tools"] if tool != "python"])
-    try:
-        own = [tool["function"]["name"] for tool in tools]
-        fitting = all(name.isidentifier() for name in own)
-    except (TypeError, KeyError, AttributeError):
-        own, fitting = [], False
-    if not fitting:
+    tools = [tool for tool in record["tools"] if tool != "python"]
+    own = [tool["function"]["name"] for tool in tools if not isinstance(tool, str)]
+    if len(own) < len(tools) or not all(map(str.isidentifier, own)):
         wrong = (
             'tools is a list of "python" and of {"type": "function", "function": {"name", ..}}, '
             "where each name is one of Python's"

@@ -34,7 +34,7 @@ from decksmith.bench.benchmarks.records import (
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.core.stream import Fault
-from decksmith.models import registry
+from decksmith.models import registry, replies
 from decksmith.models.records import Usage
 
 if TYPE_CHECKING:
@@ -269,11 +269,11 @@ class ReplyJudge:
         spent: list[Usage] = []
         for attempt in range(TRIES):
             reply = await self.client.ask(messages, self.sampling, seed=attempt)
-            spent.append(cast(Usage, reply.usage))
+            spent.append(reply.usage)
             text = reply.text[-LONGEST:]
             if (said := read(text)) is not None:
-                self._keep(ident, inputs, said, _sum(spent))
-                return said, _sum(spent)
+                self._keep(ident, inputs, said, replies.added(*spent))
+                return said, replies.added(*spent)
             own = {"role": "assistant", "content": text[-4000:] or "(empty)"}
             messages = [messages[0], own, {"role": "user", "content": AGAIN}]
         said_last = f"no verdict in {TRIES} replies; the last ended: {text[-200:]!r}"
@@ -286,7 +286,7 @@ class ReplyJudge:
         if kept := self._kept(ident, inputs):
             return str(kept["said"])
         reply = await self.client.ask(messages, sampling)
-        self._keep(ident, inputs, reply.text, cast(Usage, reply.usage))
+        self._keep(ident, inputs, reply.text, reply.usage)
         return reply.text
 
     def _kept(self, ident: str, inputs: str) -> Record | None:
@@ -338,18 +338,8 @@ async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
         spent.append(usage)
     won, drawn = sum(game > 0 for game in games), games.count(0)
     score = (won + drawn / 2) / 2
-    detail = {"games": games, "flipped": games[0] * games[1] < 0, "usage": _sum(spent)}
+    detail = {"games": games, "flipped": games[0] * games[1] < 0, "usage": replies.added(*spent)}
     return {"verdict": "right" if score > 0.5 else "wrong", "score": score, "detail": detail}
-
-
-def _sum(usages: list[Usage]) -> Usage:
-    """Each number of the usages added up; None where any does not say."""
-    total: dict[str, float | None] = {}
-    for key in usages[0]:
-        values = [cast(dict[str, float | None], usage).get(key) for usage in usages]
-        known = [value for value in values if value is not None]
-        total[key] = sum(known) if len(known) == len(values) else None
-    return cast(Usage, total)
 
 
 def judgement(text: str) -> bool | None:

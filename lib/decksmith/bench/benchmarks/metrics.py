@@ -22,9 +22,9 @@ from decksmith.bench.benchmarks import tasks
 from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, Grade
 from decksmith.core import cli, stream
 from decksmith.core.records import Failure, Record, prompt_of, sample_of
-from decksmith.measure.results import claims, pairs, regressions, stats
+from decksmith.measure.results import pairs, regressions, stats
 from decksmith.measure.results import text as as_text
-from decksmith.measure.results.comparison import PairedDifference, Run
+from decksmith.measure.results.comparison import PairedDifference
 from decksmith.models.records import Asked, Gen
 
 Questions = dict[str, list[BenchRecord]]  # the samples of each question, in their order
@@ -537,20 +537,6 @@ def comparison(
         rows.append([*known, *sides, *found, entry["verdict"]])
     lines = as_text.markdown_table([*header, "Margin", "Verdict"], rows, 2)
     return [*lines, "", *(f"- {entry['sentence']}" for entry in entries)]
-
-
-def note_chain(runs: list[Run], folder: Path) -> None:
-    """Make these runs (results.runs.load) a chain in the order in which they were given: each gets the key `chain` that
-    results.claims reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
-    for run in runs:
-        run["chain"] = {}
-    kept = ("benchmark", "difference", "p_holm", "margin", "verdict", "sentence")
-    for run, other in claims.chain_pairs(runs):
-        ours, base = (folder / str(each["summary"]["model"]["name"]) for each in (run, other))
-        if not any(ours.glob("*/rows.jsonl")) or not any(base.glob("*/rows.jsonl")):
-            continue
-        entries = judged(compare(load(ours), load(base)), run["label"], other["label"])
-        run["chain"][other["label"]] = [{key: entry.get(key) for key in kept} for entry in entries]
 
 
 def judged(entries: list[BenchComparison], model: str, base: str) -> list[BenchComparison]:

@@ -165,8 +165,7 @@ def _cut(request: http.Request) -> None:
 def _lack(name: str) -> str | None:
     """What a benchmark lacks here, or None."""
     spec = tasks.load(name)
-    kept = Path(os.environ.get("DECKSMITH_BENCH") or cli.ROOT / "data" / "bench")
-    if spec["kind"] == "hub" and not (kept / name / "card.json").is_file():
+    if spec["kind"] == "hub" and not (tasks.kept() / name / "card.json").is_file():
         return f"its rows are not here: bench-prepare {name} > /dev/null"
     if "judge" not in spec:
         return None

@@ -11,13 +11,10 @@ blocks, so that the weights stay as they are; a server that is started anew mean
 where it was.
 
     --eval-function-path decksmith.bench.evalserver.eval_client.slime   slime after January 2026
-    --eval-function-path decksmith.bench.evalserver.eval_client.Miles   miles with train_async.py: each
-        snapshot, loaded into the sglang server DECKSMITH_EVAL_ENGINE
     eval "$(python3 -m decksmith.bench.evalserver.eval_client results/eval/server.json)"
         sets the two variables once the server answers
 """
 
-import asyncio
 import base64
 import http.client
 import json
@@ -349,12 +346,6 @@ class SlimeArgs(Protocol):
     sglang_router_port: int
 
 
-class Snapshot(Protocol):
-    """What miles says of a checkpoint."""
-
-    rollout_id: int
-
-
 def configured(args: object) -> list[Json]:
     """What the delegates of a trainer's --eval-config ask for: [keyword arguments of `evaluate`],
     read as its own client read them."""
@@ -386,14 +377,13 @@ def configured(args: object) -> list[Json]:
     return found
 
 
-def _delegated(args: object, step: int, router: str, checkpoint: str | None = None) -> Metrics:
+def _delegated(args: object, step: int, router: str) -> Metrics:
     """The metrics of all delegates. Nothing is raised, unless DECKSMITH_EVAL_FAILURE is hard."""
     on_failure = os.environ.get("DECKSMITH_EVAL_FAILURE") or "soft"
-    more: Json = {"checkpoint": checkpoint} if checkpoint else {}
     metrics: Metrics = {}
     try:
         for asked in configured(args):
-            metrics.update(evaluate(step, router, on_failure=on_failure, **asked, **more))
+            metrics.update(evaluate(step, router, on_failure=on_failure, **asked))
     except Exception as error:
         if on_failure == "hard":
             raise
@@ -417,68 +407,6 @@ def slime(args: SlimeArgs, rollout_id: int, data_source: object, evaluation: boo
         own = RolloutFnEvalOutput(data=own)
     own.metrics = {**metrics, **(own.metrics or {})}
     return own
-
-
-def pin(engine: str, checkpoint: str | os.PathLike[str], version: str) -> None:
-    """Load a checkpoint's folder into an sglang server. Raises OSError or ValueError when it does
-    not have it afterwards."""
-    engine = engine.rstrip("/")
-    body = {"model_path": str(checkpoint), "weight_version": version}
-    with _open(engine + "/update_weights_from_disk", body, timeout=1800) as reply:
-        said = json.loads(reply.read(1 << 20))
-    with _open(engine + "/model_info") as reply:
-        loaded = json.loads(reply.read(1 << 20)).get("weight_version")
-    if said.get("success") is False or str(loaded) != version:
-        why = str(said.get("message", ""))[:200]
-        raise ValueError(f"{engine} has the weights {loaded!r}, not {version!r}: {why}")
-
-
-def snapshot(folder: str | os.PathLike[str]) -> str:
-    """A name of a snapshot's weights: its path, and when its newest file was written, because a
-    resumed training writes other weights to the same path. Raises OSError."""
-    newest = max((entry.stat().st_mtime_ns for entry in os.scandir(folder)), default=0)
-    return f"{folder} of {newest // 1_000_000}"
-
-
-def _miles() -> type:
-    from miles.rollout.base_types import RolloutFnEvalOutput
-    from miles.rollout.checkpoint_eval import CheckpointEvalFn, EvalSkip
-
-    class Miles(CheckpointEvalFn):  # type: ignore[misc,valid-type,unused-ignore]
-        """Evaluates each snapshot of a training by the delegates of --eval-config, on the sglang
-        server at DECKSMITH_EVAL_ENGINE."""
-
-        def __init__(self, given: Any) -> None:
-            self.args, self.engine = given.args, os.environ["DECKSMITH_EVAL_ENGINE"]
-            self.one = asyncio.Lock()  # there is one engine
-
-        async def evaluate_checkpoint(
-            self, checkpoint_dir: str | os.PathLike[str], input: Snapshot
-        ) -> object:
-            step = input.rollout_id
-            version = str(getattr(input, "weight_version", None) or step)
-            async with self.one:
-                try:
-                    weights = snapshot(checkpoint_dir)
-                    await asyncio.to_thread(pin, self.engine, checkpoint_dir, version)
-                except (OSError, http.client.HTTPException, ValueError) as error:
-                    LOG.warning("snapshot %s: %s", checkpoint_dir, error)
-                    raise EvalSkip("engine") from error
-                metrics = await asyncio.to_thread(_delegated, self.args, step, self.engine, weights)
-            if not metrics.get("eval/delegate/ok"):
-                delegate = "eval/delegate/"  # followed by why there are none
-                whys = [key for key in metrics if key.startswith(delegate) and metrics[key] == 1.0]
-                raise EvalSkip(whys[0].removeprefix(delegate) if whys else "unconfigured")
-            return RolloutFnEvalOutput(data={}, metrics=metrics)
-
-    return Miles
-
-
-def __getattr__(name: str) -> type:  # PEP 562: the class needs miles, the module does not
-    if name == "Miles":
-        globals()[name] = _miles()
-        return globals()[name]
-    raise AttributeError(name)
 
 
 def main(path: str, seconds: str = "600") -> int:

@@ -4,7 +4,7 @@ key and every number."""
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -85,12 +85,13 @@ def ours(name: str) -> str:
     return ALIASES[name][0] if name in ALIASES else name
 
 
-def defaults(name: str, settings: Settings, samples: int | None = None) -> Params:
-    """How a benchmark is asked unless the request says otherwise; `samples`: of each question,
-    where they are said. One sample is asked at temperature 0, several at 0.7 and top-p 0.95, as
-    `make bench` does; decks as the server's protocol says."""
+def defaults(name: str, settings: Settings, said: dict[str, Any] | None = None) -> Params:
+    """How a benchmark is asked; `said`: what the request says, which goes before. One sample is
+    asked at temperature 0, several at 0.7 and top-p 0.95, as `make bench` does; decks as the
+    server's protocol says."""
     spec = tasks.load(name)
-    samples = samples or spec["samples"]
+    said = said or {}
+    samples = said.get("n_samples_per_eval_prompt", spec["samples"])
     several = samples > 1
     found: Params = {
         "name": name,
@@ -110,7 +111,7 @@ def defaults(name: str, settings: Settings, samples: int | None = None) -> Param
         found["max_response_len"] = protocol.get("max_tokens", 16384)
     if name == SLIDEV:
         found["protocol"] = settings.protocol
-    return found
+    return cast(Params, found | said)
 
 
 class LenientBody(validation.Body):
@@ -261,14 +262,8 @@ async def wanted(
         "notes": notes,
         "unknown": unknown,
         "benchmarks": [
-            _explicit(each.name, asked.defaults.said() | each.said(), settings)
+            defaults(each.name, settings, asked.defaults.said() | each.said())
             for each in asked.benchmarks
             if each.name in there
         ],
     }
-
-
-def _explicit(name: str, said: dict[str, Any], settings: Settings) -> Params:
-    found = defaults(name, settings, said.get("n_samples_per_eval_prompt"))
-    found.update(said)  # type: ignore[typeddict-item]
-    return found

@@ -67,16 +67,17 @@ def measure(folder: Path) -> None:
     stream.write(folder / "result.json", json.dumps(ended) + "\n")
 
 
-def _lock(folder: Path) -> int | None:
+def _lock(folder: Path, tries: int = 20) -> int | None:
     """The descriptor of the folder's lock, which is ours from here on; None where somebody has it.
-    Who only looks has it for an instant."""
+    Who only looks has it for an instant. Raises OSError where there is no folder."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    for _ in range(20):
+    for _ in range(tries):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
         except OSError:
             time.sleep(0.05)
+    os.close(lock)
     return None
 
 
@@ -179,17 +180,12 @@ def _began(pid: int) -> int | None:
 
 def busy(folder: Path) -> bool:
     """Whether somebody works in a benchmark's folder."""
-    try:
-        lock = os.open(folder / "lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
+    with contextlib.suppress(OSError):
+        lock = _lock(folder, tries=1)
+        if lock is None:
+            return True
         os.close(lock)
+    return False
 
 
 def send(folder: Path, number: int) -> bool:

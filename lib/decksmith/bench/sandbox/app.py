@@ -4,9 +4,9 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import functools
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from aiohttp import web as http
@@ -28,7 +28,6 @@ class RunRequest(validation.Body):
 
     limits: Limits = Field(default=Limits(), description="an object")
     code: Text = Field(description="text")
-    language: Text = Field(default="python", description="text")
     stdin: Text = Field(default="", description="text")
     files: dict[Text, Text] = Field(default={}, description="an object of texts, by their names")
     take: list[Text] = Field(default=[], description="a list of names")
@@ -48,34 +47,28 @@ class SandboxHandlers:
 
     def __init__(self, pool: CellPool, jobs: int) -> None:
         self.pool, self.jobs = pool, jobs
-        self.present, self.turns = 0, asyncio.Semaphore(jobs)
+        self.present = 0  # requests that run or wait
         self.threads = ThreadPoolExecutor(jobs, "sandbox")
 
     def routes(self) -> list[http.RouteDef]:
         return [
             http.get("/health", self.health),
             http.post("/run", self.run),
-            http.route("*", "/{path:.*}", self.unknown),
         ]
 
     async def health(self, request: http.Request) -> http.Response:
         return http.json_response({"status": "ok", "walls": self.pool.walls, "jobs": self.jobs})
 
-    async def unknown(self, request: http.Request) -> http.Response:
-        text = f"{request.method} {request.path[:80]}: there are GET /health, POST /run"
-        raise http.HTTPNotFound(text=text)
-
     async def run(self, request: http.Request) -> http.Response:
-        """The Result of a program as JSON has it, when it is its turn."""
         asked = validation.read(RunRequest, await request.read())
-        how = asked.model_dump() | {"limits": asked.within(self.pool.limits)}
+        how = asked.model_dump(exclude={"limits", "code"})
+        limits = asked.within(self.pool.limits)
+        work = functools.partial(self.pool.run, asked.code, **how, limits=limits)
         if self.present >= self.jobs + WAITING:
             raise http.HTTPServiceUnavailable(text="too many requests wait; ask again")
         self.present += 1
         try:
-            async with self.turns:
-                work, loop = partial(self.pool.run, **how), asyncio.get_running_loop()
-                result = await loop.run_in_executor(self.threads, work)
+            result = await asyncio.get_running_loop().run_in_executor(self.threads, work)
         except ValueError as error:
             raise cli.BadData(str(error)) from None
         finally:
@@ -84,7 +77,7 @@ class SandboxHandlers:
         return http.json_response(dataclasses.asdict(result) | {"files": files})
 
     def close(self) -> None:
-        """End the pool."""
+        """End the pool and its threads."""
         self.pool.close()
         self.threads.shutdown(wait=False, cancel_futures=True)
 

@@ -20,13 +20,9 @@ from pydantic import ConfigDict, Field
 
 from decksmith.core import validation
 
-STATUSES = ("ok", "error", "timeout", "memory", "output", "processes", "files", "killed")
-LANGUAGES = ("python", "sh")
-SCRIPT = 100_000  # bytes of a script of the shell, which is an argument
 GRACE = 5.0  # seconds that the guard has to report after its deadline
 REPORT = 64 << 20  # bytes
 LOST = "the sandbox of this run ended"
-TIMEOUT = {"status": "timeout", "code": None}  # the report on what did not end
 _SEALS = 0x0F  # F_SEAL_SEAL, _SHRINK, _GROW, _WRITE
 
 
@@ -35,7 +31,7 @@ Number = Annotated[int, Field(gt=0, lt=1 << 50, description="a positive whole nu
 
 
 class Limits(validation.Body):
-    """Bounds of one run (in a session: wall and output of each call, the others of the whole).
+    """Bounds of one run.
 
     wall, cpu: seconds; cpu counts for each process, None is wall + 1. memory, disk, output: bytes;
     memory for each process and for all together. processes counts threads. disk and inodes bound
@@ -77,7 +73,6 @@ class Result:
 
 def order(
     code: str,
-    language: str = "python",
     files: Mapping[str, str | bytes] | None = None,
     take: Iterable[str] = (),
     *,
@@ -85,10 +80,6 @@ def order(
 ) -> dict[str, Any]:
     """What the guard is told to run. Raises ValueError for what cannot be meant."""
     files, take = files or {}, list(take)
-    if language not in LANGUAGES:
-        raise ValueError(f"language: {language!r} is none of {', '.join(LANGUAGES)}")
-    if language == "sh" and ("\0" in code or len(as_bytes(code)) > SCRIPT):
-        raise ValueError("code: a script of the shell has no NUL and at most 100,000 bytes")
     for name in (*files, *take):
         if not _plain(name):
             raise ValueError(f"files: {name!r} is no relative path in its plainest form")
@@ -96,7 +87,6 @@ def order(
     most["cpu"] = -(-(limits.cpu or limits.wall + 1) // 1)  # whole seconds, rounded up
     return {
         "code": code,
-        "language": language,
         "files": {name: base64.b64encode(as_bytes(data)).decode() for name, data in files.items()},
         "take": take,
         "limits": most,
@@ -124,14 +114,6 @@ def sealed(data: bytes) -> Iterator[IO[bytes]]:
         file.seek(0)
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
         yield file
-
-
-def give(control: socket.socket, task: dict[str, Any], descriptors: Iterable[int]) -> None:
-    """Send an order to a guard that waits, with the descriptors that the stranger gets."""
-    with sealed(json.dumps(task).encode()) as file:
-        # If it ended, the report, or its absence, says why.
-        with contextlib.suppress(BrokenPipeError):
-            socket.send_fds(control, [b"order"], [file.fileno(), *descriptors])
 
 
 def ready(control: socket.socket, flags: int = 0) -> socket.socket:
@@ -164,10 +146,6 @@ class Pipes:
             os.set_blocking(read, False)
             self.reads.append(read)
             self.writes.append(write)
-        self.begin(most)
-
-    def begin(self, most: int) -> None:
-        """Forget what was written; `most` bytes may come from here on."""
         self.most, self.over = most, False
         self.data = [bytearray(), bytearray()]
 
@@ -182,15 +160,6 @@ class Pipes:
         self.data[number] += data[: max(room, 0)]
         return data != b""
 
-    def drain(self) -> None:
-        """Take all that is there."""
-        for number in (0, 1):
-            while not self.over and self.read(number):
-                pass
-
-    def texts(self) -> list[str]:
-        return [bytes(data).decode("utf-8", "replace") for data in self.data]
-
     def sent(self) -> None:
         """The other side has its ends; close ours of them."""
         for descriptor in self.writes:
@@ -204,16 +173,12 @@ class Pipes:
         self.reads = []
 
 
-def follow(
-    control: socket.socket, pipes: Pipes, deadline: float, talk: socket.socket | None = None
-) -> dict[str, Any] | bytes | None:
-    """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report
-    (TIMEOUT at the deadline, None if it ended without), or with `talk` what the interpreter sent
-    there (bytes)."""
+def follow(control: socket.socket, pipes: Pipes, deadline: float) -> dict[str, Any] | None:
+    """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report, None
+    if it ended without."""
     poll, told_to_end = select.poll(), False
-    for source in (control, talk, *pipes.reads):
-        if source is not None:
-            poll.register(source, select.POLLIN)
+    for descriptor in (control.fileno(), *pipes.reads):
+        poll.register(descriptor, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0:
         events = dict(poll.poll(left * 1000))
         for number, descriptor in enumerate(pipes.reads):
@@ -228,14 +193,11 @@ def follow(
                 control.send(b"end")
         if control.fileno() in events:
             report = _report(control)
-            pipes.drain()
+            for number in (0, 1):
+                while not pipes.over and pipes.read(number):
+                    pass
             return report
-        if talk is not None and talk.fileno() in events and not told_to_end:
-            if said := talk.recv(1 << 16):
-                pipes.drain()
-                return said
-            poll.unregister(talk)
-    return dict(TIMEOUT)
+    return {"status": "timeout", "code": None}
 
 
 def _report(control: socket.socket) -> dict[str, Any] | None:
@@ -254,7 +216,7 @@ def result(
 ) -> Result:
     """What a guard's report and the pipes make together; `began`: time.monotonic."""
     seconds = time.monotonic() - began
-    stdout, stderr = pipes.texts()
+    stdout, stderr = (bytes(data).decode("utf-8", "replace") for data in pipes.data)
     report = report or {"status": "killed", "code": None, "message": LOST}
     status = "output" if pipes.over else report["status"]
     return Result(
@@ -297,12 +259,14 @@ def running(
     what is around it."""
     began, pipes = time.monotonic(), Pipes(limits.output)
     try:
-        give(control, task, [given.fileno(), *pipes.writes])
+        # If the guard ended, the report, or its absence, says why.
+        with sealed(json.dumps(task).encode()) as file, contextlib.suppress(BrokenPipeError):
+            descriptors = [file.fileno(), given.fileno(), *pipes.writes]
+            socket.send_fds(control, [b"order"], descriptors)
         pipes.sent()
 
         def finished() -> Result:
             report = follow(control, pipes, began + limits.wall + GRACE)
-            assert not isinstance(report, bytes)  # nobody talks there
             return result(report, pipes, began, limits, walls)
 
         yield finished

@@ -1,49 +1,37 @@
 """A stranger's process in a cell, from the fork of the guard to its end. No import of this package."""
 
-import ast
 import atexit
 import builtins
 import errno
 import io
-import json
 import linecache
 import os
 import re
 import resource
-import signal
-import socket
 import sys
 import threading
 import traceback
 import types
-from typing import Any, NoReturn, cast
+from typing import Any
 
 FULL = {errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EFBIG, errno.EDQUOT}
 _UNLIMITED = resource.RLIM_INFINITY
-_TREE = ast.PyCF_ONLY_AST
 Space = dict[str, Any]  # the names of a program
 
 
-def _execute(code: str, space: Space, session: bool) -> tuple[str, int]:
+def _execute(code: str, space: Space) -> tuple[str, int]:
     """(status, exit code) of a text in a namespace; what it does not catch is printed as an
     interpreter would."""
     try:
-        tree = cast(ast.Module, compile(code, "main.py", "exec", _TREE, dont_inherit=True))
-        last = None  # in a session the value of a last expression is shown
-        if session and tree.body and isinstance(tree.body[-1], ast.Expr):
-            last = tree.body.pop()
-        exec(compile(tree, "main.py", "exec", dont_inherit=True), space)
-        if last:
-            exec(compile(ast.Interactive([last]), "main.py", "single", dont_inherit=True), space)
+        exec(compile(code, "main.py", "exec", dont_inherit=True), space)
         return "ok", 0
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
-            good = "ok" if session else "exit"
-            return "error" if stop.code else good, (stop.code or 0) & 255
+            return "error" if stop.code else "exit", (stop.code or 0) & 255
         print(stop.code, file=sys.stderr)
         return "error", 1
     except KeyboardInterrupt:
-        return ("timeout" if session else "error"), 130
+        return "error", 130
     except BaseException as error:
         if isinstance(error, MemoryError):
             _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -115,30 +103,19 @@ def open_streams() -> None:
         setattr(sys, f"__{name}__", stream)
 
 
-def run(order: dict[str, Any], note: int, talk: socket.socket | None) -> None:
+def run(order: dict[str, Any], note: int) -> None:
     """Run what was ordered; never returns. `note` tells the guard how it ended: what explains a
     failure, and whether the last line was reached. The stranger could lie there, as about all that
     it says of itself; not about limits and signals."""
-    if order["language"] == "sh":
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
-        os.execve("/bin/sh", ["sh", "-c", order["code"]], {"PATH": "/usr/bin:/bin"})
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"], sys.argv = main, ["main.py"]
     sys.path.insert(0, os.getcwd())
     vars(builtins).update(exit=sys.exit, quit=sys.exit)
-    if talk:
-        _serve(main.__dict__, talk)
-    else:
-        _once(order["code"], main.__dict__, note)
-
-
-def _once(text: str, space: Space, note: int) -> NoReturn:
-    """A program from its first line to its end."""
-    own = os.getpid()
-    _show(text)
-    status, code = _execute(text, space, False)
+    own, text = os.getpid(), order["code"]
+    # Let tracebacks quote the lines.
+    linecache.cache["main.py"] = (len(text), None, text.splitlines(True), "main.py")
+    status, code = _execute(text, main.__dict__)
     if status in ("ok", "exit", "error"):
         for module, end in ((threading, "_shutdown"), (atexit, "_run_exitfuncs")):
             try:
@@ -152,30 +129,6 @@ def _once(text: str, space: Space, note: int) -> NoReturn:
     os._exit(code)
 
 
-def _serve(space: Space, talk: socket.socket) -> NoReturn:
-    """Texts of a session, each as it comes."""
-    own = os.getpid()
-    while True:
-        try:
-            asked = received(talk)
-            if asked is None:
-                os._exit(0)
-            number, text = asked[0]["number"], asked[0]["code"]
-            _show(text)
-            status, code = _execute(text, space, True)
-            _flush()
-            if os.getpid() != own:
-                os._exit(code)
-            talk.send(json.dumps({"number": number, "status": status, "code": code}).encode())
-        except KeyboardInterrupt:  # it came late
-            continue
-
-
-def _show(code: str) -> None:
-    """Let tracebacks quote the lines."""
-    linecache.cache["main.py"] = (len(code), None, code.splitlines(True), "main.py")
-
-
 def _flush() -> bool:
     """Whether all that was printed went out."""
     good = True
@@ -185,14 +138,3 @@ def _flush() -> bool:
         except BaseException:
             good = False
     return good
-
-
-def received(control: socket.socket, most: int = 1) -> tuple[dict[str, Any], list[int]] | None:
-    """(the order that comes in a file in memory, the descriptors behind it), or None at the end.
-    `most`: descriptors that are taken."""
-    word, files, *_ = socket.recv_fds(control, 64, most)
-    if not word:
-        return None
-    with open(files[0], "rb") as file:
-        data = os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
-    return json.loads(data), files[1:]

@@ -1,5 +1,4 @@
-"""Run generated code that nobody has read: common().run(code) -> Result, or a
-Session in which variables persist.
+"""Run generated code that nobody has read: common().run(code) -> Result.
 
 Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, a read-only root in
 memory that shows the system's programs and Python's, a small folder /tmp, no network, not even to
@@ -30,12 +29,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from decksmith.bench.sandbox.cell import Limits, Result, as_bytes, order, ready, running, sealed
-from decksmith.bench.sandbox.session import Session
 from decksmith.core import cli
 from decksmith.core.walls import SYSTEM
 
 LIB = cli.ROOT / "lib"  # the only thing of ours that the supervisor sees
-WALLS = ("apptainer", "namespaces")  # from strongest to weakest
 HOMES = [home for home in ("/tmp", "/mnt", "/srv", "/var/tmp") if Path(home).is_dir()]
 ATTEMPTS = 3  # at a cell, before there is none to be had
 
@@ -65,29 +62,27 @@ class CellPool:
         self,
         code: str,
         *,
-        language: str = "python",
         stdin: str | bytes = "",
         files: Mapping[str, str | bytes] | None = None,
         take: Iterable[str] = (),
         limits: Limits | None = None,
     ) -> Result:
-        """Run a text once in a fresh cell. Raises cli.Missing where nothing can confine it, ValueError
+        """Run a Python text once in a fresh cell. Raises cli.Missing where nothing can confine it, ValueError
         for what cannot be meant.
 
         files: {relative name: text or bytes} laid out in the working folder, from where Python
         imports; take: names of regular files to hand back. May be called from many threads."""
         limits = limits or self.limits
-        task = order(code, language, files, take, limits=limits)
+        task = order(code, files, take, limits=limits)
         with sealed(as_bytes(stdin)) as given:
             control = self._cell(limits)
             with running(control, task, limits, given, self.walls) as finished:
                 return finished()
 
-    def pair(self, code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
+    def pair(self, code: str, other: str, *, limits: Limits) -> tuple[Result, Result]:
         """Run two Python texts at once, each in a cell of its own, the standard input of each a
         socket to the other's: their two Results. `other` is ended when `code` has ended. What
         either writes beyond the socket reaches us alone, and nothing joins them but that."""
-        limits = limits or self.limits
         ours, theirs = socket.socketpair()
         with ours, theirs, contextlib.ExitStack() as held:
             ends = []
@@ -100,12 +95,6 @@ class CellPool:
             with contextlib.suppress(OSError):
                 control.send(b"end")
             return asked, ends[1]()
-
-    def session(self, limits: Limits | None = None) -> Session:
-        """An interpreter that waits for the next piece of code."""
-        limits = limits or self.limits
-        control = self._cell(limits)
-        return Session(control, limits, self.walls)
 
     def open(self) -> str:
         """Start what there is to start, and name the walls. Raises cli.Missing where nothing

@@ -10,8 +10,8 @@ from inside. It watches what no limit of the kernel covers (the memory and proce
 together, the room in the folder), ends everything, and reports through a file in memory that only
 it holds. A cell serves one stranger.
 
-Words on the control socket: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes,
-everything ends. What it imports of this package needs nothing but Python.
+Whatever comes on the control socket after that ends everything, and so does its closing. What it
+imports of this package needs nothing but Python.
 """
 
 import base64
@@ -185,13 +185,22 @@ def _take(home: str, names: list[str]) -> tuple[dict[str, str], dict[str, str | 
     return taken, odd
 
 
+def _received(control: socket.socket) -> tuple[Order, list[int]] | None:
+    """(the order that comes in a file in memory, the descriptors behind it), or None at the end."""
+    word, files, *_ = socket.recv_fds(control, 64, 4)
+    if not word:
+        return None
+    with open(files[0], "rb") as file:
+        data = os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+    return json.loads(data), files[1:]
+
+
 def _keep(control: socket.socket, home: str, bytecode: bytes | None) -> Order | None:
     """Serve one order: the report on it."""
-    ordered = child.received(control, 6)
+    ordered = _received(control)
     if ordered is None:
         return None
-    order, (given, out, err, *rest) = ordered
-    talk = socket.socket(fileno=rest[0]) if rest else None
+    order, (given, out, err) = ordered
     most, began = order["limits"], time.monotonic()
     try:
         _lay(home, order["files"])
@@ -211,15 +220,12 @@ def _keep(control: socket.socket, home: str, bytecode: bytes | None) -> Order | 
             _become(order, (given, out, err), bytecode)
             for file in (given, out, err):
                 os.close(file)
-            child.run(order, note, talk)
+            child.run(order, note)
         finally:
             os._exit(1)
     for file in (note, given, out, err):
         os.close(file)
-    if talk:
-        talk.close()
-    ends = None if talk else began + most["wall"]
-    code, why = _watch(control, pid, woken, most, home, ends)
+    code, why = _watch(control, pid, woken, most, home, began + most["wall"])
     return _report(order, home, code, why, hears)
 
 
@@ -246,11 +252,11 @@ def _report(order: Order, home: str, code: int | None, why: str | None, hears: i
 
 
 def _watch(
-    control: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float | None
+    control: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float
 ) -> tuple[int | None, str | None]:
     """(exit code, None) of the stranger's process when it ends, or (None, why it has to): killed,
     timeout, or a bound that all processes together passed. `woken` says that a child may have
-    ended; `ends`: time.monotonic, or None."""
+    ended; `ends`: time.monotonic."""
     step = 0.02
     looks = time.monotonic() + step
     heard: list[Any] = [control, woken]
@@ -261,15 +267,12 @@ def _watch(
                 return None, why
             step = min(step * 1.5, 0.1)
             looks = now + step
-        if ends and now >= ends:
+        if now >= ends:
             return None, "timeout"
-        patience = max(0, min(looks, ends or looks) - now)
+        patience = max(0, min(looks, ends) - now)
         ready = select.select(heard, [], [], patience)[0]
         if control in ready:
-            word = control.recv(64)
-            if word in (b"", b"end"):
-                return None, "killed"
-            _lead(word, pid)
+            return None, "killed"
         if woken in ready:
             os.read(woken, 512)
             code: int | None = workspace.reap(pid)
@@ -285,17 +288,6 @@ def _status(code: int, said: str) -> str:
         bounds = {int(signal.SIGXCPU): "timeout", int(signal.SIGXFSZ): "files"}
         return bounds.get(-code, "killed")
     return said if said in ("memory", "processes", "files") else "error"
-
-
-def _lead(word: bytes, pid: int) -> None:
-    """Do what a word of the control socket asks for."""
-    if word == b"interrupt":
-        os.kill(pid, signal.SIGINT)
-    elif word in (b"stop", b"go") and os.getpid() == 1:
-        try:
-            os.kill(-1, signal.SIGSTOP if word == b"stop" else signal.SIGCONT)
-        except ProcessLookupError:
-            pass
 
 
 def _try(bytecode: bytes) -> None:

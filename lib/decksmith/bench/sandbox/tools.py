@@ -1,18 +1,56 @@
 """The tools of a conversation: functions that a record brings, and programs that the model writes, each call in a cell of its own."""
 
 import json
+import signal
 from collections.abc import Sequence
 from typing import Any
 
 from decksmith.bench.sandbox import pool
 from decksmith.bench.sandbox.cell import Limits, Result
-from decksmith.bench.sandbox.session import Dead
 
 MOST = 1 << 16  # characters that a call gives
 FORGOTTEN = (
     "; what this call did is forgotten"  # the end of what a call gives that did not end well
 )
-_SEED = "import random\nrandom.seed(0)\ndel random"
+# Runs the programs before this one unheard, then this one, in one namespace; MARK stands around what this one prints.
+MARK = "\0"
+_CELLS = """def begin(cells, code, seconds):
+    import ast, linecache, os, random, signal, sys
+    space, own = globals(), os.getpid()
+    del space["begin"]
+    random.seed(0)
+
+    def run(text):
+        linecache.cache["main.py"] = (len(text), None, text.splitlines(True), "main.py")
+        tree = compile(text, "main.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+        exec(compile(tree, "main.py", "exec", dont_inherit=True), space)
+        exec(compile(ast.Interactive(last), "main.py", "single", dont_inherit=True), space)
+        if os.getpid() != own:
+            os._exit(0)
+
+    outputs, nothing = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nothing, number)
+    for earlier in cells:
+        try:
+            run(earlier)
+        except BaseException:
+            pass
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        stream.flush()
+        os.dup2(outputs[number - 1], number)
+    for descriptor in (*outputs, nothing):
+        os.close(descriptor)
+    os.write(1, bytes(1))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        run(code)
+    finally:
+        sys.stdout.flush()
+        os.write(1, bytes(1))
+
+"""
 _CALL = """import json
 from tool_code import {name} as tool
 with open("arguments.json") as file:
@@ -34,42 +72,45 @@ def use(
     as it is), what the built-in `python` prints, or how it failed; at most MOST characters. `cells`:
     the programs of `python` before this one, each with what was told of it. Raises cli.Missing where
     nothing confines code."""
-    limits = Limits(wall=seconds, output=MOST, disk=4 << 20)
     if name == "python":
         code = arguments.get("code")
         if not isinstance(code, str):
             return 'error: python takes {"code": "a program"}'
-        return _python(code, cells, limits)
+        return _python(code, cells, seconds)
     result = pool.common().run(
         _CALL.format(name=name),
         files={"tool_code.py": source, "arguments.json": json.dumps(arguments)},
         take=("result.txt",),
-        limits=limits,
+        limits=Limits(wall=seconds, output=MOST, disk=4 << 20),
     )
     if result.status != "ok" or "result.txt" not in result.files:
         return _failed(result, seconds)
     return result.files["result.txt"][: 4 * MOST].decode("utf-8", "replace")[:MOST]
 
 
-def _python(code: str, cells: Sequence[tuple[str, str]], limits: Limits) -> str:
+def _python(code: str, cells: Sequence[tuple[str, str]], seconds: float) -> str:
     """What `code` prints behind the programs before it. No interpreter lasts from call to call: a
     fresh one runs the earlier programs again, less those that were forgotten, so that a conversation
     goes on after a kill as it would have without one."""
-    session = pool.common().session(limits)
-    try:
-        session.run(_SEED)
-        for earlier, told in cells:
-            if not told.endswith(FORGOTTEN):
-                session.run(earlier)
-        result = session.run(code)
-    except Dead as died:
-        return f"error: the calls before this one could not be run again ({died}){FORGOTTEN}"
-    finally:
-        session.close()
-    if result.status == "ok":
-        return result.stdout + result.stderr or "(it printed nothing)"
-    said = _failed(result, limits.wall)
-    return said if result.status == "error" else said + FORGOTTEN
+    kept = [earlier for earlier, told in cells if not told.endswith(FORGOTTEN)]
+    # Each earlier program ended within `seconds`; this one has a clock of its own.
+    limits = Limits(wall=seconds * (len(kept) + 1) + 1, output=MOST, disk=4 << 20)
+    given = json.dumps([kept, code, seconds])
+    ran = pool.common().run(f"{_CELLS}begin(*__import__('json').loads({given!r}))", limits=limits)
+    if not ran.stdout.startswith(MARK):
+        said = ran.message or "they ended"
+        return f"error: the calls before this one could not be run again ({said}){FORGOTTEN}"
+    printed, ended, _ = ran.stdout[1:].rpartition(MARK)
+    if ended:
+        ran.stdout = printed
+    elif ran.code == -signal.SIGALRM:
+        ran.status = "timeout"
+    elif ran.status in ("ok", "error"):
+        ran.status, ran.message = "killed", f"its process ended, exit status {ran.code}"
+    if ran.status == "ok":
+        return ran.stdout + ran.stderr or "(it printed nothing)"
+    said = _failed(ran, seconds)
+    return said if ran.status == "error" else said + FORGOTTEN
 
 
 def _failed(result: Result, seconds: float) -> str:

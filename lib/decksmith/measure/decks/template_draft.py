@@ -1,4 +1,4 @@
-"""What is learnt of a company's file (template_office.py), and the template that it becomes.
+"""What is learnt of a company's file or site (template_office.py, template_site.py), and the template that it becomes.
 
 Its words are hostile: they stand in comments alone, cut to harmless letters, and no model is told them.
 """
@@ -51,6 +51,7 @@ class Draft:
     layouts: their names there by Slidev's; padding: px above, right, below, left; lost: what is not carried over."""
 
     origin: str
+    kind: str = "a PowerPoint file"
     pages: dict[str, Page] = field(default_factory=dict)
     layouts: dict[str, list[str]] = field(default_factory=dict)
     fonts: dict[str, dict[str, str]] = field(default_factory=dict)

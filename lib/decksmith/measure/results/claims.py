@@ -1,7 +1,6 @@
 """What may be said about several runs. Every sentence that separates or ranks models is written here, by a test, or for
 benchmarks in regressions.py."""
 
-import json
 from collections.abc import Callable
 
 from decksmith.core import cli
@@ -14,7 +13,6 @@ from decksmith.measure.results.comparison import (
     PairedDifference,
     Run,
     Setting,
-    Step,
     TestedPair,
     Trained,
 )
@@ -52,7 +50,6 @@ def compare(runs: list[Run]) -> Comparison:
             {"run": str(run["path"]), "label": run["label"], **run["summary"]} for run in runs
         ],
         "caveats": caveats(runs),
-        "taught": taught(runs),
         "kin": kin(runs),
         "unsettled": bool(headlines) and all(pair["open"] for pair in headlines),
         "costs": cost,
@@ -81,30 +78,20 @@ def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> li
     that reads what counting failures as 1 gives. Of runs whose model was trained on a reward, or whose decks were chosen
     by one, it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
     by_label = {run["label"]: run for run in runs}
-    several = len(runs) > 2  # what a reward has in common with the score then stands in `taught`
     said: dict[tuple[str, str], list[str]] = {}
     for pair in found:
         if pair["clause"] == "renders" or pair["clause"] and pair["difference"]["n"]:
             said.setdefault((pair["a"], pair["b"]), []).append(pair["sentence"])
-    judge_only = {
-        (pair["a"], pair["b"]): pair["difference"]
-        for pair in found
-        if (pair["accounting"], pair["measure"]) == ("floor", "judge_only")
-    }
     for pair in found:
         if (pair["accounting"], pair["measure"]) == COUNTED:
-            ends = ""
-            other = judge_only.get((pair["a"], pair["b"]))
-            if other and pair["verdict"] == "beats":
-                ends = _without_the_scan(pair["difference"], other)
-            counted = f"Overall, counting failures as 1: {pair['sentence']}{ends}"
+            counted = f"Overall, counting failures as 1: {pair['sentence']}"
             said.setdefault((pair["a"], pair["b"]), []).append(counted)
     sentences = []
     for (a, b), clauses in said.items():
         sentence = ". ".join(clauses)
         for label in (a, b):
             if trained := by_label[label].get("trained"):
-                sentence += trained_on(label, trained, several)
+                sentence += trained_on(label, trained)
             if guided := by_label[label].get("guided"):
                 sentence += chosen_by(label, guided)
         asked = asked_otherwise(by_label[a], by_label[b])
@@ -112,31 +99,10 @@ def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> li
     return sentences
 
 
-def trained_on(label: str, trained: Trained, briefly: bool = False) -> str:
-    """On which reward a model was trained, and what that has in common with the score; briefly: the reward alone."""
-    said = f"; {label} was trained on the reward {trained['reward']}"
-    return said if briefly else said + _measures(trained)
-
-
-def _measures(trained: Trained) -> str:
-    return f", so on {trained['shared']}" if trained["shared"] else ""
-
-
-def taught(runs: list[Run]) -> list[str]:
-    """Which of several models were trained on a reward, and so on what of the score; a sentence for each reward.
-    Of two models, the headline says it (`trained_on`)."""
-    by: dict[str, list[Run]] = {}
-    for run in runs if len(runs) > 2 else ():
-        if run.get("trained"):
-            by.setdefault(json.dumps(run["trained"], sort_keys=True), []).append(run)
-    found = []
-    for some in by.values():
-        labels, one = [run["label"] for run in some], some[0]["trained"]
-        were = "were" if len(labels) > 1 else "was"
-        found.append(
-            f"{text.listed(labels)} {were} trained on the reward {one['reward']}{_measures(one)}"
-        )
-    return found
+def trained_on(label: str, trained: Trained) -> str:
+    """On which reward a model was trained, and what that has in common with the score, as the end of a clause."""
+    shared = f", so on {trained['shared']}" if trained["shared"] else ""
+    return f"; {label} was trained on the reward {trained['reward']}{shared}"
 
 
 def chosen_by(label: str, guided: Guided) -> str:
@@ -158,17 +124,6 @@ def at_what_cost(a: str, b: str, cost: CostTable | None) -> str:
     if times < 1.05:
         return f"; a deck of both costs the same ({unit})"
     return f"; {dearer} costs {times:.1f} times as much ({unit})"
-
-
-def _without_the_scan(headline: PairedDifference, judge_only: PairedDifference) -> str:
-    """What the same pair's Judge only says, where it does not say the same: VisCraft counts features and can be stuffed."""
-    sign = 1 if (headline["mean"] or 0) > 0 else -1
-    shown = text.figure(sign * (judge_only["mean"] or 0))
-    if not _separated(judge_only):
-        return f"; without VisCraft the two are not separated ({shown})"
-    if sign * (judge_only["mean"] or 0) < 0:
-        return f"; without VisCraft the difference turns round ({shown})"
-    return ""
 
 
 def verdict(pair: TestedPair) -> tuple[str, str]:
@@ -465,53 +420,3 @@ def settings(run: Run) -> dict[str, object]:
     if served := run["summary"]["model"].get("served"):
         found |= {f"server.{name}": value for name, value in served.items() if name != "rewards"}
     return found
-
-
-# A chain of trainings, such as base, SFT, DPO, GRPO: each model against the one before it and against the first
-
-
-def chain_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
-    """[(a run, an earlier one)]: the one before it, then the first, which are the same for the second run."""
-    first, *later = sorted(runs, key=lambda run: run["order"])
-    found, before = [], first
-    for run in later:
-        found.append((run, before))
-        if before is not first:
-            found.append((run, first))
-        before = run
-    return found
-
-
-def chain_steps(runs: list[Run], compared: Comparison) -> list[Step]:
-    """The comparisons of a chain; the difference is the model's less the earlier one's, of each clause of the headline. Of
-    benchmarks a step has what benchmarks.metrics.note_chain noted in the run."""
-    found: list[Step] = []
-    measures = [
-        (pair["accounting"], pair["measure"]) for pair in compared["pairs"] if pair["clause"]
-    ]
-    for run, other in chain_pairs(runs):
-        for accounting, measure in dict.fromkeys(measures):
-            labels = run["label"], other["label"]
-            seen, pair = difference(compared, *labels, accounting, measure)
-            if seen is not None and pair is not None:
-                found.append(
-                    {
-                        "model": run["label"],
-                        "against": other["label"],
-                        "measure": measure,
-                        "difference": seen,
-                        "p_holm": pair["p_holm"],
-                        "family": pair["family"],
-                        "verdict": pair["verdict"],
-                        "sentence": pair["sentence"],
-                        "benchmarks": run["chain"].get(other["label"], []),
-                    }
-                )
-    return found
-
-
-def direction(entry: Step) -> str:
-    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
-    if entry["verdict"] != "beats":
-        return entry["verdict"]
-    return "better" if (entry["difference"]["mean"] or 0) > 0 else "worse"

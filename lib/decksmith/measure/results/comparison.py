@@ -27,7 +27,7 @@ class Guided(TypedDict):
 
 
 class Run(TypedDict):
-    """One run, as runs.load returns it. What other rooms know of it they add before it is compared: see the last three keys."""
+    """One run, as runs.load returns it. What other rooms know of it they add before it is compared: see the last two keys."""
 
     path: Path  # its folder, or the file of scores
     name: str  # model, and condition behind a +
@@ -43,7 +43,6 @@ class Run(TypedDict):
     remedy: str  # what does missing decks again
     trained: NotRequired[Trained]  # on which reward (rewards.rules.note_training)
     guided: NotRequired[Guided]  # what chose its decks (rewards.rules.note_training)
-    chain: NotRequired[dict[str, list[Record]]]  # benchmarks by earlier run (metrics.note_chain)
 
 
 class PairedDifference(Mean):
@@ -88,9 +87,8 @@ class Pair(TestedPair):
     accounting: str
     measure: str
     clause: str  # of the headline: "renders", "better", or none
-    sides: (
-        tuple[float, float] | None
-    )  # of `renders`: for how many prompts those of each do; of "better": both means
+    # Of `renders`: for how many prompts those of each do; of "better": both means.
+    sides: tuple[float, float] | None
     asked: int  # prompts, whether or not both have a value
     verdict: str
     sentence: str
@@ -109,13 +107,12 @@ class RunSummary(Summary):
     label: str
 
 
-Cost = dict[str, Mean | None]  # of a deck, by kind: tokens, seconds, usd
+Cost = dict[str, float | None]  # of a deck, by kind: tokens, seconds, usd; None where not known
 
 
 class CostTable(TypedDict):
     unit: str  # the kind by which runs are held against each other
     runs: dict[str, Cost]  # by label
-    dominated: dict[str, str]  # a run's label, and that of what is as good for less
 
 
 class Look(TypedDict):
@@ -130,20 +127,6 @@ class Looks(TypedDict):
     said: list[str]  # sentences
 
 
-class Step(TypedDict):
-    """A model of a chain against an earlier one."""
-
-    model: str
-    against: str
-    measure: str
-    difference: PairedDifference
-    p_holm: float | None
-    family: int
-    verdict: str
-    sentence: str
-    benchmarks: list[Record]
-
-
 class Comparison(TypedDict):
     """Several runs side by side, as `run-compare --json` prints them."""
 
@@ -156,7 +139,6 @@ class Comparison(TypedDict):
     asked: list[Setting]
     runs: list[RunSummary]
     caveats: list[str]
-    taught: list[str]
     kin: list[str]
     unsettled: bool  # whether lost or cut-off decks leave every headline inconclusive
     costs: CostTable | None
@@ -164,4 +146,3 @@ class Comparison(TypedDict):
     ranks: dict[str, list[int]]  # best and worst that the tests leave open
     pairs: list[Pair]
     looks: NotRequired[Looks]
-    chain: NotRequired[list[Step]]

@@ -16,7 +16,6 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Failure, Record, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results.comparison import Fault, Run
-from decksmith.measure.results.records import Mean
 from decksmith.measure.results.report_pictures import data_uri, inside_run, shrunk, slides
 from decksmith.measure.results.runs import measures, titles, with_decks
 from decksmith.measure.results.summary import fault_of, found_of, spans, status_of
@@ -147,9 +146,9 @@ def _result(run: Run, name: str) -> Record:
     means = run["summary"]["means"]
     counted = means["floor"].get(name)
     value = counted if name == "renders" else means["renderable"].get(name)
-    empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
-    value = value or empty
-    shown = {"mean": value["mean"], "ci95_low": value["lo"], "ci95_high": value["hi"]}
+    shown: dict[str, float | None] = {}
+    if value:
+        shown = {"mean": value["mean"], "ci95_low": value["lo"], "ci95_high": value["hi"]}
     if counted and name != "renders":
         shown["failures_counted_mean"] = counted["mean"]
     known = {key: number for key, number in shown.items() if number is not None}
@@ -158,7 +157,7 @@ def _result(run: Run, name: str) -> Record:
         "scorer": f"decksmith/{name}",
         "params": {"title": titles([run]).get(name, name)},
         "metrics": {key: {"name": key, "value": number} for key, number in known.items()},
-        "metadata": {"prompts": value["n"]},
+        "metadata": {"prompts": value["n"] if value else 0},
     }
 
 
@@ -187,7 +186,10 @@ def _sample(run: Run, record: DeckRecord) -> Record:
 def sample(record: Mapping[str, Any], target: object, fault: Fault | Failure | None) -> Record:
     """A record as a sample without scores; a fault that is not the model's is its error."""
     gen = cast(Gen, record.get("gen") or {})
-    asked = [message_of(message) for message in record.get("messages") or []]
+    asked = [
+        {"role": message["role"], "content": message.get("content") or ""}
+        for message in record.get("messages") or []
+    ]
     reply = None if gen.get("error") or not gen else reply_of(gen)
     started, ended = span([record])
     made: Record = {
@@ -208,10 +210,6 @@ def sample(record: Mapping[str, Any], target: object, fault: Fault | Failure | N
         words = f"{fault['kind']} fault, {fault['class']}: {fault.get('message', '')}"
         made["error"] = {"message": words, "traceback": "", "traceback_ansi": ""}
     return made
-
-
-def message_of(message: Mapping[str, object]) -> Record:
-    return {"role": message["role"], "content": message.get("content") or ""}
 
 
 def reply_of(gen: Gen) -> Record:

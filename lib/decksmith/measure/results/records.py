@@ -75,10 +75,6 @@ class Summary(TypedDict):
     means: Annotated[
         dict[str, dict[str, Mean]], "by accounting (`floor`, `renderable`) and measure"
     ]
-    turns: Annotated[
-        NotRequired[dict[str, Numbers]],
-        "of prompts with turns, by the turn's number: {n, overall, checklist, kept} under `floor`",
-    ]
     interval: Annotated[Interval, "what `lo` and `hi` are"]
     by: Annotated[Took, "who made it, and what the run took"]
 

@@ -4,7 +4,7 @@ page, and who made its numbers, when, and by which command."""
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, TypedDict, cast
+from typing import TypedDict, cast
 
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
@@ -194,8 +194,7 @@ Facts = list[tuple[str, str]]  # what it is, and what it is for this run
 def command(runs: list[Run]) -> str:
     """The command that writes such a report of these runs."""
     folders = [layout.shown(run["path"]) for run in sorted(runs, key=lambda run: run["order"])]
-    chain = "--chain " if "chain" in runs[0] else ""
-    return f"bin/run-report {chain}--out results/reports/NAME {' '.join(folders)}"
+    return f"bin/run-report --out results/reports/NAME {' '.join(folders)}"
 
 
 def origin(runs: list[Run]) -> list[tuple[str, Facts]]:
@@ -265,13 +264,6 @@ def _tools(run: Run) -> list[str]:
 # What each measure is, in which unit
 
 
-class Word(NamedTuple):
-    """A measure in the page's glossary: what it is called, and a sentence. The template has the other words."""
-
-    name: str
-    says: str
-
-
 SCORES = {
     "judge_only": "Overall without VisCraft: what the judge alone gives.",
     "viscraft": "What the deck's markdown uses of Slidev, counted by the scan that the protocol names.",
@@ -281,13 +273,14 @@ SCORES = {
 }
 
 
-def glossary(runs: list[Run]) -> list[Word]:
-    """The measures of these runs' scores, Overall first; none where the checks are all."""
+def glossary(runs: list[Run]) -> Facts:
+    """The measures of these runs' scores with a sentence each, Overall first; none where the checks are all. The template
+    has the other words."""
     named = titles(runs)
     if offline(runs):
         return []
     weights = (runs[0]["protocol"].get("score") or {}).get("weights") or {}
     parts = [f"{weight:g} {named.get(name, name)}" for name, weight in weights.items()]
     overall = f"The protocol's score of a deck: {' + '.join(parts)}."
-    words = [Word(named["overall"], overall)] if parts else []
-    return words + [Word(named[name], SCORES[name]) for name in measures(runs) if name in SCORES]
+    words = [(named["overall"], overall)] if parts else []
+    return words + [(named[name], SCORES[name]) for name in measures(runs) if name in SCORES]

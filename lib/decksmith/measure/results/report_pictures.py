@@ -68,9 +68,7 @@ def avif(source: Path, width: int, quality: int) -> bytes:
 
     with Image.open(source) as opened:
         picture = opened.convert("RGB")
-    if picture.width > width:
-        height = round(picture.height * width / picture.width)
-        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    picture.thumbnail((width, picture.height), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     picture.save(buffer, "AVIF", quality=quality, speed=7, max_threads=1)
     return buffer.getvalue()

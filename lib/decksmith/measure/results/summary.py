@@ -48,9 +48,8 @@ TITLES = {
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
 BESIDE = ("grounding", "coverage", "claims", "kept")
 SHARES = ("renders", "checks", "checklist", *BESIDE)
-ERROR = (
-    "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written
-)
+# Of a deck that renders: one of its slides could not be drawn as it is written.
+ERROR = "with an error"
 ONLY = {"renders": "floor", "checks": "renderable"}  # the accounting that has it
 ACCOUNTINGS = ("floor", "renderable")
 
@@ -100,8 +99,6 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         found["stopped"] = stopped
     if apart := _apart(judged):
         found["disagreement"] = apart
-    if turns := _turns(records):
-        found["turns"] = turns
     return found
 
 
@@ -170,22 +167,6 @@ def rendered(summary: Mapping[str, Any]) -> str:
 # The values behind the means
 
 
-def _turns(records: list[DeckRecord]) -> dict[str, dict[str, float]]:
-    """`{number of the turn: {"n", and the mean under `floor` of renders, overall, checklist and kept}}`, where prompts have turns."""
-    turns: dict[str, list[DeckRecord]] = {}
-    for record in records:
-        if turn := record.get("turn"):
-            turns.setdefault(str(turn["n"]), []).append(record)
-    found: dict[str, dict[str, float]] = {}
-    for n, own in sorted(turns.items()):
-        table = columns(own, "floor")
-        found[n] = {"n": len(own)}
-        for name in ("renders", "overall", "checklist", "kept"):
-            if cells := table.get(name):
-                found[n][name] = round(fmean(cells.values()), 4)
-    return found
-
-
 def domains(records: Iterable[DeckRecord]) -> dict[str, str | None]:
     """What intervals are clustered by: `{prompt: the domain that it asks for, or None}`."""
     found = {}
@@ -252,24 +233,7 @@ def _measures(records: list[DeckRecord]) -> list[str]:
     known = {
         name for record in records for name, value in found_of(record).items() if value is not None
     }
-    found = {name: None for record in records for name in record["score"].get("dimensions") or {}}
-    titled = list(
-        TITLES
-    )  # dimensions with a title stand in their order, then the others as they come
-    rank = {name: titled.index(name) if name in titled else len(titled) for name in found}
-    dimensions = sorted(found, key=rank.__getitem__)
-    order = [
-        "renders",
-        "checks",
-        "overall",
-        "judge_only",
-        *dimensions,
-        "checklist",
-        "craft",
-        "craft_v5",
-        *BESIDE,
-    ]
-    return [measure for measure in order if measure in known]
+    return [name for name in TITLES if name in known] + sorted(known - {*TITLES})
 
 
 def _counts(record: DeckRecord, accounting: str, excluded: int | None) -> bool:

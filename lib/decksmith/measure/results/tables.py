@@ -7,11 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from decksmith.core import stream
-from decksmith.core.records import ChecklistItem, Record
+from decksmith.core.records import ChecklistItem
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.judging.scoring import JUDGED
-from decksmith.measure.results import claims, cost_table, stats, text
+from decksmith.measure.results import cost_table, stats, text
 from decksmith.measure.results.claims import ranked, settings
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.measure.results.pairs import better, is_headline
@@ -51,23 +51,10 @@ FAMILY = (
     "comparisons. d: mean difference over its standard deviation. Bounds: what the decks without a score could make of the "
     "difference. docs/statistics.md has the methods."
 )
-DOMINATED = (
-    "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's decks are as "
-    "good or better and cost no more ({unit}), with a failed deck as the worst; the headline says whether the two are separated."
-)
+TOOK = "Of all samples and revisions, not only of what was kept; no judging but one that chose."
 # What an item's @.. can name.
 ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
 CHECKED = "Items answered yes with the slide that shows each."
-CHAIN = "The chain, step by step"
-CHAIN_NOTE = (
-    "The runs in the order in which they were given, each against the one before it and against the first. p corrected: by Holm's "
-    "method over both measures and all pairs of these runs, as in the headline."
-)
-BENCHMARKS = (
-    " General benchmarks: the difference over the same questions, p corrected over the benchmarks of each two models; worse: a "
-    "loss is shown; holds: a loss of more than the benchmark's margin is ruled out (bin/bench-compare has the sentences)."
-)
-NO_BENCHMARKS = " No two of these models have results of a general benchmark (make regressions)."
 ASKED = "How the models were asked"
 # Which decks a difference is of.
 DECKS = {"floor": "failures as 1", "renderable": "that render", "scored": "where both render"}
@@ -111,25 +98,19 @@ def brief(runs: list[Run], compared: Comparison) -> str:
         summary = run["summary"]
         drawn, all_of = (summary["means"][name] for name in ("renderable", "floor"))
         cells = [goodness(drawn.get(good), good)]
-        cells += [
-            text.interval(one).partition(" ")[0] for one in _marks(all_of, drawn, shown, is_read)
-        ]
+        marks = [all_of.get("overall") if is_read else None, *(drawn.get(name) for name in shown)]
+        cells += [text.interval(one).partition(" ")[0] for one in marks]
         rows.append([run["label"], rendered(summary), *cells, text.price(summary["cost"])])
     header, rows = trimmed(header, rows)
     rows = [header, *rows]
     lines = [*text.wrapped(f"{caption(runs)}."), "", *text.columns(rows, len(header)), ""]
     if cost := compared.get("costs"):
-        lines += [*_costs(runs, cost), ""]
+        _, header, rows, _ = conditions_table(runs, cost)
+        header, rows = trimmed(header, rows, 2)
+        lines += [*text.columns([header, *rows], 2), ""]
     for line in headline(compared):
         lines += text.wrapped(line)
     return "\n".join(lines) + "\n"
-
-
-def _marks(
-    counted: dict[str, Mean], drawn: dict[str, Mean], shown: list[str], is_read: bool
-) -> list[Mean | None]:
-    """Overall with failures counted, and the dimensions of the rendered decks, of a judge that reads."""
-    return [counted.get("overall") if is_read else None, *(drawn.get(name) for name in shown)]
 
 
 def trimmed(
@@ -155,19 +136,6 @@ def goodness(mean: Mean | None, measure: str) -> str:
     return text.whole_percent(mean["mean"]) if measure == "checks" else text.interval(mean)
 
 
-def _costs(runs: list[Run], cost: CostTable) -> list[str]:
-    """What each run adds, and what a deck of it takes, for a terminal."""
-    rows = [["model", "tokens a deck", "seconds", "USD", "dominated by"]]
-    said = []
-    for run in runs:
-        label, took = run["label"], cost["runs"][run["label"]]
-        cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
-        rows.append([label, *cells, cost["dominated"].get(label, text.DASH)])
-        if under := run["summary"]["model"].get("condition"):
-            said += text.wrapped(f"{label}: {'; '.join(under['adds'])}")
-    return [*text.columns(rows, len(rows[0])), "", *said]
-
-
 def headline(compared: Comparison) -> list[str]:
     """The lines that sum up the comparison: what is claimed, with the range of ranks it leaves open, and under what caveats."""
     lines: list[str] = []
@@ -187,7 +155,7 @@ def headline(compared: Comparison) -> list[str]:
 
 def limited(compared: Comparison) -> list[str]:
     """What a reader of the headline must know beside it, one sentence each."""
-    said = [*compared["caveats"], *compared["taught"], *compared["kin"]]
+    said = [*compared["caveats"], *compared["kin"]]
     if unshipped := compared["unshipped"]:
         more = " .." if unshipped[3:] else ""
         said.append(f"the protocol is not the shipped one: {'; '.join(unshipped[:3])}{more}")
@@ -206,8 +174,6 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     found.append(checks_table(runs) if offline(runs) else checklist_table(runs))
     if several:
         found.append(paired_table(compared))
-    if several and "chain" in runs[0]:
-        found.append(chain_table(runs, compared))
     if cost := compared.get("costs"):
         found.append(conditions_table(runs, cost))
     found.append(happened_table(runs))
@@ -376,11 +342,10 @@ def _not_checked(runs: list[Run]) -> str:
 
 
 def conditions_table(runs: list[Run], cost: CostTable) -> Table:
-    """What each run adds to asking once, what its decks took, and which other run does as well for less."""
+    """What each run adds to asking once, and what its decks took."""
     good = better(runs)[1]
     header = ["Run", "What it adds", titles(runs)[good]]
-    header += [f"{cost_table.TITLES[kind]} a deck" for kind in cost_table.KINDS]
-    header += ["Dominated by"]
+    header += ["Tokens a deck", "Seconds a deck", "USD a deck"]
     rows = []
     for run in runs:
         under = run["summary"]["model"].get("condition")
@@ -388,21 +353,15 @@ def conditions_table(runs: list[Run], cost: CostTable) -> Table:
         took = cost["runs"][run["label"]]
         cells = [_took(took[kind], kind) for kind in cost_table.KINDS]
         adds = "; ".join(under["adds"]) if under else text.DASH
-        beaten = cost["dominated"].get(run["label"], text.DASH)
-        rows.append([run["label"], adds, overall, *cells, beaten])
-    unit = cost_table.UNITS[cost["unit"]]
-    return "Conditions and what they cost", header, rows, DOMINATED.format(unit=unit)
+        rows.append([run["label"], adds, overall, *cells])
+    return "Conditions and what they cost", header, rows, TOOK
 
 
-def _took(found: Mean | None, kind: str) -> str:
-    """The mean of what a deck took, with its interval."""
-    if found is None or found["mean"] is None:
+def _took(mean: float | None, kind: str) -> str:
+    """What a deck took on average."""
+    if mean is None:
         return "unknown"
-    form = "{:,.4f}" if kind == "usd" else "{:,.0f}" if found["mean"] >= 100 else "{:,.1f}"
-    mean = form.format(found["mean"])
-    if found["lo"] is None:
-        return mean
-    return f"{mean} [{form.format(found['lo'])}, {form.format(found['hi'])}]"
+    return f"{mean:,.4f}" if kind == "usd" else f"{mean:,.0f}" if mean >= 100 else f"{mean:,.1f}"
 
 
 def asked_table(runs: list[Run], compared: Comparison) -> Table:
@@ -431,31 +390,6 @@ def _setting(value: object) -> str:
     if value is None:
         return "not set"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def chain_table(runs: list[Run], compared: Comparison) -> Table:
-    """Each step of a chain of trainings, with what benchmarks say of it."""
-    steps = claims.chain_steps(runs, compared)
-    names = sorted({entry["benchmark"] for step in steps for entry in step["benchmarks"]})
-    header = ["Step", "Against", "Of", "Prompts", "Difference", "p corrected", "Verdict", *names]
-    rows = []
-    for step in steps:
-        difference, p = step["difference"], text.p_value(step["p_holm"])
-        measured = {entry["benchmark"]: entry for entry in step["benchmarks"]}
-        title = compared["titles"][step["measure"]]
-        row = [step["model"], step["against"], title, str(difference["n"])]
-        rows.append([*row, gap(step["measure"], difference), p, claims.direction(step)])
-        rows[-1] += [_benchmark(measured.get(name)) for name in names]
-    return CHAIN, header, rows, CHAIN_NOTE + (BENCHMARKS if names else NO_BENCHMARKS)
-
-
-def _benchmark(entry: Record | None) -> str:
-    """What a benchmark says of a step; a dash where one of the two models has no results."""
-    if entry is None:
-        return text.DASH
-    if entry["verdict"] == "refused":
-        return "not compared"
-    return f"{text.interval(entry['difference'])} {entry['verdict']}"
 
 
 def paired_table(compared: Comparison) -> Table:

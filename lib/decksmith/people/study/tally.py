@@ -79,6 +79,7 @@ class Tally(TypedDict):
 
 class StudyHeading(TypedDict):
     title: str  # of the study
+    closed: bool  # votes neither come nor go
     unjudged: list[str]  # runs without scores
 
 
@@ -188,7 +189,12 @@ def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
     named = [_labelled(vote, labels) for vote in votes]
     scores, unjudged = scores_of(study)
     found = tally(named, decks_of(study, scores, labels), study.raters())
-    return {"study": {"title": about["title"], "unjudged": unjudged}, **found}, votes
+    heading: StudyHeading = {
+        "title": about["title"],
+        "closed": study.closed,
+        "unjudged": unjudged,
+    }
+    return {"study": heading, **found}, votes
 
 
 def _labelled(vote: Vote, labels: Mapping[str, str]) -> Vote:
