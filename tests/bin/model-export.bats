@@ -14,7 +14,9 @@ SENTENCE='Nineteen amber kettles sing over the quiet harbour until the lamps go 
 @test "what sft-train trained, the embedded engine says after model-export, and the base does not" {
   mkdir data
   printf '{"id":"a","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"What is the word of the day?"},{"role":"assistant","content":"%s"}]}\n' \
-    "$SENTENCE" | tee data/train.jsonl > data/test.jsonl
+    "$SENTENCE" > data/train.jsonl
+  # A held-out row that repeats one to train on would be dropped.
+  sed 's/"id":"a"/"id":"b"/; s/of the day/of the night/; s/amber/copper/' data/train.jsonl > data/test.jsonl
   sft-config --recipe smol-lora --data data --run run sft.max_num_epochs=14 sft.val_at_start=false sft.val_period=14 checkpointing.save_period=14 \
     'policy.dtensor_cfg.lora_cfg.target_modules=[q_proj,k_proj]' policy.optimizer.kwargs.lr=5e-3
   sft-train --run run > trained.json

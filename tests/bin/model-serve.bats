@@ -93,7 +93,7 @@ ended() { for _ in $(seq 50); do [ -d "/proc/$1" ] && ! grep -q '^State:.Z' "/pr
   assert_output "model-serve: nowhere is no adapter: adapter_config.json is not there; model-export writes it"
   run model-serve --adapter adapter -- --tensor-paralel-size 2
   assert_failure 65
-  assert_output --regexp 'vLLM 0.27.1 would refuse this: it has no --tensor-paralel-size$'
+  assert_output --regexp 'vLLM 0.27.1 would refuse this: unrecognized arguments: --tensor-paralel-size 2$'
   DECKSMITH_IMAGE=tools run model-serve --adapter adapter --engine local
   assert_failure 69
   assert_output --partial 'has no adapter.gguf, which the embedded engine wants; model-export writes it'
