@@ -51,6 +51,7 @@ class Draft:
     layouts: their names there by Slidev's; padding: px above, right, below, left; lost: what is not carried over."""
 
     origin: str
+    kind: str = "a PowerPoint file"
     pages: dict[str, Page] = field(default_factory=dict)
     layouts: dict[str, list[str]] = field(default_factory=dict)
     fonts: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -87,9 +87,8 @@ class Pair(TestedPair):
     accounting: str
     measure: str
     clause: str  # of the headline: "renders", "better", or none
-    sides: (
-        tuple[float, float] | None
-    )  # of `renders`: for how many prompts those of each do; of "better": both means
+    # Of `renders`: for how many prompts those of each do; of "better": both means.
+    sides: tuple[float, float] | None
     asked: int  # prompts, whether or not both have a value
     verdict: str
     sentence: str
@@ -108,7 +107,7 @@ class RunSummary(Summary):
     label: str
 
 
-Cost = dict[str, Mean | None]  # of a deck, by kind: tokens, seconds, usd
+Cost = dict[str, float | None]  # of a deck, by kind: tokens, seconds, usd; None where not known
 
 
 class CostTable(TypedDict):

@@ -33,7 +33,6 @@ class Deviation:
 
     value: float  # from one model an upper bound
     n: int  # prompts behind it
-    spread: tuple[float, float]  # factors between which it may be off
 
 
 @dataclass
@@ -76,22 +75,12 @@ class Plan:
 def deviation(scores: list[Cells]) -> Deviation:
     """From scores by prompt, a dict for each model; prompts that some model lacks are left out.
 
-    Of a single model the value is an upper bound, as long as the other model does not find hard what this one finds easy. `spread`
-    is of 95 %, by 500 seeded resamples of the prompts.
+    Of a single model the value is an upper bound, as long as the other model does not find hard what this one finds easy.
     """
     prompts = sorted(set.intersection(*map(set, scores)))
     values = numpy.array([[cells[prompt] for prompt in prompts] for cells in scores])
-    n, random = len(prompts), numpy.random.default_rng(stats.SEED)
-    draws = [_deviation(values[:, random.integers(0, n, n)]) for _ in range(500)]
-    found = _deviation(values)
-    low, high = numpy.quantile(draws, [0.025, 0.975]) / (found or 1)
-    return Deviation(found, n, (float(low), float(high)))
-
-
-def _deviation(values: stats.Array) -> float:
-    """`values`: shape (models, prompts)."""
     squares = [gap.var(ddof=1) for gap in _gaps(values)]
-    return math.sqrt(numpy.mean(squares) * (2 if len(values) == 1 else 1))
+    return Deviation(math.sqrt(numpy.mean(squares) * (2 if len(scores) == 1 else 1)), len(prompts))
 
 
 def plan(loaded: list[Run], effect: float | None = None) -> Plan:
@@ -140,7 +129,7 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
         designs=_designs(varies, expected, rates, effect),
         expected=expected,
         is_share=measure == "checks",
-        notes=[*dead, *_notes(varies, rates, alive)],
+        notes=[*dead, *_notes(rates, alive)],
     )
 
 
@@ -263,13 +252,8 @@ LEGEND = (
 )
 
 
-def _notes(varies: Deviation, rates: list[Rates], loaded: list[Run]) -> list[str]:
-    low, high = varies.spread
+def _notes(rates: list[Rates], loaded: list[Run]) -> list[str]:
     notes = [UPPER_BOUND] if len(rates) == 1 else []
-    notes.append(
-        f"The estimate rests on {varies.n} prompts: another draw of prompts could make every difference that is found {low:.2f} "
-        f"to {high:.2f} times the one shown (95 %)."
-    )
     if unpriced := [rate.model for rate in rates if rate.reply is None]:
         notes.append(f"{', '.join(unpriced)}: {NO_PRICE}.")
     if any(rate.verdict is None for rate in rates):

@@ -48,9 +48,8 @@ TITLES = {
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
 BESIDE = ("grounding", "coverage", "claims", "kept")
 SHARES = ("renders", "checks", "checklist", *BESIDE)
-ERROR = (
-    "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written
-)
+# Of a deck that renders: one of its slides could not be drawn as it is written.
+ERROR = "with an error"
 ONLY = {"renders": "floor", "checks": "renderable"}  # the accounting that has it
 ACCOUNTINGS = ("floor", "renderable")
 

@@ -357,15 +357,11 @@ def conditions_table(runs: list[Run], cost: CostTable) -> Table:
     return "Conditions and what they cost", header, rows, TOOK
 
 
-def _took(found: Mean | None, kind: str) -> str:
-    """The mean of what a deck took, with its interval."""
-    if found is None or found["mean"] is None:
+def _took(mean: float | None, kind: str) -> str:
+    """What a deck took on average."""
+    if mean is None:
         return "unknown"
-    form = "{:,.4f}" if kind == "usd" else "{:,.0f}" if found["mean"] >= 100 else "{:,.1f}"
-    mean = form.format(found["mean"])
-    if found["lo"] is None:
-        return mean
-    return f"{mean} [{form.format(found['lo'])}, {form.format(found['hi'])}]"
+    return f"{mean:,.4f}" if kind == "usd" else f"{mean:,.0f}" if mean >= 100 else f"{mean:,.1f}"
 
 
 def asked_table(runs: list[Run], compared: Comparison) -> Table:
