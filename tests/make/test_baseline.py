@@ -88,7 +88,7 @@ def test_other_prompts_have_a_run_of_their_own(root):
     (root / "mine.txt").write_text("Six slides on tide pools for a school class\n")
     done = baseline(root, "PROMPTS=mine.txt")
     assert done.returncode == 0, done.stdout
-    assert "lacks a checklist, theme" in done.stdout
+    assert "1 lack a checklist, 1 lack theme" in done.stdout
     (mine,) = (path.name for path in (root / "results/runs/fake").glob("offline@mine.txt-*"))
     assert "1 request from mine.txt, line by line; first: Six slides on tide pools" in done.stdout
     assert f"results/reports/{mine}/index.html" in done.stdout

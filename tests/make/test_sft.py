@@ -84,7 +84,7 @@ def test_dpo_says_what_it_lacks_and_submits_the_driver_of_dpo_on_the_merged_mode
     del setting["bos_token"]
     (run / "merged/tokenizer_config.json").write_text(json.dumps(setting))
     done = sft(root, "dpo", "DRY=1")
-    assert done.returncode == 2 and "data/pairs/train.jsonl; chat-split writes it" in done.stderr
+    assert done.returncode == 2 and "no chat data in data/pairs; DATA= takes" in done.stderr
     (root / "data/pairs").mkdir()
     for name, first in (("train", 0), ("test", 60)):
         lines = [json.dumps(pair(number)) + "\n" for number in range(first, first + 40)]

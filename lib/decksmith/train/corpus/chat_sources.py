@@ -41,7 +41,9 @@ class Part(NamedTuple):
 def parts(data: str) -> tuple[str, list[Part]]:
     """(sha256 of the content, its parts). Raises cli.BadData, cli.Missing, cli.TryAgain."""
     path = Path(data)
-    if not path.exists() and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+(/[\w.-]+)?", data):
+    if not (path.exists() or path.parent.is_dir()) and re.fullmatch(
+        r"[\w-][\w.-]*/[\w.-]+(/[\w.-]+)?", data
+    ):
         return _hub(data)
     # A link may lead to what nobody gave, unless the Hub's cache has it.
     inside = [one for one in sorted(path.rglob("*")) if one.name.casefold().endswith(ENDS)]
@@ -51,7 +53,9 @@ def parts(data: str) -> tuple[str, list[Part]]:
     if path.is_file():
         found = [_file(path, "train")]
     if not found:
-        raise cli.Missing(f"no chat data in {data}; {KINDS}; make corpus makes data/chat")
+        raise cli.Missing(
+            f"no chat data in {data}; {KINDS}; make corpus makes data/chat, bin/chat-prefer pairs"
+        )
     sums = []
     for part in found:
         with open(part.name, "rb") as file:
