@@ -184,7 +184,8 @@ def _unreadable(page: Page, boxes: list[Box], bounds: Limits) -> Found:
         size, worst = min(small)
         message = f"{_noun(boxes[worst])} is set in {size:g} px, below {bounds['small_px']:g}{_others(small)}"
         yield "small-text", worst, message, boxes[worst]["box"]
-    unseen = [i for i, box in enumerate(boxes) if box.get("unseen") and not box.get("cut")]
+    said = ("cut", "covered")  # by another finding
+    unseen = [i for i, box in enumerate(boxes) if box.get("unseen") and not any(map(box.get, said))]
     if unseen:
         message = f"{_noun(boxes[unseen[0]])} cannot be seen{_others(unseen)}"
         yield "low-contrast", unseen[0], message, boxes[unseen[0]]["box"]
