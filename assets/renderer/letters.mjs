@@ -71,8 +71,8 @@ export function strip(most) {
   return lines
 }
 
-/** In the page: every letter as it was; those of the numbered nodes are marked as lost for `measure`. */
-export function restore(lost) {
+/** In the page: every letter as it was; those of the numbered nodes, and of nodes behind `last`, are marked as lost for `measure`. */
+export function restore({ lost, last }) {
   document.adoptedStyleSheets = document.adoptedStyleSheets.slice(0, -1)
   const { undo, nodes, style } = globalThis.letters
   const put = (el, text) => Element.prototype.setAttribute.call(el, 'style', text)
@@ -85,5 +85,5 @@ export function restore(lost) {
     getComputedStyle(el).color
   for (const [el, before] of undo)
     before === null ? Element.prototype.removeAttribute.call(el, 'style') : put(el, before)
-  globalThis.letters.lost = new Set(lost.map(number => nodes[number]))
+  globalThis.letters.lost = new Set([...lost.map(number => nodes[number]), ...nodes.slice(last + 1)])
 }

@@ -189,7 +189,9 @@ export async function open(browser, browserContextId, scale) {
       if (!styled)
         return
       const lines = await run(world, strip, MOST)
-      await run(world, restore, lines.length ? unseen(shown, await this.picture(), lines, WIDTH) : [])
+      const lost = lines.length ? unseen(shown, await this.picture(), lines, WIDTH) : []
+      // What was not looked at, since there is too much of it, is not read.
+      await run(world, restore, { lost, last: lines.length < MOST ? Number.MAX_SAFE_INTEGER : lines.at(-1)[0] })
     },
     /** PNG of a held page, base64. */
     async picture() {

@@ -97,6 +97,7 @@ HIDDEN_MARKUP = {
     "in a drawing, behind": f'<svg width="600" height="60"><text x="5" y="40">{WORDS}</text><rect width="600" height="60" fill="white"/></svg>',
     "below the first line": f'<style>.one::first-line {{ color: transparent; -webkit-text-fill-color: transparent }}</style>\n\n<p class="one" style="transform: rotate(1deg)">{WORDS}</p>',
     "under its own cover": f'<style>.two {{ position: relative; transform: rotate(1deg) }}\n.two::after {{ content: ""; position: absolute; inset: -9px; background: white }}</style>\n\n<p class="two">{WORDS}</p>',
+    "behind thousands of others": f'<div style="width: 600px; height: 9px; overflow: hidden; line-height: 2px; font-size: 2px">{"<p>m</p>" * 5001}</div><p style="{CLEAR}; writing-mode: vertical-rl; height: 300px">{WORDS}</p>',
     "in a formula": "<div style='color: transparent'>\n\n$$\\text{" + WORDS + "}$$\n\n</div>",
 }
 SHOWN_MARKUP = {
