@@ -34,8 +34,6 @@ class RowSource(TypedDict, total=False):
     rows: Annotated[int, "how many it yields"]
     seed: Annotated[int, "what they are drawn from"]
     own: Annotated[str, "a file of our prompts"]
-    folder: Annotated[str, "the cases of PresentBench"]
-    budget: Annotated[int, "characters of material for each case"]
     gym: Annotated[str, "a benchmark or a server of NeMo Gym"]
 
 
