@@ -92,9 +92,8 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
     """What these runs will ask of paid models. Raises cli.BadConfig for a model that the registry does not have, whose
     key is not set, or that has no price where there is a budget."""
     found = []
-    judges = [
-        registry.model(name) for name in protocol.judges
-    ]  # without its judge a deck has no score
+    # Without its judge a deck has no score.
+    judges = [registry.model(name) for name in protocol.judges]
     for folder in folders:
         name, under = conditions.split(layout.run_name(folder))
         entry = registry.model(name)
