@@ -140,7 +140,7 @@ gym-table: .venv-gym/.done
 	.venv-gym/bin/python3 tests/gym_table.py > assets/gym.toml.tmp
 	mv assets/gym.toml.tmp assets/gym.toml
 
-assets/engine/node_modules/.done: NPM += --omit=optional
+assets/engine/node_modules/.done: NPM += --omit=optional --omit=dev
 %/node_modules/.done: %/package-lock.json %/package.json .venv/.node
 	$(call SAY,setting up: Node packages of $*)
 	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
@@ -152,9 +152,8 @@ assets/engine/node_modules/.done: NPM += --omit=optional
 assets/engine/node_modules/.cuda: assets/engine/node_modules/.done
 	$(call SAY,setting up: the engine for NVIDIA GPUs)
 	cd assets/engine
-	build=@node-llama-cpp/linux-x64-cuda@$$(node -p 'require("./package.json").dependencies["node-llama-cpp"]')
-	$(subst npm ci,npm install --no-save --omit=optional,$(NPM)) $$build > /dev/null
-	touch node_modules/.cuda
+	$(NPM) --omit=optional > /dev/null
+	touch node_modules/.done node_modules/.cuda
 
 # The renderer's browser is unpacked and Slidev's runtime bundled here, so that no deck pays for it.
 assets/renderer/node_modules/.built: assets/renderer/node_modules/.done \

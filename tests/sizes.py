@@ -24,7 +24,7 @@ PYTHON = {
 TRAIN = ["accelerate", "gguf", "peft", "torch", "transformers", "trl"]
 NODE = {
     "Node packages of the renderer, with its browser and fonts": ("assets/renderer", []),
-    "Node packages of the embedded engine": ("assets/engine", ["--omit=optional"]),
+    "Node packages of the embedded engine": ("assets/engine", ["--omit=optional", "--omit=dev"]),
 }
 # The parts that a command needs.
 COMMANDS = {

@@ -70,6 +70,18 @@ def test_every_package_of_npm_has_its_hash():
         )
 
 
+def test_the_engine_for_gpus_is_of_the_same_lock_and_version():
+    """`npm install` of a package asks the registry for its hash, not the lock: only `npm ci` is typed."""
+    package = json.loads((ROOT / "assets/engine/package.json").read_text())
+    wanted = package["dependencies"]["node-llama-cpp"]
+    assert package["devDependencies"] == {"@node-llama-cpp/linux-x64-cuda": wanted}
+    typed = recipe("assets/engine/node_modules/.cuda", "assets/engine/package-lock.json")
+    flags = [re.findall(r"--omit=(\w+)", line) for line in typed.splitlines() if "npm ci" in line]
+    assert flags == [["optional", "dev"], ["optional"]]
+    places = [ROOT / "make/setup.mk", *(ROOT / "containers").glob("*.def")]
+    assert not [path.name for path in places if "npm install" in path.read_text()]
+
+
 def test_torch_without_a_gpu_brings_nothing_of_cuda():
     typed = recipe(".venv/.train", "assets/torch-cpu.txt", PIP_FIND_LINKS="/nowhere")
     export = next(line for line in typed.splitlines() if "uv export" in line)
