@@ -92,9 +92,9 @@ NLTK_DATA = PYTHONPATH=lib .venv/bin/python3 make/nltk_data.py
 nltk-data: .venv/.bench
 	$(NLTK_DATA)
 
-# Where there is no GPU, torch is the wheel of PyTorch's own index, or of the folder that
+# On Linux without a GPU, torch is the wheel of PyTorch's own index, or of the folder that
 # PIP_FIND_LINKS names, with the hashes of PyTorch's: uv.lock has PyPI's, which needs CUDA.
-CPU_TORCH = $(TORCH_INDEX)$(if $(wildcard /dev/nvidiactl),,$(PIP_FIND_LINKS))
+CPU_TORCH = $(if $(wildcard /proc/version),$(TORCH_INDEX)$(if $(wildcard /dev/nvidiactl),,$(PIP_FIND_LINKS)))
 CUDA_PACKAGES := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 \
   nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
 LOCKED := .venv/bin/uv pip install --quiet --no-deps --require-hashes
