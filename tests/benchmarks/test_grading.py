@@ -91,7 +91,6 @@ def test_a_choice_is_its_last_stated_letter(text, answer):
         "Answer: G",
         "Answer: none",
         "I think it might be C but I'm not sure",
-        "The answer I found is C",
         "Answer: I think so",
     ],
 )

@@ -135,7 +135,10 @@ class Graders:
         if spec["grader"] == "gym":
             return await self._gym(spec, record, text)
         if spec["grader"] == "choice":
-            task = {**task, "expected": tasks.right_letter(record)}
+            choices = task["fields"]["choices"]
+            shown = [choices[place] for place in tasks.order(record)]
+            fields = {**task["fields"], "choices": shown}
+            task = {**task, "fields": fields, "expected": tasks.right_letter(record)}
         async with self.slots:
             return await asyncio.to_thread(self._apart, spec, task, text)
 
@@ -523,7 +526,8 @@ def _math(task: Task, text: str) -> Grade:
 
 
 def _choice(task: Task, text: str) -> Grade:
-    answer = simple.chosen_letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
+    choices = task["fields"]["choices"]
+    answer = simple.chosen_letter(text, tasks.LETTERS[: len(choices)], choices)
     if answer is None:
         return {"verdict": "no_answer", "answer": None}
     return {"verdict": "right" if answer == task["expected"] else "wrong", "answer": answer}

@@ -52,7 +52,7 @@ BOX = re.compile(
     r"\\\\?(?:boxed|fbox)\s*+\{|\\\\?(?:boxed|fbox)\s++(?P<bare>[^\s{}$\\.,;]++)|\\.|[{}]", re.S
 )
 JOINT = re.compile(
-    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*",
+    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:\s*(?:maybe|perhaps|possibly|else)\b)?(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*",
     re.S,
 )
 
