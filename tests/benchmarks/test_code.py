@@ -249,7 +249,7 @@ def test_tests_that_cannot_be_put_to_a_reply_are_an_error_of_their_row():
     with pytest.raises(Fault, match="a value of type function cannot be sent"):
         graded(
             "mbpp",
-            {"tests": ["assert f(lambda x: x) == 1"]},
+            {"tests": ["assert f(lambda x: x) == 1"], "names": ["f"]},
             FENCED.format("def f(x):\n    return 1"),
         )
 

@@ -9,7 +9,7 @@ import signal
 import pytest
 from decksmith.bench.benchmarks import grading, tasks
 from decksmith.bench.benchmarks.graders import simple
-from decksmith.core import stream
+from decksmith.core import cli, stream
 from decksmith.models import client as chat_client
 
 
@@ -214,7 +214,34 @@ def test_a_grader_without_its_package_stops_everything(monkeypatch):
 ADD = {
     "tests": ["def check(f):\n    assert f(1, 2) == 3\ncheck(add)\n"],
     "prelude": "from typing import List\n\ndef add(a, b):\n",
+    "names": ["add"],
 }
+BAD_ROWS = [
+    ("mmlu", "D", {"choices": ["w", "x", "y"]}, "the letter of none of its 3 choices"),
+    ("mmlu", "A", {}, "fields.choices"),
+    ("mmlu", None, {"choices": ["w", "x"]}, "None is not of type 'string'"),
+    ("humaneval", {key: ADD[key] for key in ("tests", "prelude")}, {}, "'names' is a required"),
+    ("humaneval", None, {}, "expected of a row for code"),
+    ("ifbench", {"instructions": []}, {}, "expected of a row for instructions"),
+    ("ifeval", {"instructions": ["a"], "arguments": []}, {}, "as many arguments"),
+    ("arithmetic", "", {}, "expected of a row for math"),
+]
+
+
+def test_a_row_that_cannot_be_graded_is_an_error_of_that_row_and_is_not_asked():
+    records = [
+        record(name, "Answer: A", expected, f"{name}-{n}", **fields)
+        for n, (name, expected, fields, _) in enumerate(BAD_ROWS)
+    ]
+    *found, good = graded([*records, record("mmlu", "Answer: A", "A", "g", choices=["w", "x"])])
+    assert good["verdict"] == "right"
+    for each, bad, (*_, said) in zip(found, records, BAD_ROWS, strict=True):
+        assert each["class"] == "bad-row" and said in each["message"]
+        grading.Graders().inputs(bad)  # asked before a row is graded
+        with pytest.raises(cli.BadData, match=re.escape(said)):
+            tasks.messages({key: bad[key] for key in ("id", "task")})
+
+
 LOOPS = [
     "\\boxed{" * 40_000,
     "\\boxed{1}" * 40_000,

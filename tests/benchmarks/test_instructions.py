@@ -7,6 +7,7 @@ import http.server
 import importlib.metadata
 import io
 import json
+import os
 import sys
 import threading
 import zipfile
@@ -510,8 +511,7 @@ def test_a_grade_names_the_harness_and_its_version_and_another_version_grades_an
     monkeypatch.setattr(graders, "version", lambda which: f"{which} 99")
     assert grading.Graders().inputs(record) != inputs
     for expected in (None, "x", {}, {"instructions": []}, {"instructions": [1]}):
-        with pytest.raises(cli.BadData, match=r"without expected\.instructions"):
-            grading.rules(spec, {"expected": expected})
+        assert "expected of a row for instructions" in tasks.lack(spec, {"expected": expected})
 
 
 def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings_it(
@@ -536,6 +536,22 @@ def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings
         cli.Missing, match="needs NLTK's tokenizers/punkt_tab/english; fetch it: make nltk-data"
     ):
         one(["words:vowel"], [{}], "a tan")
+
+
+def test_data_that_nltk_refuses_is_an_error_of_the_row_and_is_mended_by_its_command(
+    tmp_path, monkeypatch
+):
+    nltk_data.copy(tmp_path / "data")
+    for number, path in enumerate((tmp_path / "data").rglob("*")):
+        if path.is_file():
+            os.link(path, tmp_path / str(number))
+    monkeypatch.setattr(instructions.nltk.data, "path", [str(tmp_path / "data")])
+    instructions.nltk.tokenize._get_punkt_tokenizer.cache_clear()
+    with pytest.raises(stream.Fault, match="hard-linked: make nltk-data") as caught:
+        one(["ratio:sentence_balance"], [{}], "It is. Is it? It is!")
+    assert caught.value.error["kind"] == "judge"
+    nltk_data.copy(tmp_path / "data")
+    assert one(["ratio:sentence_balance"], [{}], "It is. Is it? It is!")["verdict"] == "right"
 
 
 @contextlib.contextmanager

@@ -82,6 +82,8 @@ class Graders:
     def inputs(self, record: BenchRecord) -> list[object]:
         """Everything a grade depends on."""
         gen, spec = record["gen"], tasks.load(record["task"]["bench"])
+        if lack := tasks.lack(spec, record["task"]):  # an error, as long as the row is this one
+            return [lack, record["task"]]
         judged = []
         if spec["grader"] in JUDGED or (spec["grader"] == "gym" and self._judged_here(spec)):
             judged.append(registry.model(self._judge_of(spec), **self.endpoint).slug)
@@ -110,6 +112,8 @@ class Graders:
         if spec["grader"] == "deck":
             said = "decks are scored by deck-parse .. deck-score (make baseline), not here"
             raise cli.BadData(f"{record['id']}: {said}")
+        if lack := tasks.lack(spec, record["task"]):
+            raise Fault("judge", "bad-row", f"{lack}; mend it and run bench-prepare again")
         found = await self._found(spec, record, gen.get("text") or "")
         detail = found.get("detail") or {}
         if fault := detail.get("fault"):
@@ -494,18 +498,14 @@ PRELOAD = {
 
 def rules(spec: BenchmarkSpec, task: Task) -> int | str:
     """Which rules grade a row: our version of them, and the harness with its version where one does.
-    Raises cli.BadData, cli.Missing."""
+    Raises cli.Missing."""
     if spec["grader"] == "gym":
         return f"{VERSION}: {gym.revision()}"
-    expected = task.get("expected")
     if spec["grader"] == "code" and "calls" in task["expected"]:
         return f"{VERSION}: {graders.version('evalplus')}"
     if spec["grader"] != "instructions":
         return VERSION
-    names = expected.get("instructions") if isinstance(expected, dict) else None
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise cli.BadData("a row without expected.instructions; bench-prepare writes them")
-    which = sorted({graders.harness(name) for name in names})
+    which = sorted({graders.harness(name) for name in task["expected"]["instructions"]})
     return f"{VERSION}: {', '.join(map(graders.version, which))}"
 
 

@@ -17,7 +17,7 @@ from decksmith.models.records import ChatMessage
 # Where a reply states its choice; the last place counts. Prose that begins with "a" is no letter, and two letters are no answer to a
 # single choice.
 SAID = r"[*_\s]*(?:(?:the|la|die|le)\s+)?(?:(?:option|choice|letter)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
-ONE = r"(?:(?:option|choice|answer|statement|antwort)\s+)?[(\"*\[]*(?-i:(?P<letter>[A-J]))[)\"*\]]*(?:\s*\([^()\n]*\))?"
+ONE = r"(?:(?:option|choice|answer|statement|antwort)\s+)?[(\"*\[]{0,4}(?-i:(?P<letter>[A-J]))[)\"*\]]{0,4}(?:\s*\([^()\n]*\))?"
 STATED = [re.compile(pattern, re.I | re.S) for pattern in (
     rf"(?<![a-z])(?:{ANSWER}|choice|option)(?:\s+(?:choice|option|letter|correct[aeo]?))?[*_\"]*\s*(?:{LINK}|(?:would|must|should)\s+be\b[*_]*\s*:?"
     rf"|to\b|-\s|(?<=\n)){SAID}",
