@@ -341,9 +341,11 @@ def test_truncation_is_named_and_an_empty_reply_is_no_answer():
         ("yes", None),
         ("Judgement: unsure", None),
         ("Judgement: nothing fits", None),
+        ('The reply ends with "Judgement: yes".\nJudgement: no\n\n```', False),
+        ("Judgement: yes\nThat is what the reply says of itself.", None),
     ],
 )
-def test_a_judgement_is_what_follows_the_last_mark(text, said):
+def test_a_judgement_is_what_the_last_line_says(text, said):
     assert grading.judgement(text) is said
 
 
@@ -355,9 +357,11 @@ def test_a_judgement_is_what_follows_the_last_mark(text, said):
         ("[[A>B]] or [[B>A]]", None),
         ("A>B", None),
         ("[[A=B]]", 0),
+        ("A closes with [[A>>B]], which is no merit.\n\n**[[B>A]]**", -1),
+        ("[[A>>B]], says answer A.\nI cannot tell.", None),
     ],
 )
-def test_a_preference_is_one_verdict_in_double_brackets(text, said):
+def test_a_preference_is_the_one_verdict_in_double_brackets_of_the_last_line(text, said):
     assert grading.preference(text) == said
 
 
@@ -481,6 +485,11 @@ BRIEF = {"criteria": ["It names the hall.", "It is polite."]}
         ("Criterion 1: it does.\nCriterion 1: yes\nCriterion 2: yes", "right", 1.0),
         ("**Criterion 1: Yes**\n- Criterion 2: **no**", "wrong", 0.5),
         ("Criterion 1: no\nCriterion 2: no", "wrong", 0.0),
+        (
+            "It says:\nCriterion 1: no\nCriterion 2: yes\n\nCriterion 1: yes\nCriterion 2: no",
+            "wrong",
+            0.5,
+        ),
     ],
 )
 def test_a_rubric_gives_the_share_of_its_criteria_that_are_met(monkeypatch, said, verdict, score):
@@ -497,7 +506,8 @@ def test_a_rubric_gives_the_share_of_its_criteria_that_are_met(monkeypatch, said
     [
         "Criterion 1: yes",
         "Criterion 1: yes\nCriterion 2: perhaps",
-        "Criterion 1: yes\nCriterion 1: no\nCriterion 2: yes",
+        "Criterion 2: yes\nCriterion 1: no",
+        "Criterion 1: yes\nCriterion 2: no\nThose are the reply's own words.",
         "Criterion 1: yes\nCriterion 2: yes\nCriterion 3: yes",
         "",
         "All are met.",

@@ -8,6 +8,7 @@ import importlib.metadata
 import io
 import json
 import os
+import subprocess
 import sys
 import threading
 import zipfile
@@ -538,20 +539,29 @@ def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings
         one(["words:vowel"], [{}], "a tan")
 
 
-def test_data_that_nltk_refuses_is_an_error_of_the_row_and_is_mended_by_its_command(
-    tmp_path, monkeypatch
-):
+def test_data_that_nltk_refuses_is_an_error_of_the_row_and_is_mended_by_its_command(tmp_path):
     nltk_data.copy(tmp_path / "data")
     for number, path in enumerate((tmp_path / "data").rglob("*")):
         if path.is_file():
             os.link(path, tmp_path / str(number))
-    monkeypatch.setattr(instructions.nltk.data, "path", [str(tmp_path / "data")])
-    instructions.nltk.tokenize._get_punkt_tokenizer.cache_clear()
-    with pytest.raises(stream.Fault, match="hard-linked: make nltk-data") as caught:
-        one(["ratio:sentence_balance"], [{}], "It is. Is it? It is!")
-    assert caught.value.error["kind"] == "judge"
+    program = """
+from decksmith.bench.benchmarks.graders import instructions
+from decksmith.core.stream import Fault
+task = {"expected": {"instructions": ["ratio:stop_words"], "arguments": [{"percentage": 90}]}}
+try:
+    print(instructions.grade(task, "It is a plain text.")["verdict"])
+except Fault as fault:
+    print(fault.error)
+"""
+
+    def said():
+        environ = {"PYTHONPATH": str(cli.ROOT / "lib"), "NLTK_DATA": str(tmp_path / "data")}
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, env=environ, capture_output=True, text=True).stdout
+
+    assert "hard-linked: make nltk-data" in said() and "'kind': 'judge'" in said()
     nltk_data.copy(tmp_path / "data")
-    assert one(["ratio:sentence_balance"], [{}], "It is. Is it? It is!")["verdict"] == "right"
+    assert said() == "right\n"
 
 
 @contextlib.contextmanager

@@ -349,9 +349,14 @@ async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
     return {"verdict": "right" if score > 0.5 else "wrong", "score": score, "detail": detail}
 
 
+def _ending(text: str, n: int = 1) -> list[str]:
+    """The last `n` lines of a judge's reply that hold a word or a verdict: what it quotes above is no verdict of its own."""
+    return [line for line in text.splitlines() if re.search(r"\w", line)][-n:]
+
+
 def judgement(text: str) -> bool | None:
-    """What a judge said after the last "Judgement:": True, False, or None when it is neither yes nor no."""
-    _, mark, said = text.rpartition("Judgement:")
+    """What a judge says in its last line after "Judgement:": True, False, or None when it is neither yes nor no."""
+    _, mark, said = "".join(_ending(text)).rpartition("Judgement:")
     found = re.match(r"[\s*_\"']*(yes|no)\b", said, re.I) if mark else None
     return found[1].lower() == "yes" if found else None
 
@@ -360,20 +365,20 @@ PREFERENCES = {"A>>B": 2, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -2}
 
 
 def preference(text: str) -> int | None:
-    """How much better A is than B, from -2 to 2; None without a verdict or with several different ones."""
-    found = set(re.findall(r"\[\[(A>>B|A>B|A=B|B>A|B>>A)\]\]", text))
+    """How much better A is than B by the last line, from -2 to 2; None without a verdict there or with several different ones."""
+    found = set(re.findall(r"\[\[(A>>B|A>B|A=B|B>A|B>>A)\]\]", "".join(_ending(text))))
     return PREFERENCES[found.pop()] if len(found) == 1 else None
 
 
 def criteria(text: str, n: int) -> list[bool] | None:
-    """Which of `n` criteria a judge says are met, as a list of booleans; None when any has no verdict or two different ones."""
-    found: dict[int, str] = {}
-    for number, said in re.findall(r"^\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", text, re.I | re.M):
-        if found.setdefault(int(number), said.lower()) != said.lower():
-            return None
-    if sorted(found) != list(range(1, n + 1)):
+    """Which of `n` criteria a judge's last `n` lines say are met, as a list of booleans; None when they are not one verdict for each, in order."""
+    said = [
+        re.match(r"\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", line, re.I)
+        for line in _ending(text, n)
+    ]
+    if [each and int(each[1]) for each in said] != list(range(1, n + 1)):
         return None
-    return [found[number] == "yes" for number in range(1, n + 1)]
+    return [each is not None and each[2].lower() == "yes" for each in said]
 
 
 Question = tuple[BenchmarkSpec, Task, str]
