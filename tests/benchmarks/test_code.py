@@ -45,9 +45,35 @@ def graded(name, expected, reply):
         ("<think>```python\na\n```</think>```python\nb\n```", "b\n"),
         ("```python\nx\n``` That is it.\n", "x\n"),
         ("```python\n```", None),
+        (
+            "```python\nprint(input())\n```\nBetter:\n```python\nprint(input() + '!')\n```",
+            "print(input() + '!')\n",
+        ),
+        (
+            "The final solution:\n```python\nprint(input())\n```\nAnother way:\n```python\nprint(open(0))\n```",
+            "print(input())\n",
+        ),
+        (
+            "```python\nprint(input())\n```\nA naive version, for tests:\n```python\nprint(input()*1)\n```",
+            "print(input())\n",
+        ),
+        (
+            "```python\nprint(input())\n```\nAnd so:\n```python\nprint(input(\n```",
+            "print(input())\n",
+        ),
+        (
+            "```python\nprint(input())\n```\nIts tests:\n```python\nassert True\n```",
+            "print(input())\n",
+        ),
+        ("\ufeff```python\n\ufeffx = 1\n```", "x = 1\n"),
+        (
+            '```python\n"""Use:\n```\nf(1)\n```\n"""\nx = 1\n```',
+            '"""Use:\n```\nf(1)\n```\n"""\nx = 1\n',
+        ),
+        ('```python\nx = \'"""\'\n```\nSo.', 'x = \'"""\'\n'),
     ],
 )
-def test_the_code_of_a_reply_is_the_first_complete_block_of_its_answer(text, found):
+def test_the_code_of_a_reply_is_the_last_complete_program_of_its_answer(text, found):
     assert code.program(text) == found
 
 

@@ -841,7 +841,7 @@ def _parsed(text: str) -> Any:
         normal = normalize_latex(text, config)
         real = not should_treat_as_complex(normal)
         return latex2sympy(normal, is_real=real, convert_degrees=False, normalization_config=None)
-    except (MemoryError, RecursionError):
+    except (MemoryError, RecursionError, ImportError, OSError):
         raise
     except Exception:  # whatever a generated parser says about a text that is no expression
         return None
