@@ -97,6 +97,45 @@ def _excess(most: Order, room: str) -> str | None:
     return "files" if _full(room) else None
 
 
+class _Clock:
+    """The time that a run had. While its processes wait for a processor that others hold, it stands still."""
+
+    def __init__(self, most: Order) -> None:
+        self.most, self.began = most, time.monotonic()
+        self.delays: dict[str, int] = {}  # by thread, in nanoseconds
+        self.waited = 0.0
+
+    def ends(self) -> float:
+        """time.monotonic at which the run has had its time, or has waited too long."""
+        return self.began + min(self.most["wall"] + self.waited, self.most["guard"])
+
+    def look(self) -> str | None:
+        """Note how long its threads waited. Gives why the run has to end, if it has to."""
+        longest = ticks = 0
+        for pid in workspace.others():
+            try:
+                with open(f"/proc/{pid}/stat") as file:
+                    ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                        delay = int(file.read().split()[1])
+                    longest = max(longest, delay - self.delays.get(thread, 0))
+                    self.delays[thread] = delay
+            except OSError:  # it ended, or this kernel does not tell
+                continue
+        now = time.monotonic()
+        self.waited = min(self.waited + longest / 1e9, now - self.began)
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = ended.ru_utime + ended.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
+        # Processes that wait for each other's processor have had their time too.
+        if (
+            used > self.most["cpu"] * (os.cpu_count() or 1)
+            or now - self.began - self.waited >= self.most["wall"]
+        ):
+            return "timeout"
+        return "starved" if now - self.began >= self.most["guard"] else None
+
+
 def _full(room: str) -> bool:
     """Whether a folder has no room for a byte, or for a file."""
     space = os.statvfs(room)
@@ -201,7 +240,8 @@ def _keep(control: socket.socket, home: str, bytecode: bytes | None) -> Order | 
     if ordered is None:
         return None
     order, (given, out, err) = ordered
-    most, began = order["limits"], time.monotonic()
+    most = order["limits"]
+    clock = _Clock(most)
     try:
         _lay(home, order["files"])
     except OSError as error:
@@ -225,8 +265,8 @@ def _keep(control: socket.socket, home: str, bytecode: bytes | None) -> Order | 
             os._exit(1)
     for file in (note, given, out, err):
         os.close(file)
-    code, why = _watch(control, pid, woken, most, home, began + most["wall"])
-    return _report(order, home, code, why, hears)
+    code, why = _watch(control, pid, woken, most, home, clock)
+    return _report(order, home, code, why, hears) | {"waited": clock.waited}
 
 
 def _report(order: Order, home: str, code: int | None, why: str | None, hears: int) -> Order:
@@ -252,24 +292,24 @@ def _report(order: Order, home: str, code: int | None, why: str | None, hears: i
 
 
 def _watch(
-    control: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float
+    control: socket.socket, pid: int, woken: int, most: Order, home: str, clock: _Clock
 ) -> tuple[int | None, str | None]:
     """(exit code, None) of the stranger's process when it ends, or (None, why it has to): killed,
-    timeout, or a bound that all processes together passed. `woken` says that a child may have
-    ended; `ends`: time.monotonic."""
+    timeout, starved, or a bound that all processes together passed. `woken` says that a child may
+    have ended."""
     step = 0.02
     looks = time.monotonic() + step
     heard: list[Any] = [control, woken]
     while True:
         now = time.monotonic()
         if now >= looks:  # by the clock: what wakes us all the time does not keep us from it
-            if why := _excess(most, home):
+            if why := _excess(most, home) or clock.look():
                 return None, why
             step = min(step * 1.5, 0.1)
             looks = now + step
-        if now >= ends:
-            return None, "timeout"
-        patience = max(0, min(looks, ends) - now)
+        if now >= clock.ends() and (why := clock.look()):
+            return None, why
+        patience = max(0, min(looks, clock.ends()) - now)
         ready = select.select(heard, [], [], patience)[0]
         if control in ready:
             return None, "killed"

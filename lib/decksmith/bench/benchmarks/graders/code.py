@@ -18,6 +18,7 @@ from decksmith.bench.sandbox import pool
 from decksmith.bench.sandbox.cell import LOST, Limits, Result
 from decksmith.core.stream import Fault
 
+BUSY = 8  # times as long by the clock as on a machine with nothing else to do
 CALL = 10.0  # seconds of one call by unit tests
 CASE = 6.0  # seconds of one case of a contest, as LiveCodeBench has it
 MEMORY = 1 << 30  # bytes, of the code and of the tests
@@ -29,6 +30,9 @@ STARRED = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools "
     "operator io sys json builtins typing"
 ).split()
+
+
+BUSY_MACHINE = "the code had no processor: the machine is too busy; run bench-grade again"
 
 
 class ContestCase(TypedDict):
@@ -69,9 +73,9 @@ def seconds(task: Task) -> float:
     """How long the grade of a task can take at most."""
     expected = task["expected"]
     if "calls" in expected:
-        return 300.0
+        return BUSY * 300.0
     cases, tests = len(expected.get("cases", ())), len(expected.get("tests", ()))
-    return 60.0 + cases * (3 * CASE + 10) + tests * 3 * CALL
+    return BUSY * (60.0 + cases * (3 * CASE + 10) + tests * 3 * CALL)
 
 
 def grade(expected: CodeExpected, text: str) -> Grade:
@@ -213,15 +217,18 @@ def examined(
     *,
     wall: float,
     output: int = 1 << 20,
+    longer: float = 1.0,
 ) -> TestOutcome:
     """How tests of a reply ended, `{"ended": .., "said": ..}`: what the program `work` of wire.py says in a cell that never held the reply.
 
     A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
-    be put to a reply, and where cells are lost also without one.
+    be put to a reply, and where cells are lost also without one. A reply that had no processor for its time is asked once more, `longer`,
+    and then is a Fault too.
     """
-    limits = Limits(wall=wall, memory=MEMORY, output=output)
+    limits = Limits(wall=wall * longer, memory=MEMORY, output=output)
+    asked = {**exam, "seconds": float(str(exam["seconds"])) * longer}
     asks, answers = _sound(
-        lambda: pool.common().pair(_program(work, exam), _program("answer", reply), limits=limits)
+        lambda: pool.common().pair(_program(work, asked), _program("answer", reply), limits=limits)
     )
     try:
         found = json.loads(asks.stdout)
@@ -233,6 +240,14 @@ def examined(
             if empty["ended"] == asks.status:
                 said = f"the tests ended without a verdict: {asks.stderr[-300:]}"
                 raise Fault("judge", "broken-tests", said) from None
+    slow = asks.status == "timeout"
+    bound = wall if slow else asked["seconds"] / longer
+    if (slow or "no answer within" in found["said"]) and bound * longer - answers.waited < 0.9 * bound:
+        if longer > 1:
+            raise Fault("judge", "starved", BUSY_MACHINE)
+        ran = max(answers.seconds - answers.waited, answers.seconds / 50)
+        longer = 2 * answers.seconds / ran
+        return examined(work, exam, reply, wall=wall, output=output, longer=longer)
     if found["ended"] == "unfit":
         raise Fault("judge", "unfit-tests", found["said"])
     if found["said"].endswith("the code ended") and answers.status not in ("ok", "killed"):
@@ -307,6 +322,8 @@ def _sound(work: Callable[[], Sequence[Result]]) -> Sequence[Result]:
     """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
     for _ in (1, 2):
         results = work()
+        if any(result.status == "starved" for result in results):
+            raise Fault("judge", "starved", BUSY_MACHINE)
         if not any(result.message == LOST for result in results):
             return results
     if pool.common().run("").status != "ok":
