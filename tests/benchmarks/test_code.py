@@ -2,6 +2,9 @@
 What tries to pass without solving anything is in test_forgery.py."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from decksmith.bench.benchmarks import grading, tasks
@@ -433,3 +436,29 @@ def test_the_largest_grade_stays_within_what_the_grader_s_process_is_given():
     assert code.seconds({"expected": many}) > (code.CASE + 1) * 40 + 5
     assert code.seconds({"expected": {"cases": many["cases"]}}) > 40 * 3 * code.CASE
     assert json.loads(json.dumps(many)) == many
+
+
+@pytest.mark.slow
+def test_a_call_that_waits_for_a_processor_has_its_seconds_all_the_same(monkeypatch):
+    monkeypatch.setattr(code, "CALL", 1.0)
+    burns = "import time\ndef f(seconds):\n    end = time.process_time() + seconds\n    while time.process_time() < end: pass\n    return 1"
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(command) for _ in range(4 * len(os.sched_getaffinity(0)))]
+    try:
+        for seconds, verdict in ((0.7, "right"), (99, "wrong")):
+            row = {"tests": [f"assert f({seconds}) == 1"], "names": ["f"]}
+            assert graded("mbpp", row, FENCED.format(burns))["verdict"] == verdict
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_tests_that_fail_by_themselves_are_an_error_of_their_row_and_a_reply_that_imports_is_not():
+    row = {"tests": ["import no_such_module\nassert f() == 1"], "names": ["f"]}
+    for broken in (row, {"tests": ["assert f( == 1"], "names": ["f"]}):
+        with pytest.raises(Fault, match="ModuleNotFoundError|SyntaxError"):
+            graded("mbpp", broken, FENCED.format("def f():\n    return 1"))
+    row = {"tests": ["assert f() == 1"], "names": ["f"]}
+    reply = "def f():\n    import no_such_module\n    return 1"
+    assert graded("mbpp", row, FENCED.format(reply))["verdict"] == "wrong"

@@ -1,7 +1,7 @@
 """Graders held against what a careful person says of each reply: `make bench-labelled` writes docs/maintain/labelled.md.
 
-`.venv/bin/python3 tests/exam/labelled.py` grades tests/exam/replies.jsonl with bench-grade and prints the page; `--misses HALF` prints
-the replies of one half (seen, unseen) on which ours and the person part. A reply's half is a hash of its id: rules were mended by
+`.venv/bin/python3 tests/exam/labelled.py` grades tests/exam/replies.jsonl with bench-grade and prints the page; `--write` writes it, and
+the shares of the unseen half to assets/graders.json, which sentences of gates name; `--misses HALF` prints the replies of one half (seen, unseen) on which ours and the person part. A reply's half is a hash of its id: rules were mended by
 the seen half alone.
 """
 
@@ -161,7 +161,20 @@ def main() -> None:
             if row["half"] == sys.argv[2] and said != row["truth"]:
                 print(json.dumps([row["id"], row["truth"], row.get("expected"), row["reply"]]))
         return
-    print(page(given, verdicts))
+    if sys.argv[1:2] != ["--write"]:
+        print(page(given, verdicts), end="")
+        return
+    (ROOT / "docs/maintain/labelled.md").write_text(page(given, verdicts), encoding="utf-8")
+    shares = {}
+    for kind in TITLES:
+        pairs = zip(given, verdicts, strict=True)
+        hits = [
+            said == row["truth"]
+            for row, said in pairs
+            if (row["kind"], row["half"]) == (kind, "unseen")
+        ]
+        shares[kind] = round(sum(hits) / len(hits), 4)
+    (ROOT / "assets/graders.json").write_text(json.dumps(shares) + "\n")
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     os.environ.clear()
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would take the memory of a run
     child.open_streams()
     walls.prctl(4, 1)  # its own /proc entries are its own
     try:  # of all processes here the first to end where memory is short
@@ -386,6 +387,7 @@ def _serve(spec: Order, control: socket.socket) -> None:
 def main() -> None:
     if len(sys.argv) == 2:  # once more without environment, which else stays readable in /proc
         os.execve(sys.executable, [sys.executable, "-IS", *sys.argv, "bare"], {})
+    spec = json.loads(sys.argv[1]) | {"parent": os.getpid()}
     # By its path: its package imports what is not there by -IS.
     path = os.path.join(LIB, "decksmith/bench/benchmarks/graders/wire.py")
     made = importlib.util.spec_from_file_location("decksmith_wire", path)
@@ -394,6 +396,8 @@ def main() -> None:
     made.loader.exec_module(wire)
     sys.modules["decksmith_wire"] = wire
     sys.path.remove(LIB)  # what the stranger imports is not ours
+    if spec.get("packages"):
+        sys.path.append(spec["packages"])  # of which a cell shows numpy alone
     for name in [name for name in sys.modules if name.partition(".")[0] == "decksmith"]:
         del sys.modules[name]
     # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is
@@ -401,7 +405,6 @@ def main() -> None:
     walls.libc.mallopt(-8, 1)
     for name in WARM:
         importlib.import_module(name)
-    spec = json.loads(sys.argv[1]) | {"parent": os.getpid()}
     asks = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

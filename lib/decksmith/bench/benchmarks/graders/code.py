@@ -242,7 +242,9 @@ def examined(
                 raise Fault("judge", "broken-tests", said) from None
     slow = asks.status == "timeout"
     bound = wall if slow else asked["seconds"] / longer
-    if (slow or "no answer within" in found["said"]) and bound * longer - answers.waited < 0.9 * bound:
+    if (
+        slow or "no answer within" in found["said"]
+    ) and bound * longer - answers.waited < 0.9 * bound:
         if longer > 1:
             raise Fault("judge", "starved", BUSY_MACHINE)
         ran = max(answers.seconds - answers.waited, answers.seconds / 50)
