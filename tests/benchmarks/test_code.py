@@ -172,7 +172,7 @@ def test_a_call_has_a_time_of_its_own_and_what_takes_longer_is_wrong(monkeypatch
     monkeypatch.setattr(code, "CALL", 1.0)
     for reply in ("while True: pass", "def add(a, b):\n    import time\n    time.sleep(60)"):
         assert graded("humaneval", ADD, FENCED.format(reply))["detail"]["said"].startswith(
-            "Broken: no answer within 1 seconds"
+            "Broken: no answer within "
         )
 
 

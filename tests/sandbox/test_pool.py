@@ -277,7 +277,8 @@ def test_text_of_a_request_may_stand_for_bytes_that_are_no_text():
 
 def test_a_result_is_plain_data():
     assert json.dumps(
-        dataclasses.asdict(sandbox_pool.common().run("print(1)")) | {"seconds": 0, "walls": ""}
+        dataclasses.asdict(sandbox_pool.common().run("print(1)"))
+        | {"seconds": 0, "walls": "", "waited": 0}
     ) == json.dumps(
         {
             "status": "ok",
@@ -285,6 +286,7 @@ def test_a_result_is_plain_data():
             "stderr": "",
             "seconds": 0,
             "walls": "",
+            "waited": 0,
             "code": 0,
             "finished": True,
             "left": 0,

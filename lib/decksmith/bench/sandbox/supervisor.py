@@ -116,7 +116,8 @@ class _Clock:
         for pid in workspace.others():
             try:
                 with open(f"/proc/{pid}/stat") as file:
-                    ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+                    words = file.read().rpartition(")")[2].split()
+                ticks += sum(map(int, words[11:15]))
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
                         delay = int(file.read().split()[1])
@@ -313,6 +314,7 @@ def _watch(
         patience = max(0, min(looks, clock.ends()) - now)
         ready = select.select(heard, [], [], patience)[0]
         if control in ready:
+            clock.look()
             return None, "killed"
         if woken in ready:
             os.read(woken, 512)

@@ -15,7 +15,7 @@ from typing import NamedTuple, NotRequired, TypedDict
 
 from decksmith.bench.benchmarks.records import Grade, Task
 from decksmith.bench.sandbox import pool
-from decksmith.bench.sandbox.cell import LOST, Limits, Result
+from decksmith.bench.sandbox.cell import GUARD, LOST, Limits, Result
 from decksmith.core.stream import Fault
 
 BUSY = 8  # times as long by the clock as on a machine with nothing else to do
@@ -222,8 +222,8 @@ def examined(
     """How tests of a reply ended, `{"ended": .., "said": ..}`: what the program `work` of wire.py says in a cell that never held the reply.
 
     A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
-    be put to a reply, and where cells are lost also without one. A reply that had no processor for its time is asked once more, `longer`,
-    and then is a Fault too.
+    be put to a reply, and where cells are lost also without one. A reply that had no processor for its time is asked again, `longer`, and
+    at last is a Fault too.
     """
     limits = Limits(wall=wall * longer, memory=MEMORY, output=output)
     asked = {**exam, "seconds": float(str(exam["seconds"])) * longer}
@@ -242,13 +242,13 @@ def examined(
                 raise Fault("judge", "broken-tests", said) from None
     slow = asks.status == "timeout"
     bound = wall if slow else asked["seconds"] / longer
-    if (
-        slow or "no answer within" in found["said"]
-    ) and bound * longer - answers.waited < 0.9 * bound:
-        if longer > 1:
+    late = slow or "no answer within" in found["said"]
+    waited, had = answers.waited, bound * longer - answers.waited
+    if late and waited > 0.1 * bound and had < 1.5 * bound:  # both are known to some tenths only
+        if longer >= GUARD:
             raise Fault("judge", "starved", BUSY_MACHINE)
-        ran = max(answers.seconds - answers.waited, answers.seconds / 50)
-        longer = 2 * answers.seconds / ran
+        ran = max(answers.seconds - waited, answers.seconds / GUARD)
+        longer = min(max(3 * longer, 2 * answers.seconds / ran), GUARD)
         return examined(work, exam, reply, wall=wall, output=output, longer=longer)
     if found["ended"] == "unfit":
         raise Fault("judge", "unfit-tests", found["said"])
