@@ -226,7 +226,8 @@ def examined(
     at last is a Fault too.
     """
     limits = Limits(wall=wall * longer, memory=MEMORY, output=output)
-    asked = {**exam, "seconds": float(str(exam["seconds"])) * longer}
+    seconds = float(str(exam["seconds"]))
+    asked = {**exam, "seconds": seconds * longer}
     asks, answers = _sound(
         lambda: pool.common().pair(_program(work, asked), _program("answer", reply), limits=limits)
     )
@@ -241,7 +242,7 @@ def examined(
                 said = f"the tests ended without a verdict: {asks.stderr[-300:]}"
                 raise Fault("judge", "broken-tests", said) from None
     slow = asks.status == "timeout"
-    bound = wall if slow else asked["seconds"] / longer
+    bound = wall if slow else seconds
     late = slow or "no answer within" in found["said"]
     waited, had = answers.waited, bound * longer - answers.waited
     if late and waited > 0.1 * bound and had < 1.5 * bound:  # both are known to some tenths only

@@ -143,7 +143,7 @@ REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
     (r"\\(?:underline|uline|boxed|fbox|framebox|ensuremath|mathord|mathbin|mathrel|boldsymbol|bm|emph|uuline)\s*(?=\{)", ""),
     (r"(?<![\w}\]^_\\\s])\{((?:[^{}]|\{[^{}]*\})*)\}", r"\1"), (r"(?<![\w}\]^_\\\s])\{([^{}\\]*)\}", r"\1"),
     (r"\\operatorname\*?\s*\{(\w+)\}", r"\\\1 "), (r"\\colon(?![a-zA-Z])|\{\s*:\s*\}", ":"),
-    (r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}"), (r"\\[lr]angle(?![a-zA-Z])", lambda hit: "(" if hit[0][1] == "l" else ")"),
+    (r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}"), (r"\\langle(?![a-zA-Z])", "("), (r"\\rangle(?![a-zA-Z])", ")"),
     (r"\\log\s*_\s*(?:\{\s*e\s*\}|e(?![a-z]))", r"\\ln "),
     (r"\\(?:lor|vee)(?![a-zA-Z])", " or "), (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
     (r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\\overline{\1\2\3}"), (r"(?<=\.)(\d*)\((\d+)\)", r"\1\\overline{\2}"),
@@ -598,17 +598,14 @@ def _same(expected: str, answer: str) -> bool:  # noqa: C901, PLR0911 - one rule
         return _same(expected, exact) or (
             "." in expected and number(expected) is not None and _same(expected, rounded)
         )
-    measures = _unit(expected)[1], _unit(answer, _unit(expected)[1])[1]
-    if (
-        all(measures)
-        and None not in (found := list(map(_measure, measures)))
-        and found[0] != found[1]
-    ):
+    ours, unit = _unit(expected)
+    theirs, its = _unit(answer, unit)
+    measures = _measure(unit), _measure(its)
+    if None not in measures and measures[0] != measures[1]:
         return False
     for rule in RULES:
         if (found := rule(expected, answer)) is not None:
             return found
-    (ours, _), theirs = _unit(expected), _unit(answer, _unit(expected)[1])[0]
     return _symbolic(ours or expected, theirs or answer)
 
 
