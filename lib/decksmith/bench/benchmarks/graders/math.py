@@ -26,7 +26,7 @@ APART = 70  # characters between two boxes that still belong together: "\boxed{1
 
 # What names an answer, and what stands between it and the answer, in the languages that models reply in.
 ANSWER = "answer|antwort|lösung|réponse|respuesta|resposta|risposta|答案|정답|ответ|答え"
-LINK = r"(?:(?:is|lautet|ist|est|es|é|è)\b(?:\s+(?:donc|also|thus|therefore)\b)?\**\s*+:?|[:=]|是|为|为:|は)"
+LINK = r"(?:(?:is|lautet|ist|est|es|é|è)\b(?:\s+(?:donc|also|thus|therefore)\b)?\**\s*+:?|[:：=]|是|为|は)"
 FINAL = re.compile(
     rf"<(?P<tag>answer|final|final_answer)>\s*+(?P<tagged>.*?)\s*</(?P=tag)>|^\#{{4}}[ \t]*+(?P<hashes>[^a-zA-Z\s][^\n]*)"
     rf"|(?<![a-z])(?:{ANSWER})[\"\*_]*+\s*+{LINK}[\s*\"]*+(?P<answer>[^\s*\"][^\n]*?)(?=\.\s|。|[.}}]*$|\n)",
@@ -40,8 +40,10 @@ RETRACTED = re.compile(
 )
 # Where an unmarked answer begins within the last sentence, and what then stands out in it.
 SHOWN = re.compile(r"\*\*(?P<bold>[^*\n]+)\*\*|\$+(?P<math>[^$\n]+)\$+|\\\((?P<round>.+?)\\\)")
+# What is said of an answer behind it: "42 pens (6 times 7)", "42, since 6 times 7 is 42".
+REMARK = re.compile(r"(?<=[\w}$)]) \([^()]*[a-z]{3}[^()]*\)$|,?\s+(?:as|since|because)\s.*$", re.S)
 BEFORE = re.compile(
-    r".*(?:\b(?:is|are|equals?|be|hence|so|thus|therefore|gives?|at|get|ist|sind|est|es)\b|[:⇒→])(?=\s)",
+    r".*(?:\b(?:is|are|equals?|be|hence|so|thus|therefore|gives?|at|get|ist|sind|est|es)\b|\b(?:it|that)'s\b|[:⇒→])(?=\s)",
     re.I | re.S,
 )
 SENTENCE = re.compile(
@@ -110,8 +112,10 @@ def final(text: str) -> str | None:
 
 
 def _said(text: str) -> str | None:
-    said = text.strip(" *\"'“”}$").rstrip(".。").strip()
-    said = re.sub(r"(?<=[a-zA-Z}]) \([^()]*\)$", "", said)  # "42 pens (6 times 7)"
+    said = text.strip(" *\"'“”").rstrip(".。").strip()
+    while said.endswith("}") and said.count("}") > said.count("{"):  # of JSON
+        said = said[:-1].strip(' "')
+    said = REMARK.sub("", said)
     if begins := SENTENCE.match(said):  # "Answer: The largest n is 34"
         said = said[begins.end() :].strip(" *:")
     return said or None
@@ -119,7 +123,7 @@ def _said(text: str) -> str | None:
 
 def _last(text: str) -> str | None:
     """What the last sentence of a reply without a marked answer comes to; None where it is a question, or has no digit and no formula."""
-    sentence = re.split(r"(?<=[.!?。])\s+|\n", text.strip())[-1].strip()
+    sentence = re.split(r"(?<=[.!?。])\s+(?=[A-Z$\\*(\d])|\n", text.strip())[-1].strip()
     shown = list(SHOWN.finditer(sentence))
     if sentence.endswith("?") or not (shown or re.search(r"[\dπ=<>]", sentence)):
         return None
@@ -127,7 +131,7 @@ def _last(text: str) -> str | None:
         return next(filter(None, shown[-1].groups())).strip().rstrip(".:")
     begins = BEFORE.match(sentence)
     said = sentence[begins.end() :] if begins else sentence
-    return re.sub(r"^All (?=[a-z]\b)", "", said.strip(" .。!"))
+    return REMARK.sub("", re.sub(r"^(?:All (?=[a-z]\b)|=\s*)", "", said.strip(" .。!")))
 
 
 # One way of writing things

@@ -13,10 +13,10 @@ from decksmith.bench.benchmarks.records import Grade, Task, Verdict
 
 # Where a reply states its choice; the last place counts. Prose that begins with "a" is no letter, and two letters are no answer to a
 # single choice.
-SAID = r"[*_\s]*(?:(?:the|la|die|le)\s+)?(?:(?:option|choice|letter)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
+SAID = r"[*_\s]*(?:(?:the|la|die|le|a(?=\s+letra))\s+)?(?:(?:option|choice|letter|letra)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
 ONE = r"(?:(?:option|choice|answer|statement|antwort)\s+)?[(\"*\[]{0,4}(?-i:(?P<letter>[A-J]))[)\"*\]]{0,4}(?:\s*\([^()\n]*\))?"
 STATED = [re.compile(pattern, re.I | re.S) for pattern in (
-    rf"(?<![a-z])(?:{ANSWER}|choice|option)(?:\s+(?:choice|option|letter|correct[aeo]?))?[*_\"]*\s*(?:{LINK}|(?:would|must|should)\s+be\b[*_]*\s*:?"
+    rf"(?<![a-z])(?:{ANSWER}|choice|option|opci[oó]n)(?:\s+(?:choice|option|letter|correct[aeo]?|corretta|correta|richtig\w*))?[*_\"]*\s*(?:{LINK}|(?:would|must|should)\s+be\b[*_]*\s*:?"
     rf"|to\b|-\s|(?<=\n)){SAID}",
     rf"\b(?:I|we|I'd|I'll|let's)\s+(?:\w+\s+){{0,2}}?(?:choose|pick|select|take|say|go\s+with|opt\s+for|vote\s+for)\b{SAID}",
     rf"<(?:answer|final|final_answer|choice)>{SAID}", rf"\[\[{SAID}", rf"选[择项]?{SAID}", rf"\brichtig\s+ist\b{SAID}",
@@ -29,6 +29,7 @@ ENDS = re.compile(
     r"(?:\s+it\s+is)?\W*$",
     re.I,
 )
+TAKEN_BACK = re.compile(RETRACTED.pattern + r"|\b(?:actually|wait|hmm)\b", re.I)
 NEGATED = re.compile(
     r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht)\b|n't\b|\?", re.I
 )
@@ -42,7 +43,7 @@ LABEL = re.compile(
 )
 REASONED = re.compile(
     r"([A-Z])(?:,\s+(?:not|nicht|no|pas)\b|[\s,]+(?:because|since|as|for|which|is\s+(?:the\s+)?(?:correct|right|true|best))\b|\s*[-–—(]).*"
-    r"|([B-HJ-Z])[\s,]+(?!or\b|and\b)[a-z].*",
+    r"|([B-HJ-Z])[\s,]+(?!or\b|and\b|is\s+(?:not\b|in|wrong|false))[a-z].*",
     re.S,
 )
 SEVERAL = re.compile(
@@ -65,7 +66,7 @@ def chosen_letter(text: str, letters: str, choices: Sequence[str] = ()) -> str |
         said.append((boxes(text)[-1][0], re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S)))
     for at, each in sorted(said, reverse=True):
         if (found := _letter(re.split(r"</|\]\]", each)[0], letters, choices)) is not None:
-            taken_back = RETRACTED.search(text, at)
+            taken_back = TAKEN_BACK.search(text, at)
             return (taken_back and _ended(text[taken_back.end() :], letters)) or found or None
     if "boxed" in text:  # it was to hold the answer
         return None
