@@ -129,6 +129,11 @@ bench-agree: .venv-gym/.done .venv/.dev .venv/.bench
 	CHECKERS='$(CHECKERS)' .venv/bin/python3 tests/agree.py $(REPLIES) > docs/maintain/graders.md.tmp
 	mv docs/maintain/graders.md.tmp docs/maintain/graders.md
 
+.PHONY: bench-labelled
+### bench-labelled: graders held against a person's labels: docs/maintain/labelled.md, assets/graders.json
+bench-labelled: .venv/.dev .venv/.bench
+	.venv/bin/python3 tests/exam/labelled.py --write
+
 # Decks of fuzz and bench-reward.
 DECKS ?= 2000
 # What the decks of fuzz are drawn with.
