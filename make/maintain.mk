@@ -118,7 +118,8 @@ SEED ?= 1
 # becomes a file that `make test` replays.
 ### fuzz: whose fault strange decks are: DECKS=2000 SEED=1
 fuzz: setup .venv/.dev
-	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest tests/hostile/test_fuzz.py
+	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest tests/hostile/test_fuzz.py \
+	  tests/decks/test_parser.py tests/corpus/test_chat_data.py
 
 ### stress: pictures while twenty processes keep the machine busy, and a report of 600 decks
 stress: setup .venv/.dev tests/node_modules/.done

@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +26,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # What one test has rendered is there for the others of this run of the suite, in all its workers.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["DECKSMITH_RENDERS"] = tempfile.mkdtemp(prefix="decksmith-test-renders-")
+# An example has no time in which it must be done: a machine may be busy.
+hypothesis.settings.register_profile(
+    "house", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("house")
 # On a busy machine a second thread waits more than it works.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import cli, stream
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = sorted(path.name for path in (ROOT / "bin").iterdir() if path.name != "within")
+SCRIPTS = sorted(path.name for path in (ROOT / "bin").glob("*-*"))
 STAGE = '''"""A stage for tests."""
 from decksmith.core import cli, stream
 from decksmith.core.records import Row
@@ -38,7 +39,7 @@ def run(command, folder, **options):
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
+        timeout=waits.HANG,
         **options,
     )
 

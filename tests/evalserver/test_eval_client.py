@@ -15,6 +15,7 @@ import time
 import types
 
 import pytest
+import waits
 from decksmith.bench.evalserver import eval_client as loop
 from decksmith.core import cli
 
@@ -105,7 +106,7 @@ def test_a_server_that_is_killed_and_comes_back_is_found_again_and_nothing_is_ev
         )
     )
     asks.start()
-    until(lambda: jobs(root, "killed") and jobs(root, "killed")[0]["status"] == "running")
+    waits.until(lambda: jobs(root, "killed") and jobs(root, "killed")[0]["status"] == "running")
     server[0].kill()
     server[0].wait()
     server[0] = serve(root)
@@ -123,13 +124,6 @@ def jobs(root, run):
         ) as reply,
     ):
         return json.load(reply)["jobs"]
-
-
-def until(test, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_what_the_server_refuses_is_a_metric_and_hard_an_exception(

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import bench_stats  # noqa: E402
 import synthetic  # noqa: E402
+import waits
 
 pytestmark = pytest.mark.slow
 
@@ -208,7 +209,7 @@ def test_folders_that_cannot_be_written_are_read_and_what_is_forgotten_is_said(r
         done = context.Queue()
         child = context.Process(target=_as_nobody, args=(folders, done))
         child.start()
-        found = done.get(timeout=60)
+        found = done.get(timeout=waits.HANG)
         child.join()
         for path in (Path(place), *folders, *(folder / "journal" for folder in folders)):
             path.chmod(0o755)
