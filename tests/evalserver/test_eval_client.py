@@ -62,10 +62,10 @@ def serve(root):
 @pytest.fixture(scope="module")
 def server(root):
     process = [serve(root)]
-    loop.ready(root / "server.json", 60)
+    loop.ready(root / "server.json", waits.HANG)
     yield process
     process[0].send_signal(signal.SIGINT)
-    process[0].wait(30)
+    process[0].wait(waits.HANG)
 
 
 def test_the_loop_of_the_documentation_runs_as_it_stands_there(server, root, router):
@@ -110,7 +110,7 @@ def test_a_server_that_is_killed_and_comes_back_is_found_again_and_nothing_is_ev
     server[0].kill()
     server[0].wait()
     server[0] = serve(root)
-    asks.join(120)
+    asks.join(waits.HANG)
     assert found["eval/delegate/ok"] == found["eval/arithmetic/delegate/ok"] == 1.0
     assert [job["status"] for job in jobs(root, "killed")] == ["done"]
 

@@ -246,7 +246,7 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
         began = context.Event()
         child = context.Process(target=_look_for_ever, args=(folders, began))
         child.start()
-        assert began.wait(30)
+        assert began.wait(waits.HANG)
         child.join(0.05 + random.Random(seed).random() / 10)
         os.kill(child.pid, signal.SIGKILL)
         child.join()
@@ -260,7 +260,7 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
     for child in together:
         child.start()
     for child in together:
-        child.join(60)
+        child.join(waits.HANG)
         assert child.exitcode == 0
     assert said(load(folders))[0].startswith("Second comparison of a and b")
     assert all(

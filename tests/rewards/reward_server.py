@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import requests
@@ -80,11 +79,3 @@ class Server:
         return requests.request(
             method, self.url + path, json=body, headers=headers, timeout=waits.HANG, **more
         )
-
-
-def wait(check):
-    """Until it is so, or four minutes."""
-    until = time.monotonic() + 240
-    while not check():
-        assert time.monotonic() < until
-        time.sleep(0.05)

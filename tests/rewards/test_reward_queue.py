@@ -51,7 +51,7 @@ def run(tmp_path, test, values=(), **more):
 
 
 async def until(check):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(waits.HANG):
         while not check():
             await asyncio.sleep(0.01)
 

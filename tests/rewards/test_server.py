@@ -16,7 +16,7 @@ import pytest
 import requests
 import waits
 from decksmith.measure.render.worker import tree
-from reward_server import ASKS, DECK, PROMPTS, ROOT, prompt, wait
+from reward_server import ASKS, DECK, PROMPTS, ROOT, prompt
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -150,12 +150,12 @@ def test_after_kill_9_what_was_answered_is_there_and_what_was_not_is_asked_again
     rows = [{"reply": deck(word), **ASKS} for word in ("starfish", "urchins", "gobies")]
     thread = threading.Thread(target=lambda: answers.extend(client.ask_all(rows)))
     thread.start()
-    wait(lambda: server.ask("/health").json()["working"] > 0)
+    waits.until(lambda: server.ask("/health").json()["working"] > 0)
     scoring = helpers(server.process.pid)
     server.kill()
-    wait(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in scoring))
+    waits.until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in scoring))
     server.start()
-    thread.join(240)
+    thread.join(waits.HANG)
     assert len(answers) == 3 and not any(answer["masked"] for answer in answers)
     assert server.url == port
     assert client.ask({"reply": deck("mussels"), **ASKS}) == first
