@@ -7,9 +7,11 @@ WORKERS ?= 3
 TESTS ?=
 # How many files stand in a table of those that took longest.
 SLOWEST ?=
+# So many processes keep the machine busy meanwhile: BUSY=20 is the load of make stress.
+BUSY ?=
 
 PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
-  $(SLOWEST:%=--slowest %)
+  $(SLOWEST:%=--slowest %) $(BUSY:%=--busy %)
 .PHONY: check
 ### check: the inner loop, a minute: lint, and the tests that are fast and need no browser
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
