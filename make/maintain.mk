@@ -51,7 +51,8 @@ test-doors: setup .venv/.dev .venv/.train
 
 ### test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
 test-rl: setup .venv/.dev .venv/.train
-	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py
+	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py \
+	  tests/training/test_trainer.py
 
 # A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
 ### test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md

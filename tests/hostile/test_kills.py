@@ -27,7 +27,7 @@ LOOP = '---\ntheme: default\n---\n\n# One\n\n<div :ref="() => {{ while (true) {{
 ROUNDS = int(os.environ.get("KILLS") or 4)
 
 
-def prepare(folder, count=5, deck=DECK):
+def prepare(folder, count=3, deck=DECK):
     records = []
     for n in range(count):
         (folder / f"d{n}").mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_a_batch_that_is_killed_at_random_completes_with_the_same_bytes(tmp_path
     began = time.monotonic()
     assert start(quiet).wait() == 0
     length, expected = time.monotonic() - began, pictures(quiet)
-    assert len(expected) == 15
+    assert len(expected) == 9
     chance = random.Random(3)
     for number in range(ROUNDS):
         victim = ["parent", "worker.mjs", "chromium", "walls.py"][number % 4]
@@ -116,7 +116,7 @@ def test_a_batch_that_is_killed_at_random_completes_with_the_same_bytes(tmp_path
             assert start(run).wait(waits.HANG) == 0
         assert pictures(run) == expected, (number, victim, (run / "err").read_text())
         records = [json.loads(line) for line in (run / "out.jsonl").read_text().splitlines()]
-        assert [record["render"]["status"] for record in records] == ["ok"] * 5, (number, victim)
+        assert [record["render"]["status"] for record in records] == ["ok"] * 3, (number, victim)
         assert not list(run.glob("d*/*.tmp")) and not list((run / "tmp").iterdir()), (
             number,
             victim,

@@ -17,7 +17,7 @@ from shadow import core, endpoint, environment, make
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # KILLS=20 make test TESTS=tests/make/test_kill.py: more of the same
-KILLS = int(os.environ.get("KILLS") or 4)
+KILLS = int(os.environ.get("KILLS") or 2)
 REGISTRY = (
     '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 2\n'
 )
