@@ -15,7 +15,7 @@ start() {
   rm -f study/server.json
   vote-serve --study study "$@" 2> said &
   SERVER=$!
-  for _ in $(seq 200); do [ -s study/server.json ] && break; sleep 0.1; done
+  await [ -s study/server.json ]
   URL=$(jq -r .url study/server.json) OWNER=$(jq -r .owner study/server.json)
 }
 
