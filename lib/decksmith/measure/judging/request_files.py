@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.core.records import PromptRow, Record
 
 KINDS = tomllib.loads((cli.ROOT / "assets/request-files.toml").read_text(encoding="utf-8"))
@@ -422,15 +422,10 @@ def _column(path: Path, header: list[str], rows: list[Record], by: str) -> str:
 
 def _parsed(text: str) -> object:
     """A value of JSON without lone surrogates. Raises ValueError, a sentence."""
-    try:
-        value = json.loads(text, parse_constant=stream.no_constant)
-        if "\\ud" in text.lower():
-            value = json.loads(stream.whole(json.dumps(value, ensure_ascii=False)))
-        return value
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error})") from None
+    value = incoming.parsed(text)
+    if "\\ud" in text.lower():
+        value = json.loads(stream.whole(json.dumps(value, ensure_ascii=False)))
+    return value
 
 
 def _json(path: Path, said: str, lines: Lines, start: str, by: str) -> Found:
