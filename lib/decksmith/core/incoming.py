@@ -105,12 +105,15 @@ def _countable(digits: str) -> int:
 # Files that others could have made
 
 
-def own(path: str | Path, flags: int, mode: int = 0o666, *, private: bool = False) -> int:
-    """A descriptor of a regular file that is ours: no symbolic link, of this user or of whoever has its folder, and not written by
-    everybody. The folder itself may be a link, to another disk.
+SECRET = 0o022  # who may not write what is secret: the group, nor the rest; a journal: ..
+RECORD = 0o002  # .. the rest; a lock has nothing in it, 0
+KEPT = os.O_RDWR | os.O_CREAT  # what is made where it is not there
 
-    private: a secret stands in it, or what a secret is worth: the group may not write either.
-    Raises cli.Missing for any other file, and OSError as os.open does."""
+
+def own(path: str | Path, flags: int = KEPT, mode: int = 0o664, closed: int = RECORD) -> int:
+    """A descriptor of a regular file that is ours: no symbolic link, of this user or of whoever has its folder, and with none of the
+    mode bits `closed`. The folder itself may be a link, to another disk. Raises cli.Missing for any other file, and OSError as
+    os.open does."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     except OSError as error:
@@ -124,7 +127,7 @@ def own(path: str | Path, flags: int, mode: int = 0o666, *, private: bool = Fals
         wrong = "is no regular file", "remove it"
     elif info.st_uid not in owners:
         wrong = f"is of user {info.st_uid}", "move it away, or chown it"
-    elif info.st_mode & (0o022 if private else 0o002):
+    elif info.st_mode & closed:
         wrong = "may be written by others", f"look at it, then chmod go-w {path}"
     if wrong:
         os.close(descriptor)

@@ -292,8 +292,7 @@ class Journal:
         self.places: dict[int, int] = {}
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        appending = os.O_RDWR | os.O_CREAT | os.O_APPEND
-        self.file = open(incoming.own(path, appending), "a+b", buffering=0)
+        self.file = open(incoming.own(path, incoming.KEPT | os.O_APPEND), "a+b", buffering=0)
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -287,7 +287,7 @@ def secret(root: Path, variable: str) -> str:
     path = Path(root) / "token"
     try:
         kept = contextlib.suppress(FileNotFoundError)
-        with kept, open(incoming.own(path, os.O_RDONLY, private=True)) as file:
+        with kept, open(incoming.own(path, os.O_RDONLY, closed=incoming.SECRET)) as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 os.fchmod(file.fileno(), 0o600)
                 cli.say(

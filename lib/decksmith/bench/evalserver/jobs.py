@@ -24,7 +24,7 @@ from decksmith.bench.evalserver.eval_client import ENDED
 from decksmith.bench.evalserver.records import EvalAnswer, EvalRun
 from decksmith.bench.evalserver.request import JobRequest, Params
 from decksmith.bench.evalserver.worker import SLIDEV
-from decksmith.core import cli
+from decksmith.core import cli, incoming
 
 # How a benchmark went that gave no numbers.
 NOTHING: dict[str, float] = {"n_errors": 1, "seconds": 0.0, "coverage": 0.0}
@@ -74,6 +74,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         path = root / "jobs.db"
+        os.close(incoming.own(path))
         self.db = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
             # The lock is kept, and no memory shared, which network file systems cannot.

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
-from decksmith.core import cli, stream, validation
+from decksmith.core import cli, incoming, stream, validation
 from decksmith.people.study import queues, raters, records
 from decksmith.people.study.records import Rater, StudyAbout, StudyPair, Vote, preferred
 
@@ -121,7 +121,8 @@ def _joined(words: Iterable[object]) -> bytes:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[bytes]:
     """The study's secret, made on the first call; one process at a time has it."""
-    with open(os.open(folder / "secret", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+    path = folder / "secret"
+    with open(incoming.own(path, mode=0o600, closed=incoming.SECRET), "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         secret = file.read()
         if len(secret) != 32:
@@ -179,7 +180,9 @@ class Study:
         for name in ("study.json", "pairs.jsonl", "secret"):
             if not (self.folder / name).is_file():
                 raise cli.Missing(f"{self.folder} is no study; {_maker(self.folder)} makes one")
-        self.secret = (self.folder / "secret").read_bytes()
+        own = incoming.own(self.folder / "secret", os.O_RDONLY, closed=incoming.SECRET)
+        with open(own, "rb") as file:
+            self.secret = file.read()
         self._stamp: list[tuple[int, int, int]] = []
         self._about: StudyAbout
         self._pairs: dict[str, StudyPair]
@@ -190,6 +193,7 @@ class Study:
             raise cli.BadData(f"{self.folder}/votes.db cannot be used: {error}") from None
 
     def _open_database(self) -> None:
+        os.close(incoming.own(self.folder / "votes.db", mode=0o644, closed=incoming.SECRET))
         self._db = sqlite3.connect(
             self.folder / "votes.db", timeout=60, isolation_level=None, check_same_thread=False
         )

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypedDict, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.measure.decks.parser import THEMES
 from decksmith.models.records import Usage
 from decksmith.train.corpus.records import DraftFault, Seed
@@ -174,8 +174,7 @@ def save(folder: Path, status: Status, news: Status) -> None:
 async def held(ident: str, folder: Path) -> AsyncIterator[None]:
     """The folder's lock; whoever comes second waits and then finds the draft finished."""
     folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    with open(descriptor, "r+b") as file:
+    with open(incoming.own(folder / ".lock", closed=0), "r+b") as file:
         said = False
         while True:
             try:

@@ -4,6 +4,7 @@ again."""
 
 import asyncio
 import json
+import os
 import sqlite3
 import time
 import traceback
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from decksmith.core import cli
+from decksmith.core import cli, incoming
 from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
@@ -34,6 +35,7 @@ class RewardStore:
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         path = root / "rewards.db"
+        os.close(incoming.own(path))
         self.db = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
             # The lock is kept, and no memory shared, which network file systems cannot.
