@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from decksmith.core import cli, incoming, stream, web
+from decksmith.core import cli, stream, web
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
 from decksmith.models import registry, servers
@@ -368,29 +368,22 @@ def test_a_reply_costs_what_the_price_says_at_least(usage, least):
     assert client.spent == reply.usage["cost"]
 
 
-def test_a_cost_below_zero_does_not_widen_a_budget(tmp_path):
-    data = tmp_path / "models.toml"
-    said = saying('{"prompt_tokens": 1000, "completion_tokens": 1000, "cost": 0}')
+def test_replies_that_say_they_cost_nothing_do_not_widen_a_budget():
+    said = saying('{"prompt_tokens": 1000, "completion_tokens": 1000, "cost": 0}')  # 0.005 USD
     with answering(200, {}, said) as endpoint:
-        data.write_text(
-            f'[m]\nbase_url = "{endpoint.url}"\nslug = "m"\nreports_cost = true\njobs = 1\n'
-            "price = { prompt = 1, completion = 4 }\n"
-        )
-        rows = "".join(
-            json.dumps({"id": f"r{n}", "messages": [{"role": "user", "content": "x"}]}) + "\n"
-            for n in range(6)
-        )
-        done = subprocess.run(
-            ["chat-generate", "--model", "m", "--budget", "0.011", "--run", tmp_path / "run"],
-            input=rows,
-            env={**ENVIRONMENT, "DECKSMITH_MODELS": str(data)},
-            capture_output=True,
-            text=True,
-        )
-    found = [json.loads(line)["gen"] for line in done.stdout.splitlines()]
-    assert done.returncode == 75, done.stderr
-    errors = [one["error"]["class"] for one in found if "error" in one]
-    assert errors == ["budget"] * 3 and len(endpoint.asked) == 3
+        model = registry.Model("m", endpoint.url, "m", price={"prompt": 1.0, "completion": 4.0})
+
+        async def ask():
+            client = chat_client.Client(model, retries=0, budget=0.011)
+            try:
+                for _ in range(6):
+                    await client.ask([{"role": "user", "content": "x"}])
+            finally:
+                await client.close()
+
+        with pytest.raises(Fault, match="budget of 0.011 USD is used up"):
+            asyncio.run(ask())
+        assert len(endpoint.asked) == 2
 
 
 # Files that others could have made
@@ -470,7 +463,7 @@ def opens(folder, kind):
     calls = {
         "token": lambda: web.secret(folder, "DECKSMITH_NO_TOKEN"),
         "rewards.db": lambda: RewardStore(folder),
-        "jobs.db": lambda: jobs.JobStore(folder),
+        "jobs.db": lambda: jobs.Store(folder),
         "lock": lambda: worker._lock(folder),
         "decks/.lock": lambda: Studio(folder, {}),
         f"{'a' * 32}/journal.jsonl": lambda: DeckAsk.load(folder, "a" * 32),
@@ -533,8 +526,6 @@ def test_what_the_group_may_write_is_no_secret_but_a_record_of_a_shared_folder(t
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "x.jsonl").stat().st_mode) == 0o664
-    with contextlib.closing(socket.socket()) as _:
-        os.close(incoming.own(tmp_path / "token", os.O_RDONLY))
 
 
 def test_the_owner_s_link_is_said_to_a_terminal_and_to_no_log(study, tmp_path):

@@ -24,49 +24,41 @@ _ELSE = bytes(set(range(256)) - set(b"[]{}"))
 class TooLarge(ValueError):
     """A body that goes on beyond its bound."""
 
+    def __init__(self, most: int) -> None:
+        super().__init__(f"it has more than {most} bytes, unpacked")
+
 
 def together(chunks: Iterable[bytes], most: int) -> bytes:
     """A body of which parts come, unpacked where it was packed. Raises TooLarge beyond `most` bytes, before more is read."""
     body = bytearray()
     for chunk in chunks:
-        _add(body, chunk, most)
+        body += chunk
+        if len(body) > most:
+            raise TooLarge(most)
     return bytes(body)
 
 
-async def gathered(chunks: AsyncIterable[bytes], most: int) -> bytes:
-    """`together`, of parts that are waited for."""
+async def gathered(chunks: AsyncIterable[bytes], most: int, *, cut: bool = False) -> bytes:
+    """`together`, of parts that are waited for; or `cut` there."""
     body = bytearray()
     async for chunk in chunks:
-        _add(body, chunk, most)
-    return bytes(body)
-
-
-def _add(body: bytearray, chunk: bytes, most: int) -> None:
-    body += chunk
-    if len(body) > most:
-        raise TooLarge(f"it has more than {most} bytes, unpacked")
-
-
-# JSON
+        body += chunk
+        if len(body) > most and cut:
+            break
+        if len(body) > most:
+            raise TooLarge(most)
+    return bytes(body[:most])
 
 
 def parsed(data: str | bytes) -> Any:
     """The value of a stranger's JSON in UTF-8. Raises ValueError, a sentence, where `value` does and beyond DEEPEST levels."""
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    found = value(data)
-    signs = data.count(b"[") + data.count(b"{")
-    if signs > DEEPEST and _is_deep(_STRING.sub(b"", data).translate(None, _ELSE)):
-        raise ValueError("JSON nested too deeply")
-    return found
-
-
-def _is_deep(brackets: bytes) -> bool:
-    depth = 0
-    for sign in brackets:
+    found, depth = value(data), 0
+    for sign in _STRING.sub(b"", data).translate(None, _ELSE):
         depth += 1 if sign in b"[{" else -1
         if depth > DEEPEST:
-            return True
-    return False
+            raise ValueError("JSON nested too deeply")
+    return found
 
 
 def value(text: str | bytes) -> Any:
@@ -102,9 +94,6 @@ def _countable(digits: str) -> int:
     return int(digits)
 
 
-# Files that others could have made
-
-
 SECRET = 0o022  # who may not write what is secret: the group, nor the rest; a journal: ..
 RECORD = 0o002  # .. the rest; a lock has nothing in it, 0
 KEPT = os.O_RDWR | os.O_CREAT  # what is made where it is not there
@@ -120,19 +109,17 @@ def own(path: str | Path, flags: int = KEPT, mode: int = 0o664, closed: int = RE
         if error.errno != errno.ELOOP:
             raise
         raise _refused(path, "is a symbolic link", "remove the link, or link its folder") from None
-    info = os.fstat(descriptor)
-    owners = {os.geteuid(), os.stat(Path(path).parent).st_uid}
-    wrong = None
+    info, owner = os.fstat(descriptor), os.stat(Path(path).parent).st_uid
     if not stat.S_ISREG(info.st_mode):
-        wrong = "is no regular file", "remove it"
-    elif info.st_uid not in owners:
-        wrong = f"is of user {info.st_uid}", "move it away, or chown it"
+        wrong = _refused(path, "is no regular file", "remove it")
+    elif info.st_uid not in (os.geteuid(), owner):
+        wrong = _refused(path, f"is of user {info.st_uid}", "move it away, or chown it")
     elif info.st_mode & closed:
-        wrong = "may be written by others", f"look at it, then chmod go-w {path}"
-    if wrong:
-        os.close(descriptor)
-        raise _refused(path, *wrong)
-    return descriptor
+        wrong = _refused(path, "may be written by others", f"look at it, then chmod go-w {path}")
+    else:
+        return descriptor
+    os.close(descriptor)
+    raise wrong
 
 
 def _refused(path: str | Path, what: str, mend: str) -> cli.Missing:

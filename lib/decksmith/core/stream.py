@@ -142,13 +142,19 @@ def loads(line: str | bytes) -> Record:
 
 def json_object(line: str | bytes) -> Record:
     """The object of a line of JSON, without lone surrogates. Raises ValueError, a sentence."""
-    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
-    record = incoming.value(line)
-    if _HALF.search(line):
-        record = json.loads(whole(json.dumps(record, ensure_ascii=False)))
+    record = json_value(line)
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     return record
+
+
+def json_value(line: str | bytes) -> Any:
+    """Any value of a line of JSON, without lone surrogates. Raises ValueError, a sentence."""
+    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+    found = incoming.value(line)
+    if _HALF.search(line):
+        found = json.loads(whole(json.dumps(found, ensure_ascii=False)))
+    return found
 
 
 def json_file(path: Path, refused: type[cli.Stop] = cli.BadData) -> Record:

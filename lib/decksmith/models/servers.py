@@ -181,7 +181,8 @@ class ServerPool:
         try:
             async with asking as answer:
                 if not 200 <= answer.status < 300:
-                    said = (await _beginning(answer.content)).decode(errors="replace")
+                    sent = await incoming.gathered(answer.content.iter_any(), REFUSAL, cut=True)
+                    said = sent.decode(errors="replace")
                     raise RequestError.of_status(answer.status, said, answer.headers)
                 if splitter and "json" not in answer.headers.get("content-type", ""):
                     return await _streamed(answer.content, splitter, answer.url)
@@ -292,16 +293,6 @@ def path(body: Record) -> str:
     return "/completions" if "prompt" in body else "/chat/completions"
 
 
-async def _beginning(content: "aiohttp.StreamReader") -> bytes:
-    """The body of a refusal, which is quoted, as far as anybody reads it."""
-    found = b""
-    async for chunk in content.iter_any():
-        found += chunk
-        if len(found) > REFUSAL:
-            break
-    return found[:REFUSAL]
-
-
 async def _streamed(content: "aiohttp.StreamReader", splitter: StreamSplitter, url: object) -> Any:
     """The events of a stream as one JSON, up to where the splitter has enough: its connection is closed
     then. Raises RequestError for a failure that comes as an event, ValueError for events of another form."""
@@ -343,7 +334,7 @@ async def _events(content: "aiohttp.StreamReader") -> AsyncIterator[Any]:
                 yield incoming.parsed(data)
                 data = b""
         if len(data) + len(rest) > REPLY or total > STREAM:
-            raise incoming.TooLarge(f"it has more than {min(total, STREAM)} bytes, unpacked")
+            raise incoming.TooLarge(min(total, STREAM))
 
 
 def _checked(data: Any, headers: Mapping[str, str]) -> Any:

@@ -19,13 +19,13 @@ import threading
 import unicodedata
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from decksmith.core import cli, incoming, stream, validation
-from decksmith.people.study import queues, raters, records
+from decksmith.people.study import raters, records
 from decksmith.people.study.records import Rater, StudyAbout, StudyPair, Vote, preferred
 
 if TYPE_CHECKING:
@@ -159,6 +159,45 @@ def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
     stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
     lines = (stream.dumps(pair) + b"\n" for pair in pairs)
     stream.write(folder / "pairs.jsonl", b"".join(lines))
+
+
+# Which pairs a person is given, and in which order
+
+Dice = Callable[[str], float]  # a number from 0 to 1 that is the rater's own for this text
+
+
+def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -> list[str]:
+    """Up to `n` of `pairs`, of which all but 1 in `each` were given to others too, so that
+    everybody overlaps with somebody.
+
+    given: to how many people a pair was given; each: how many people are to see one."""
+    fresh = [pair for pair in pairs if not given.get(pair)]
+    begun = [pair for pair in pairs if 0 < given.get(pair, 0) < each]
+    full = [pair for pair in pairs if given.get(pair, 0) >= each]
+    begun.sort(key=lambda pair: -given[pair])
+    full.sort(key=lambda pair: given[pair])
+    shared = begun[: round(n * (each - 1) / each)]
+    chosen = [*shared, *fresh[: n - len(shared)]]
+    others = [*begun[len(shared) :], *full]
+    return chosen + others[: n - len(chosen)]
+
+
+def ordered(pairs: Sequence[str], repeats: Mapping[str, str], own: Dice) -> list[str]:
+    """`pairs` and the repeats of them in the rater's own order.
+
+    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair."""
+    twice = [pair for pair in pairs if pair in repeats]
+    queue = sorted(pairs, key=own)
+    gap = (len(pairs) + len(twice)) // 4
+    last = max(0, len(queue) - 1 - gap - len(twice))
+    for pair in twice:
+        if queue.index(pair) > last:  # too late for a gap behind it
+            queue.remove(pair)
+            queue.insert(int(own(f"early {pair}") * (last + 1)), pair)
+    for pair in twice:
+        places = range(min(queue.index(pair) + 1 + gap, len(queue)), len(queue) + 1)
+        queue.insert(places[int(own(repeats[pair]) * len(places))], repeats[pair])
+    return queue
 
 
 # The people and their votes
@@ -383,7 +422,7 @@ class Study:
         if only_needed:
             votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
             candidates = [pair for pair in candidates if votes.get(pair, 0) < each]
-        chosen = queues.planned(candidates, given, each, n)
+        chosen = planned(candidates, given, each, n)
         gold = [pair for pair in all_gold if pair not in own]
         gold.sort(key=lambda pair: (given.get(pair, 0), keyed(self.secret, rater, pair)))
         # As many attention items as belong to so many pairs of the whole study.
@@ -393,7 +432,7 @@ class Study:
             for pair, about in pairs.items()
             if about["kind"] == "repeat" and pair not in own
         }
-        queue = queues.ordered(
+        queue = ordered(
             [*chosen, *gold],
             repeats,
             lambda text: dice(self.secret.hex(), rater, text),
