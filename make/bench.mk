@@ -11,6 +11,8 @@ BASE ?= base
 JUDGE ?=
 # A file of worked examples, which are shown before each question.
 SHOTS ?=
+# wandb or mlflow: where the metrics of each benchmark are logged too.
+TRACK ?=
 # The largest loss that regressions lets stay open, in place of each benchmark's own.
 MARGIN ?=
 
@@ -26,7 +28,7 @@ BENCH_GROUP := $(patsubst assets/groups/%.toml,--group %,$(firstword $(wildcard 
 bench: $(BENCHES) $(DECK_BENCH)
 $(BENCHES): run-check run-tools .venv/.bench $(BENCH_TOOLS)
 	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' BUDGET='$(BUDGET)' \
-	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
+	  TRACK='$(TRACK)' make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 
 ### bench-merge: the parts of MODEL's benchmarks into one each
 bench-merge: .venv/.python
