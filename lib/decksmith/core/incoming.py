@@ -24,9 +24,6 @@ _ELSE = bytes(set(range(256)) - set(b"[]{}"))
 class TooLarge(ValueError):
     """A body that goes on beyond its bound."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"it has more than {most} bytes, unpacked")
-
 
 def together(chunks: Iterable[bytes], most: int) -> bytes:
     """A body of which parts come, unpacked where it was packed. Raises TooLarge beyond `most` bytes, before more is read."""
@@ -34,7 +31,7 @@ def together(chunks: Iterable[bytes], most: int) -> bytes:
     for chunk in chunks:
         body += chunk
         if len(body) > most:
-            raise TooLarge(most)
+            raise TooLarge(f"it has more than {most} bytes, unpacked")
     return bytes(body)
 
 
@@ -46,7 +43,7 @@ async def gathered(chunks: AsyncIterable[bytes], most: int, *, cut: bool = False
         if len(body) > most and cut:
             break
         if len(body) > most:
-            raise TooLarge(most)
+            raise TooLarge(f"it has more than {most} bytes, unpacked")
     return bytes(body[:most])
 
 

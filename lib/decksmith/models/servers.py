@@ -334,7 +334,7 @@ async def _events(content: "aiohttp.StreamReader") -> AsyncIterator[Any]:
                 yield incoming.parsed(data)
                 data = b""
         if len(data) + len(rest) > REPLY or total > STREAM:
-            raise incoming.TooLarge(min(total, STREAM))
+            raise incoming.TooLarge(f"it has more than {min(total, STREAM)} bytes, unpacked")
 
 
 def _checked(data: Any, headers: Mapping[str, str]) -> Any:

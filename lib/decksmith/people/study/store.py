@@ -163,8 +163,6 @@ def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
 
 # Which pairs a person is given, and in which order
 
-Dice = Callable[[str], float]  # a number from 0 to 1 that is the rater's own for this text
-
 
 def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -> list[str]:
     """Up to `n` of `pairs`, of which all but 1 in `each` were given to others too, so that
@@ -182,10 +180,13 @@ def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -
     return chosen + others[: n - len(chosen)]
 
 
-def ordered(pairs: Sequence[str], repeats: Mapping[str, str], own: Dice) -> list[str]:
+def ordered(
+    pairs: Sequence[str], repeats: Mapping[str, str], own: Callable[[str], float]
+) -> list[str]:
     """`pairs` and the repeats of them in the rater's own order.
 
-    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair."""
+    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair.
+    own: a number from 0 to 1 that is the rater's own for a text."""
     twice = [pair for pair in pairs if pair in repeats]
     queue = sorted(pairs, key=own)
     gap = (len(pairs) + len(twice)) // 4
