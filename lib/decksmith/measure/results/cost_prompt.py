@@ -9,6 +9,7 @@ over first. Where it is known beforehand that no score can come out, that is sai
 """
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -19,13 +20,13 @@ from typing import Any
 import click
 import requests
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.conditions import Condition
 from decksmith.measure.results import layout, merge
-from decksmith.models import asking, registry, turns
+from decksmith.models import asking, registry, servers, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
 
@@ -188,9 +189,11 @@ def listed(entry: Model) -> dict[str, float] | None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     address = entry.base_url.split()[0].rstrip("/") + "/models"
     try:
-        answer = requests.get(address, headers=headers, timeout=10).json()
+        asked = requests.get(address, headers=headers, timeout=10, stream=True)
+        answer = incoming.parsed(incoming.together(asked.iter_content(1 << 16), servers.LISTING))
         model = next(model for model in answer["data"] if model["id"] == entry.slug)
-        return {name: float(model["pricing"][name]) * 1e6 for name in ("prompt", "completion")}
+        said = {name: float(model["pricing"][name]) * 1e6 for name in ("prompt", "completion")}
+        return said if all(0 <= usd < math.inf for usd in said.values()) else None
     except (requests.RequestException, ValueError, KeyError, TypeError, StopIteration):
         return None
 
