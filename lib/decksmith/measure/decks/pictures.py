@@ -11,6 +11,7 @@ import time
 import tomllib
 import unicodedata
 import warnings
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -52,7 +53,7 @@ def illustrate(run: str | Path, record: Record, provider: "Pexels | None") -> Im
         data, source, attribution, fallback = found.get(words) or list(found.values())[-1]
         kind = "jpg" if data.startswith(b"\xff\xd8") else "png"
         name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.{kind}"
-        if not (folder / name).exists():
+        if not _as_named(folder / name):
             stream.write(folder / name, data)
         span = deck.text[query.start : query.stop]
         new = f"image: {name}" if query.kind == "key" else name
@@ -74,8 +75,10 @@ def illustrate(run: str | Path, record: Record, provider: "Pexels | None") -> Im
     if not items:
         (folder / "illustrated.md").unlink(missing_ok=True)
         return {"path": record["deck"]["path"], "items": []}
-    stream.write(folder / "illustrated.md", "".join(parts) + deck.text[at:])
-    return {"path": f"{ident}/illustrated.md", "items": items}
+    text = "".join(parts) + deck.text[at:]
+    stream.write(folder / "illustrated.md", text)
+    sha256 = hashlib.sha256((folder / "illustrated.md").read_bytes()).hexdigest()
+    return {"path": f"{ident}/illustrated.md", "sha256": sha256, "items": items}
 
 
 def inputs(record: Record, provider: str) -> list[str]:
@@ -84,12 +87,34 @@ def inputs(record: Record, provider: str) -> list[str]:
 
 
 def usable(run: str | Path, value: Images) -> bool:
-    """Whether a journaled value may be used again: its files are there, no picture only stood in."""
+    """Whether a journaled value may be used again: its files are as they were, no picture only stood in."""
     if "error" in value:
         return True
     passing = any(item["fallback"] and item["fallback"]["transient"] for item in value["items"])
-    paths = [value["path"], *(item["path"] for item in value["items"])]
-    return not passing and all((Path(run) / path).exists() for path in paths)
+    text = Path(run) / value["path"]
+    if passing or not text.is_file():
+        return False
+    if "sha256" in value and hashlib.sha256(text.read_bytes()).hexdigest() != value["sha256"]:
+        return False
+    return all(_as_named(Path(run) / item["path"]) for item in value["items"])
+
+
+def _as_named(path: Path) -> bool:
+    """Whether one of our pictures is there, and is what its name is the hash of."""
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest()[:16] == path.stem
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is there; of a PNG, whether its chunks are those of their checksums (PNG 3rd ed., 5.3)."""
+    if path.suffix != ".png" or not path.is_file():
+        return path.is_file()
+    data, at = path.read_bytes(), 8
+    while at < len(data):
+        end = at + 12 + int.from_bytes(data[at : at + 4])
+        if zlib.crc32(data[at + 4 : end - 4]).to_bytes(4) != data[end - 4 : end]:
+            return False
+        at = end
+    return data.startswith(b"\x89PNG\r\n\x1a\n") and data[-8:-4] == b"IEND"
 
 
 def normal(query: str) -> str:

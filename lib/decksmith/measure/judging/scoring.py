@@ -1,5 +1,6 @@
 """The arithmetic of a deck's score: the share of checks, or caps, floors, dimensions and their weighted mean."""
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,12 @@ def fault(protocol: Protocol, record: Record) -> Record | None:
         if error:
             return {"stage": stage, **error}
     return None
+
+
+def made_from(record: Record) -> Record:
+    """What a record's score is made from: all that earlier stages wrote. deck-choose may change the id later."""
+    before = itertools.takewhile(lambda item: item[0] != "score", record.items())
+    return {key: value for key, value in before if key != "id"}
 
 
 def score(protocol: Protocol, record: Record) -> Score:

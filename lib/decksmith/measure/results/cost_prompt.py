@@ -37,7 +37,7 @@ def read_journals(run: Path) -> Journals:
     """What the run's journals of replies and judgings hold; damaged lines are passed over."""
     found: Journals = {stage: [] for stage in WORDS}
     for stage, entries in found.items():
-        for _, entry in layout.journal(run / "journal" / f"{stage}.jsonl"):
+        for _, entry in stream.journal(run / "journal" / f"{stage}.jsonl"):
             if isinstance(entry.get(stage), dict):
                 entries.append((entry["id"], entry.get("inputs"), entry[stage]))
     return found

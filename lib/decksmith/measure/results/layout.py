@@ -3,10 +3,10 @@
 `python3 -m decksmith.measure.results.layout` lists them (`make runs`).
 """
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any, cast
 
 import click
 
@@ -14,7 +14,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.results import text
-from decksmith.measure.results.summary import rendered
+from decksmith.measure.results.summary import own, rendered
 
 RUNS = cli.ROOT / "results/runs"
 
@@ -51,20 +51,6 @@ def finished(runs: Path | None = None) -> Iterator[Path]:
     yield from sorted(path.parent for path in (runs or RUNS).glob("*/*/summary.json"))
 
 
-def journal(path: Path) -> Iterator[tuple[bytes, Record]]:
-    """The lines of a journal that are whole, each with its entry; none where it was not begun or cannot be read."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            entry = stream.loads(line)
-        except ValueError:
-            continue
-        yield line + b"\n", entry
-
-
 def missing(folder: Path) -> cli.Missing:
     """The error that says there is no such run, what to type, and which runs there are under its model."""
     held = [*folder.glob("*/summary.json"), *folder.glob("*/*/summary.json")]
@@ -81,16 +67,28 @@ def missing(folder: Path) -> cli.Missing:
 
 def table(runs: Path | None = None) -> list[str]:
     """The finished runs, a line each: model, protocol, how many decks render, how good these are, USD and day."""
-    rows = [["model", "protocol", "renders", "score", "USD", "made"]]
+    rows, damaged = [["model", "protocol", "renders", "score", "USD", "made"]], list[str]()
     for folder in finished(runs):
         path = folder / "summary.json"
-        summary, made = json.loads(path.read_text()), datetime.fromtimestamp(path.stat().st_mtime)
+        summary, made = _summary(path), datetime.fromtimestamp(path.stat().st_mtime)
+        if summary is None:
+            damaged.append(f"{path} is damaged; rm {path} && {make_command(folder)}")
+            continue
         cells = [folder.parent.name, folder.name, rendered(summary), _score(summary)]
         rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}"])
-    if len(rows) == 1:
+    if len(rows) == 1 and not damaged:
         return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
     lines = text.columns(rows, len(rows[0]))
-    return [*lines, "", "The folder of a run is results/runs/MODEL/PROTOCOL."]
+    return [*lines, *damaged, "", "The folder of a run is results/runs/MODEL/PROTOCOL."]
+
+
+def _summary(path: Path) -> Record | None:
+    """The summary in a file; None for one that is not as run-summarize wrote it."""
+    try:
+        found = stream.json_object(path.read_bytes())
+    except ValueError:
+        return None
+    return found if (found.get("by") or {}).get("sum") in (None, own(cast(Any, found))) else None
 
 
 def _score(summary: Record) -> str:

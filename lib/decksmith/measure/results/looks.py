@@ -203,7 +203,7 @@ def _kept(folder: Path, looks: list[NewLook]) -> tuple[Kept, bool]:
 def _read(path: Path) -> Kept:
     """The looks in a journal; lines that are no look are passed over."""
     found: Kept = {}
-    for _, entry in layout.journal(path):
+    for _, entry in stream.journal(path):
         look = entry.get("look")
         if isinstance(look, dict) and KeptLook.__annotations__.keys() <= look.keys():
             found[entry["id"], str(entry.get("inputs"))] = cast(KeptLook, look)

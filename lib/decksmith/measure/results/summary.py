@@ -100,7 +100,13 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         found["stopped"] = stopped
     if apart := _apart(judged):
         found["disagreement"] = apart
+    found["by"]["sum"] = own(found)
     return found
+
+
+def own(summary: Summary) -> str:
+    """The fingerprint of a summary without `by`."""
+    return stream.fingerprint({key: value for key, value in summary.items() if key != "by"})
 
 
 def _one_run(
@@ -428,6 +434,7 @@ def _took(records: list[DeckRecord]) -> Took:
     return {
         "tool": "run-summarize",
         "version": __version__,
+        "made_from": stream.fingerprint(records),
         "generation_s": round(stages["gen"], 1) if "gen" in stages else None,
         "wall_s": None if wall is None else round(wall, 1),
         "stages_s": {key: round(seconds, 1) for key, seconds in stages.items()},
