@@ -323,6 +323,15 @@ def sound(text: bytes) -> bool:
         return False
 
 
+def unsummed(text: bytes) -> Record | None:
+    """The object that `summed` gave, without its checksum; None where it is not what it was."""
+    if not sound(text):
+        return None
+    found = json_object(text)
+    found.pop("crc", None)
+    return found
+
+
 def journal(path: Path, free: bool = False) -> Iterator[tuple[bytes, Record]]:
     """The whole lines of a journal, each with its entry; none where it was not begun or cannot be read. Damaged lines are said
     at the end, and refused, as by `Journal`."""

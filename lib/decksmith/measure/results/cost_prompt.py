@@ -10,7 +10,7 @@ over first. Where it is known beforehand that no score can come out, that is sai
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,12 @@ WORDS = {"gen": "replies", "judge": "judgings"}
 Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 
 
-def read_journals(run: Path) -> Journals:
-    """What the run's journals of replies and judgings hold; damaged lines are passed over."""
+def read_journals(run: Path, free: Collection[str] = tuple(WORDS)) -> Journals:
+    """What the run's journals of replies and judgings hold. Damaged lines are said; in journals other than `free`, they are
+    refused as by stream.Journal."""
     found: Journals = {stage: [] for stage in WORDS}
     for stage, entries in found.items():
-        for _, entry in stream.journal(run / "journal" / f"{stage}.jsonl"):
+        for _, entry in stream.journal(run / "journal" / f"{stage}.jsonl", stage in free):
             if isinstance(entry.get(stage), dict):
                 entries.append((entry["id"], entry.get("inputs"), entry[stage]))
     return found
@@ -144,7 +145,7 @@ def missing(
 ) -> dict[str, int]:
     """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
     how many judgings."""
-    kept = read_journals(folder)
+    kept = read_journals(folder, () if protocol.judges else ("judge",))
     done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
     replies = {ident: inputs for ident, inputs, _ in done}
     values = {ident: value for ident, _, value in done}

@@ -124,7 +124,13 @@ class Studio:
         found: list[tuple[float, str, str]] = []
         for path in self.folder.glob("*/journal.jsonl"):
             with contextlib.suppress(OSError, ValueError, KeyError), open(path, "rb") as file:
-                first = json.loads(file.readline())
+                line = file.readline()
+                if line.endswith(b"\n") and not stream.sound(line[:-1]):
+                    cli.say(
+                        f"{path}: line 1 is damaged on the disk; the deck is kept, and nobody's"
+                    )
+                    line = b'{"at": 0, "visitor": ""}'
+                first = json.loads(line)
                 found.append((first["at"], path.parent.name, first["visitor"]))
         return {ident: visitor for _, ident, visitor in sorted(found)}
 

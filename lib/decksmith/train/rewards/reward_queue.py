@@ -10,8 +10,9 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
-from decksmith.core import cli
+from decksmith.core import cli, stream
 from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
@@ -52,13 +53,15 @@ class RewardStore:
     def get(self, key: str) -> RewardAnswer | None:
         """The answer of a key, or None."""
         row = self.db.execute("SELECT value FROM rewards WHERE key = ?", (key,)).fetchone()
-        answer: RewardAnswer | None = json.loads(row[0]) if row else None
-        return answer
+        answer = stream.unsummed(row[0].encode()) if row else None
+        if row and answer is None:
+            cli.say(f"the reward {key} is damaged on the disk; it is made again")
+        return cast(RewardAnswer | None, answer)
 
     def put(self, key: str, value: RewardAnswer) -> None:
         """Keep an answer. Raises sqlite3.OperationalError where the disk is full."""
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        row = (key, text.encode("utf-8", "replace").decode(), time.time())
+        row = (key, stream.summed(text.encode("utf-8", "replace")).decode(), time.time())
         self.db.execute("INSERT OR REPLACE INTO rewards VALUES (?, ?, ?)", row)
 
     def __len__(self) -> int:
