@@ -289,27 +289,15 @@ def warn(ident: str, message: str) -> None:
         cli.tell(line)
 
 
-# Journals whose lines cost nothing but time: what is damaged in them is made again.
-FREE = {
-    *(
-        "deck",
-        "images",
-        "render",
-        "build",
-        "revise",
-        "check",
-        "grade",
-        "reads",
-        "embedding",
-        "looks",
-    ),
-}
+# Journals that cost time alone, by name: what is damaged there is made again. A script whose judge is free adds it.
+FREE = {*"deck images render build revise check grade reads embedding looks".split()}
 _CRC = b',"crc":"'
 
 
-def summed(text: bytes) -> bytes:
-    """The text of a JSON object with a checksum of it as its last key, `crc`: CRC-32, 8 hex digits."""
-    return b'%s,"crc":"%08x"}' % (text[:-1], zlib.crc32(text[:-1]))
+def summed(record: object) -> bytes:
+    """An object as JSON with a checksum of what stands before as its last key, `crc`: CRC-32, 8 hex digits."""
+    text = dumps(record)[:-1]
+    return b'%s,"crc":"%08x"}' % (text, zlib.crc32(text))
 
 
 def sound(text: bytes) -> bool:
@@ -332,55 +320,49 @@ def unsummed(text: bytes) -> Record | None:
     return found
 
 
-def journal(path: Path, free: bool = False) -> Iterator[tuple[bytes, Record]]:
-    """The whole lines of a journal, each with its entry; none where it was not begun or cannot be read. Damaged lines are said
-    at the end, and refused, as by `Journal`."""
+def journal(path: Path) -> Iterator[tuple[bytes, Record]]:
+    """The whole lines of a journal, each with its entry; none where it was not begun or cannot be read. Those that are
+    damaged are said, or refused, at the end, as by `Journal`."""
     bad: dict[int, bytes] = {}
     with contextlib.suppress(OSError), open(path, "rb") as file:
         for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n") or not line.strip():
-                continue
-            if not sound(line[:-1]):
-                bad[number] = line
-                continue
-            try:
-                entry = loads(line)
-            except ValueError:
-                continue
-            entry.pop("crc", None)
-            yield line, entry
-    _say_damaged(path, bad, free)
+            if line.endswith(b"\n") and line.strip():
+                if (entry := unsummed(line[:-1])) is None:
+                    bad[number] = line
+                elif isinstance(entry.get("id"), str):
+                    yield line, entry
+    if bad:
+        damaged(path, bad)
 
 
-def _say_damaged(path: Path, bad: Mapping[int, bytes], free: bool) -> None:
-    """Name the damaged lines of a journal. Raises cli.BadData where they were paid for, unless REPAIR=1 is set."""
-    if not bad:
-        return
+def damaged(path: Path, bad: Mapping[int, bytes]) -> None:
+    """Say which lines of a journal are damaged. Raises cli.BadData where they were paid for, unless REPAIR=1 is set."""
     ids = {number: re.match(rb'\{"id":"([\w.~-]+)"', line) for number, line in bad.items()}
     lines = ", ".join(f"{n} ({found[1].decode()})" if found else f"{n}" for n, found in ids.items())
-    said = f"{path}: damaged on its disk: line {lines}"
-    if not (free or path.stem in FREE or os.environ.get("REPAIR")):
-        raise cli.BadData(
-            f"{said}. Bring the file back from a copy, or type the same command with REPAIR=1: what these lines held is then "
-            f"asked, and paid for, again. They are kept in {path.name}.damaged"
-        )
-    cli.say(f"{said}; what was there is made again")
+    lost(f"{path}: damaged on its disk: line {lines}", path.stem in FREE)
+
+
+def lost(said: str, free: bool = False) -> None:
+    """Say that what is kept of something is damaged. Raises cli.BadData unless it is free, or REPAIR=1 is set."""
+    if not free and not os.environ.get("REPAIR"):
+        mend = "Bring it back from a copy, or type the same command with REPAIR=1: it is asked, and paid for, again"
+        raise cli.BadData(f"{said}. {mend}")
+    cli.say(f"{said}. It is made again")
 
 
 class Journal:
-    """Finished values by record id and fingerprint of their inputs, one JSON line each, appended by a single write, with a
-    checksum (`summed`).
+    """Finished values by record id and fingerprint of their inputs, one JSON line each with a checksum (`summed`), appended by
+    a single write.
 
-    A torn last line (kill -9, full disk) is cut off on opening. A line that is damaged otherwise is said. Where it was paid
-    for, cli.BadData names it, unless REPAIR=1 is set. Then, or where the journal is `free` (by default those of FREE), it is
-    moved to FILE.damaged, so that its value is made again. A second process waits for the first: the file is locked.
+    A torn last line (kill -9, full disk) is cut off on opening. Another damaged line is said, or refused (`damaged`); then it
+    is moved to FILE.damaged, so that its value is made again. A second process waits for the first: the file is locked.
     Of each line only the place is kept in memory, about 90 bytes.
     """
 
     _HEAD = re.compile(rb'\{"id":"[^"\\]+","inputs":"[0-9a-f]{64}",')
     _LENGTHS = 1 << 32  # a place is one number: offset * _LENGTHS + length
 
-    def __init__(self, path: str | Path, key: str, free: bool = False) -> None:
+    def __init__(self, path: str | Path, key: str) -> None:
         self.key = key
         # By the hash of a line's head. Should two heads have one hash, only the later line is found.
         self.places: dict[int, int] = {}
@@ -393,23 +375,20 @@ class Journal:
             cli.say(f"waiting for another process that is writing {path}")
             fcntl.flock(self.file, fcntl.LOCK_EX)
         try:
-            self._load(path, free)
+            self._load(path)
         except BaseException:
             self.file.close()
             raise
 
-    def _load(self, path: Path, free: bool) -> None:
+    def _load(self, path: Path) -> None:
         offset, bad, at = 0, dict[int, bytes](), dict[int, int]()
         with open(self.file.fileno(), "rb", buffering=1 << 20, closefd=False) as reader:
             reader.seek(0)
             for number, line in enumerate(reader, 1):
                 if not line.endswith(b"\n"):
-                    # Cut off within its text, unless all of that is there and its end alone is damaged.
-                    whole = [each for each in (line, line[:-1]) if _CRC in each and sound(each)]
-                    if not whole:
-                        break
-                    line = whole[0] + b"\n"
-                    self.file.truncate(offset + len(whole[0]))
+                    if not (_CRC in line and sound(line[:-1])):
+                        break  # torn; else its end alone is damaged
+                    self.file.truncate(offset + len(line) - 1)
                     self.file.write(b"\n")
                 if not sound(line[:-1]):
                     if line.strip():
@@ -418,8 +397,8 @@ class Journal:
                     self.places[hash(head[0])] = offset * self._LENGTHS + len(line)
                 offset += len(line)
         self.file.truncate(offset)
-        _say_damaged(path, bad, free)
         if bad:
+            damaged(path, bad)
             with open(f"{path}.damaged", "ab") as kept:
                 kept.writelines(bad.values())
             with open(path, "r+b") as file:  # blanks in their place, so that no other line moves
@@ -442,15 +421,8 @@ class Journal:
         line = self._line(place)
         return json.loads(line).get(self.key) if line.startswith(head) else None
 
-    def values(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield `(id, inputs, value)` of every line that `get` finds."""
-        for place in self.places.values():
-            line = json.loads(self._line(place))
-            if self.key in line:
-                yield line["id"], line["inputs"], line[self.key]
-
     def put(self, ident: str, inputs: str, value: Any) -> None:
-        line = summed(dumps({"id": ident, "inputs": inputs, self.key: value})) + b"\n"
+        line = summed({"id": ident, "inputs": inputs, self.key: value}) + b"\n"
         offset = os.lseek(self.file.fileno(), 0, os.SEEK_END)
         view = memoryview(line)
         try:
@@ -513,7 +485,6 @@ def stage(
     takes: type[R],
     needs: str | Iterable[str] = (),
     run: str | Path | None = None,
-    free: bool = False,
     inputs: Callable[[R], object] | None = None,
     valid: Callable[[R, V], bool] | None = None,
     jobs: int = 1,
@@ -531,7 +502,6 @@ def stage(
     run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the
     fingerprint of `inputs(record)`, a function or coroutine function: one that waits holds no place
     of `jobs`.
-    free: the work costs time alone (`Journal`).
     valid(record, value): whether a journaled value may be used again (are its files still there?).
     passes_faults: records that already failed go through untouched.
     expand(record) -> records: turn one record into several before the work.
@@ -541,7 +511,7 @@ def stage(
     """
     needs = (needs,) if isinstance(needs, str) else tuple(needs)
     made: _Stage[R, V] = _Stage(
-        key, work, takes, needs, run, free, inputs, valid, jobs, passes_faults, expand, merge, close
+        key, work, takes, needs, run, inputs, valid, jobs, passes_faults, expand, merge, close
     )
     return asyncio.run(made.go())
 
@@ -569,7 +539,6 @@ class _Stage(Generic[R, V]):
     takes: type[R]
     needs: tuple[str, ...]
     run: str | Path | None
-    free: bool
     inputs: Callable[[R], object] | None
     valid: Callable[[R, V], bool] | None
     jobs: int
@@ -636,8 +605,7 @@ class _Stage(Generic[R, V]):
             # stage was first is then first in every stage. With locks taken at the start, each can
             # hold what the other's next stage waits for.
             if self.run is not None and self.inputs and not self.journal:
-                path = Path(self.run) / "journal" / f"{self.key}.jsonl"
-                self.journal = Journal(path, self.key, self.free)
+                self.journal = Journal(Path(self.run) / "journal" / f"{self.key}.jsonl", self.key)
             for each in records:
                 task = asyncio.create_task(self._one(each))
                 self.tasks.add(task)

@@ -9,7 +9,6 @@ KEY is of the request, N counts its attempts.
 
 import asyncio
 import contextlib
-import json
 import math
 import os
 import re
@@ -97,15 +96,12 @@ class Store:
                 yield ident, cast(JobRequest, request), cast(JobState, state)
             else:
                 cli.say(
-                    f"{ident}: damaged in jobs.db; its folder stays, and the same request is a new job"
+                    f"{ident} is damaged in jobs.db; its folder stays, the same request is anew"
                 )
 
     def put(self, ident: str, request: JobRequest, state: JobState) -> None:
         """Keep a job. Raises sqlite3.Error where it cannot be kept."""
-        row = (
-            ident,
-            *(stream.summed(json.dumps(each).encode()).decode() for each in (request, state)),
-        )
+        row = (ident, *(stream.summed(each).decode() for each in (request, state)))
         sql = "INSERT INTO jobs VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = ?"
         self.db.execute(sql, (*row, row[2]))
 

@@ -75,10 +75,9 @@ def illustrate(run: str | Path, record: Record, provider: "Pexels | None") -> Im
     if not items:
         (folder / "illustrated.md").unlink(missing_ok=True)
         return {"path": record["deck"]["path"], "items": []}
-    text = "".join(parts) + deck.text[at:]
-    stream.write(folder / "illustrated.md", text)
-    sha256 = hashlib.sha256((folder / "illustrated.md").read_bytes()).hexdigest()
-    return {"path": f"{ident}/illustrated.md", "sha256": sha256, "items": items}
+    text = folder / "illustrated.md"
+    stream.write(text, "".join(parts) + deck.text[at:])
+    return {"path": f"{ident}/{text.name}", "sha256": _sha256(text), "items": items}
 
 
 def inputs(record: Record, provider: str) -> list[str]:
@@ -91,17 +90,20 @@ def usable(run: str | Path, value: Images) -> bool:
     if "error" in value:
         return True
     passing = any(item["fallback"] and item["fallback"]["transient"] for item in value["items"])
-    text = Path(run) / value["path"]
-    if passing or not text.is_file():
-        return False
-    if "sha256" in value and hashlib.sha256(text.read_bytes()).hexdigest() != value["sha256"]:
+    sha256 = _sha256(Path(run) / value["path"])
+    if passing or not sha256 or value.get("sha256", sha256) != sha256:
         return False
     return all(_as_named(Path(run) / item["path"]) for item in value["items"])
 
 
 def _as_named(path: Path) -> bool:
-    """Whether one of our pictures is there, and is what its name is the hash of."""
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest()[:16] == path.stem
+    """Whether one of our pictures is what its name is the hash of."""
+    return _sha256(path)[:16] == path.stem
+
+
+def _sha256(path: Path) -> str:
+    """Of a file; '' where there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def is_whole(path: Path) -> bool:

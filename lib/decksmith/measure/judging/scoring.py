@@ -52,8 +52,8 @@ def fault(protocol: Protocol, record: Record) -> Record | None:
     return None
 
 
-def made_from(record: Record) -> Record:
-    """What a record's score is made from: all that earlier stages wrote. deck-choose may change the id later."""
+def weighed(record: Record) -> Record:
+    """What a record's score is made from: all that stands before it, but for the id, which deck-choose may change."""
     before = itertools.takewhile(lambda item: item[0] != "score", record.items())
     return {key: value for key, value in before if key != "id"}
 

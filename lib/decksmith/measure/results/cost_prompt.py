@@ -8,9 +8,10 @@ said where nothing costs anything. YES=1 or a BUDGET answers yes. What another r
 over first. Where it is known beforehand that no score can come out, that is said, and nobody is asked for money.
 """
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,11 @@ WORDS = {"gen": "replies", "judge": "judgings"}
 Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 
 
-def read_journals(run: Path, free: Collection[str] = tuple(WORDS)) -> Journals:
-    """What the run's journals of replies and judgings hold. Damaged lines are said; in journals other than `free`, they are
-    refused as by stream.Journal."""
+def read_journals(run: Path) -> Journals:
+    """What the run's journals of replies and judgings hold. Raises cli.BadData as stream.journal does."""
     found: Journals = {stage: [] for stage in WORDS}
     for stage, entries in found.items():
-        for _, entry in stream.journal(run / "journal" / f"{stage}.jsonl", stage in free):
+        for _, entry in stream.journal(run / "journal" / f"{stage}.jsonl"):
             if isinstance(entry.get(stage), dict):
                 entries.append((entry["id"], entry.get("inputs"), entry[stage]))
     return found
@@ -145,7 +145,9 @@ def missing(
 ) -> dict[str, int]:
     """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
     how many judgings."""
-    kept = read_journals(folder, () if protocol.judges else ("judge",))
+    if not protocol.judges:
+        stream.FREE.add("judge")
+    kept = read_journals(folder)
     done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
     replies = {ident: inputs for ident, inputs, _ in done}
     values = {ident: value for ident, _, value in done}
@@ -177,7 +179,10 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
     for folder in layout.finished():
         if stage == "gen" and conditions.split(layout.run_name(folder))[0] != entry.name:
             continue
-        for _, _, value in read_journals(folder)[stage]:
+        kept: list[tuple[str, Any, Record]] = []
+        with contextlib.suppress(cli.BadData):  # of another run
+            kept = read_journals(folder)[stage]
+        for _, _, value in kept:
             if "error" in value:
                 continue
             for said in (value.get("members") or {"": value}).values():

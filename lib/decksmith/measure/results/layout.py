@@ -6,7 +6,6 @@
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
 
 import click
 
@@ -14,7 +13,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.results import text
-from decksmith.measure.results.summary import own, rendered
+from decksmith.measure.results.summary import rendered
 
 RUNS = cli.ROOT / "results/runs"
 
@@ -67,28 +66,20 @@ def missing(folder: Path) -> cli.Missing:
 
 def table(runs: Path | None = None) -> list[str]:
     """The finished runs, a line each: model, protocol, how many decks render, how good these are, USD and day."""
-    rows, damaged = [["model", "protocol", "renders", "score", "USD", "made"]], list[str]()
+    rows = [["model", "protocol", "renders", "score", "USD", "made"]]
     for folder in finished(runs):
         path = folder / "summary.json"
-        summary, made = _summary(path), datetime.fromtimestamp(path.stat().st_mtime)
-        if summary is None:
-            damaged.append(f"{path} is damaged; rm {path} && {make_command(folder)}")
+        summary, made = stream.json_file(path), datetime.fromtimestamp(path.stat().st_mtime)
+        own = stream.fingerprint({**summary, "by": None})
+        if (summary.get("by") or {}).get("sum", own) != own:
+            cli.say(f"{path} is damaged on its disk: rm {path} && {make_command(folder)}")
             continue
         cells = [folder.parent.name, folder.name, rendered(summary), _score(summary)]
         rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}"])
-    if len(rows) == 1 and not damaged:
+    if len(rows) == 1:
         return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
     lines = text.columns(rows, len(rows[0]))
-    return [*lines, *damaged, "", "The folder of a run is results/runs/MODEL/PROTOCOL."]
-
-
-def _summary(path: Path) -> Record | None:
-    """The summary in a file; None for one that is not as run-summarize wrote it."""
-    try:
-        found = stream.json_object(path.read_bytes())
-    except ValueError:
-        return None
-    return found if (found.get("by") or {}).get("sum") in (None, own(cast(Any, found))) else None
+    return [*lines, "", "The folder of a run is results/runs/MODEL/PROTOCOL."]
 
 
 def _score(summary: Record) -> str:

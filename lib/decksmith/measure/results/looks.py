@@ -239,7 +239,7 @@ def counted(path: Path, who: object, seen: object) -> str:
         with contextlib.closing(stream.Journal(path, "look")) as journal:
             if journal.get(ident, inputs) is None:
                 journal.put(ident, inputs, {"at": datetime.now(UTC).isoformat()})
-            count = sum(ident == one for one, _, _ in journal.values())
+            count = sum(ident == entry["id"] for _, entry in stream.journal(path))
     except OSError:
         return f"This look was not remembered: {path} cannot be written"
     if count == 1:

@@ -100,13 +100,8 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         found["stopped"] = stopped
     if apart := _apart(judged):
         found["disagreement"] = apart
-    found["by"]["sum"] = own(found)
+    found["by"]["sum"] = stream.fingerprint({**found, "by": None})
     return found
-
-
-def own(summary: Summary) -> str:
-    """The fingerprint of a summary without `by`."""
-    return stream.fingerprint({key: value for key, value in summary.items() if key != "by"})
 
 
 def _one_run(

@@ -60,7 +60,7 @@ def _checked(run: Run, sample: list[DeckRecord]) -> Summary:
     asked = folder / "prompts.jsonl"
     prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
     found = [*_ids(records), *_asked(records, prompts), *_copies(records), *_requests(run)]
-    found += [*_protocol(run), *_scores(run), *_decks(run), *_journal(run), *_pictures(run)]
+    found += [*_protocol(run), *_scores(run), *_decks(run), *_journal(run)]
     found += [line for record in records if (line := late(cast(Record, record)))]
     found += [line for record in sample for line in _verdict(run, record)]
     found = found or [*_changed(run)]
@@ -196,23 +196,18 @@ def _decks(run: Run) -> Iterator[str]:
             yield f"{record['id']}: {deck['path']} is another deck than the reply gives"
 
 
-def _pictures(run: Run) -> Iterator[str]:
-    """Pictures that are there and damaged on their disk."""
+def _changed(run: Run) -> Iterator[str]:
+    """Pictures that are damaged on their disk, and records that are others than those whose scores they have."""
     for record in run["records"]:
         for path in (record.get("render") or {}).get("slides") or []:
             if _is_there(run, path) and not pictures.is_whole(run["path"] / path):
                 yield f"{record['id']}: {path} is damaged"
-
-
-def _changed(run: Run) -> Iterator[str]:
-    """Records that are others than those whose scores they have."""
-    for record in run["records"]:
         by: By | None = record["score"].get("by")
         inputs = by.get("inputs") if by else None
         if inputs and inputs != stream.fingerprint(
-            ["score", scoring.made_from(cast(Record, record))]
+            ["score", scoring.weighed(cast(Record, record))]
         ):
-            yield f"{record['id']}: it is another record than score.by.inputs says was scored"
+            yield f"{record['id']}: it is another record than the one that score.by.inputs says"
 
 
 def _is_there(run: Run, path: str) -> bool:

@@ -263,7 +263,7 @@ class DeckAsk:
         if self.file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.file = open(self.path, "ab", buffering=0)
-        self.file.write(stream.summed(stream.dumps(event)) + b"\n")
+        self.file.write(stream.summed(event) + b"\n")
         self.events.append(event)
         self.changed.set()
         self.changed = asyncio.Event()

@@ -35,6 +35,7 @@ AT_ONCE, WAITING = 4, 60  # decks of one visitor that are in work or wait; of al
 ASKS, KEPT, VERSIONS = 30, 1000, 50  # asks kept of one visitor, of all; versions of one deck
 LOADED = 100  # asks in memory that nobody works on
 STOPPED = "What had arrived is kept."
+DAMAGED = "nobody"  # whose the decks are that do not say it any more; they are kept
 EVERYBODY = "everybody"  # whose the reference decks are: seen by all, changed by nobody
 ASK_ID = r"[0-9a-f]{32}"
 REFERENCE: AskedModel = {"model": "", "label": "Reference deck, by people", "color": "#c77d2e"}
@@ -125,13 +126,9 @@ class Studio:
         for path in self.folder.glob("*/journal.jsonl"):
             with contextlib.suppress(OSError, ValueError, KeyError), open(path, "rb") as file:
                 line = file.readline()
-                if line.endswith(b"\n") and not stream.sound(line[:-1]):
-                    cli.say(
-                        f"{path}: line 1 is damaged on the disk; the deck is kept, and nobody's"
-                    )
-                    line = b'{"at": 0, "visitor": ""}'
-                first = json.loads(line)
-                found.append((first["at"], path.parent.name, first["visitor"]))
+                if line.endswith(b"\n"):  # else it was not begun
+                    first = stream.unsummed(line[:-1]) or {"at": 0.0, "visitor": DAMAGED}
+                    found.append((first["at"], path.parent.name, first["visitor"]))
         return {ident: visitor for _, ident, visitor in sorted(found)}
 
     def _of(self, visitor: str) -> list[str]:

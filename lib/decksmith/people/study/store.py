@@ -156,7 +156,7 @@ def pairs_of(folder: Path) -> dict[str, StudyPair]:
 def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
     """Write study.json, then pairs.jsonl: whoever sees a pair sees all that belongs to it."""
     stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
-    lines = (stream.summed(stream.dumps(pair)) + b"\n" for pair in pairs)
+    lines = (stream.summed(pair) + b"\n" for pair in pairs)
     stream.write(folder / "pairs.jsonl", b"".join(lines))
 
 
@@ -494,7 +494,7 @@ class Study:
 
     def _insert_vote(self, ballot: Mapping[str, object], *row: str) -> None:
         """row: rater, pair, source, time. The ballot is kept with a checksum of all of it."""
-        text = stream.summed(stream.dumps({**ballot, "row": row})).decode()
+        text = stream.summed({**ballot, "row": row}).decode()
         self._db.execute(
             "INSERT INTO votes (ballot, rater, pair, source, at) VALUES (?, ?, ?, ?, ?)",
             (text, *row),
@@ -517,7 +517,7 @@ class Study:
             ORDER BY raters.rowid, given.place""")
         for rater, ident, text, source, at, place in rows:
             if (ballot := self._ballot(text, rater, ident, source, at)) is None:
-                self._take_away(rater, ident)
+                stream.lost(f"{self.folder}/votes.db: the vote of {rater} on {ident} is damaged")
             elif pair := pairs.get(ident):
                 vote = {
                     "pair": ident,
@@ -535,16 +535,6 @@ class Study:
                     "order": place,
                 }
                 yield cast(Vote, vote)
-
-    def _take_away(self, rater: str, pair: str) -> None:
-        """Take a damaged vote away. Raises cli.BadData unless REPAIR=1 is set."""
-        said = f"{self.folder}/votes.db: the vote of {rater} on {pair} is damaged on the disk"
-        if not os.environ.get("REPAIR"):
-            mend = "bring the file back from a copy, or type the same command with REPAIR=1, which takes the vote away"
-            raise cli.BadData(f"{said}; {mend}")
-        cli.say(f"{said}, and taken away")
-        with self.changing():
-            self._db.execute("DELETE FROM votes WHERE rater = ? AND pair = ?", (rater, pair))
 
     def enter(self, votes: Iterable[tuple[str, str, Mapping[str, object], str]]) -> int:
         """Store votes that were cast elsewhere, [(rater's name, pair, ballot, time)], all or

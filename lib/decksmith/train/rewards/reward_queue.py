@@ -3,7 +3,6 @@ of it is counted; and the rewards that were given, on disk: a deck that has one 
 again."""
 
 import asyncio
-import json
 import sqlite3
 import time
 import traceback
@@ -55,13 +54,12 @@ class RewardStore:
         row = self.db.execute("SELECT value FROM rewards WHERE key = ?", (key,)).fetchone()
         answer = stream.unsummed(row[0].encode()) if row else None
         if row and answer is None:
-            cli.say(f"the reward {key} is damaged on the disk; it is made again")
+            stream.lost(f"the reward {key} is damaged on its disk", free=True)
         return cast(RewardAnswer | None, answer)
 
     def put(self, key: str, value: RewardAnswer) -> None:
         """Keep an answer. Raises sqlite3.OperationalError where the disk is full."""
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        row = (key, stream.summed(text.encode("utf-8", "replace")).decode(), time.time())
+        row = (key, stream.summed(value).decode(), time.time())
         self.db.execute("INSERT OR REPLACE INTO rewards VALUES (?, ?, ?)", row)
 
     def __len__(self) -> int:
