@@ -115,12 +115,18 @@ def test_killed_again_and_again_it_ends_in_the_records_of_an_undisturbed_run_and
             process.communicate(timeout=120)
             survivors |= set(family(process.pid))
             repeated += [key for key in done if asked(wild)[key] > before[key]]
+        for home in (
+            "runs/fake/offline",
+            "reports/offline",
+        ):  # of a process whose number nobody has
+            (wild / "results" / home).mkdir(parents=True, exist_ok=True)
+            (wild / "results" / home / f"half.{1 << 22}.tmp").write_text("half")
         process = baseline(wild)
         said = process.communicate()[0].decode()
         assert process.returncode == 0, said
         assert not repeated, "finished rows were asked again"
         assert result(wild) == result(calm)
-        assert not list((wild / "results").rglob("*.png.*")), "half a picture was left"
+        assert not list((wild / "results").rglob("*.tmp")), "half a file was left"
         deadline = time.monotonic() + 20
         while (
             alive := [pid for pid in survivors if os.path.exists(f"/proc/{pid}")]
