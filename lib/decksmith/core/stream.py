@@ -478,42 +478,9 @@ async def _lines() -> AsyncIterator[tuple[int, bytes]]:
 Work = Callable[[R], V | Awaitable[V]]
 
 
-def stage(
-    key: str,
-    work: Work[R, V],
-    *,
-    takes: type[R],
-    needs: str | Iterable[str] = (),
-    run: str | Path | None = None,
-    inputs: Callable[[R], object] | None = None,
-    valid: Callable[[R, V], bool] | None = None,
-    jobs: int = 1,
-    passes_faults: bool = True,
-    expand: Callable[[R], list[R]] | None = None,
-    merge: Callable[[R, V], R] | None = None,
-    close: Callable[[], Awaitable[None]] | None = None,
-) -> int:
-    """Run one stage from stdin to stdout and return its exit status (0, 65 or 75).
-
-    work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault
-    for a failure of this record.
-    takes: the type of a record. What a record has of it is checked as it comes in.
-    needs: the key or keys that earlier stages must have written.
-    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the
-    fingerprint of `inputs(record)`, a function or coroutine function: one that waits holds no place
-    of `jobs`.
-    valid(record, value): whether a journaled value may be used again (are its files still there?).
-    passes_faults: records that already failed go through untouched.
-    expand(record) -> records: turn one record into several before the work.
-    merge(record, value) -> record: how a value joins its record, where it is not simply added under
-    `key`.
-    close(): a coroutine function, awaited at the end whatever happened.
-    """
-    needs = (needs,) if isinstance(needs, str) else tuple(needs)
-    made: _Stage[R, V] = _Stage(
-        key, work, takes, needs, run, inputs, valid, jobs, passes_faults, expand, merge, close
-    )
-    return asyncio.run(made.go())
+def stage(key: str, work: Work[R, V], *, takes: type[R], **more: Any) -> int:
+    """Run one stage (`_Stage`) from stdin to stdout and return its exit status (0, 65 or 75)."""
+    return asyncio.run(_Stage(key, work, takes=takes, **more).go())
 
 
 # How a stage says what became of its records.
@@ -532,22 +499,38 @@ TALLY = {
 
 @dataclasses.dataclass
 class _Stage(Generic[R, V]):
-    """One run of `stage`, whose arguments these are."""
+    """One run of a stage.
+
+    work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault
+    for a failure of this record.
+    takes: the type of a record. What a record has of it is checked as it comes in.
+    needs: the key or keys that earlier stages must have written.
+    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the
+    fingerprint of `inputs(record)`, a function or coroutine function: one that waits holds no place
+    of `jobs`.
+    valid(record, value): whether a journaled value may be used again (are its files still there?).
+    passes_faults: records that already failed go through untouched.
+    expand(record) -> records: turn one record into several before the work.
+    merge(record, value) -> record: how a value joins its record, where it is not simply added under
+    `key`.
+    close(): a coroutine function, awaited at the end whatever happened.
+    """
 
     key: str
     work: Work[R, V]
     takes: type[R]
-    needs: tuple[str, ...]
-    run: str | Path | None
-    inputs: Callable[[R], object] | None
-    valid: Callable[[R, V], bool] | None
-    jobs: int
-    passes_faults: bool
-    expand: Callable[[R], list[R]] | None
-    merge: Callable[[R, V], R] | None
-    close: Callable[[], Awaitable[None]] | None
+    needs: str | Iterable[str] = ()
+    run: str | Path | None = None
+    inputs: Callable[[R], object] | None = None
+    valid: Callable[[R, V], bool] | None = None
+    jobs: int = 1
+    passes_faults: bool = True
+    expand: Callable[[R], list[R]] | None = None
+    merge: Callable[[R, V], R] | None = None
+    close: Callable[[], Awaitable[None]] | None = None
 
     def __post_init__(self) -> None:
+        self.needs = (self.needs,) if isinstance(self.needs, str) else tuple(self.needs)
         self.journal: Journal | None = None
         self.tasks: set[asyncio.Task[R]] = set()
         self.tally: Counter[str] = Counter()

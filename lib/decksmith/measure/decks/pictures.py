@@ -51,8 +51,9 @@ def illustrate(run: str | Path, record: Record, provider: "Pexels | None") -> Im
             found[words] = _picture(provider, words)
         data, source, attribution, fallback = found.get(words) or list(found.values())[-1]
         kind = "jpg" if data.startswith(b"\xff\xd8") else "png"
-        name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.{kind}"
-        if not _as_named(folder / name):
+        digest = hashlib.sha256(data).hexdigest()
+        name = f"images/{digest[:16]}.{kind}"
+        if _sha256(folder / name) != digest:
             stream.write(folder / name, data)
         span = deck.text[query.start : query.stop]
         new = f"image: {name}" if query.kind == "key" else name
@@ -92,12 +93,8 @@ def usable(run: str | Path, value: Images) -> bool:
     sha256 = _sha256(Path(run) / value["path"])
     if passing or not sha256 or value.get("sha256", sha256) != sha256:
         return False
-    return all(_as_named(Path(run) / item["path"]) for item in value["items"])
-
-
-def _as_named(path: Path) -> bool:
-    """Whether one of our pictures is what its name is the hash of."""
-    return _sha256(path)[:16] == path.stem
+    paths = [Path(run) / item["path"] for item in value["items"]]  # called by their hashes
+    return all(_sha256(path)[:16] == path.stem for path in paths)
 
 
 def _sha256(path: Path) -> str:

@@ -179,17 +179,15 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
     for folder in layout.finished():
         if stage == "gen" and conditions.split(layout.run_name(folder))[0] != entry.name:
             continue
-        kept: list[tuple[str, Any, Record]] = []
-        with contextlib.suppress(cli.BadData):  # of another run
-            kept = read_journals(folder)[stage]
-        for _, _, value in kept:
-            if "error" in value:
-                continue
-            for said in (value.get("members") or {"": value}).values():
-                slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
-                usage = said.get("usage") or {}
-                if slug == entry.slug and usage.get("completion_tokens"):
-                    counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
+        with contextlib.suppress(cli.BadData):  # a damaged journal of another run
+            for _, _, value in read_journals(folder)[stage]:
+                if "error" in value:
+                    continue
+                for said in (value.get("members") or {"": value}).values():
+                    slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
+                    usage = said.get("usage") or {}
+                    if slug == entry.slug and usage.get("completion_tokens"):
+                        counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
     if not counts:
         return None
     prompts, completions = zip(*counts, strict=True)
