@@ -8,10 +8,13 @@ import subprocess
 
 import pytest
 import synthetic
+from decksmith.bench.evalserver import jobs
 from decksmith.core import cli, stream
 from decksmith.measure.decks import pictures
 from decksmith.measure.judging import scoring
 from decksmith.measure.results import claims, layout, runs, verify
+from decksmith.people.demo import ask, studio
+from decksmith.train.rewards import reward_queue
 from shadow import ROOT, core, endpoint, environment, make
 
 FLIPS = int(os.environ.get("FLIPS") or 30)
@@ -96,6 +99,37 @@ def test_lines_from_before_there_were_checksums_are_read(tmp_path):
     path.write_bytes(b'{"id":"a","inputs":"%s","gen":{"text":"old"}}\n' % (b"0" * 64))
     assert stream.Journal(path, "gen").get("a", "0" * 64) == {"text": "old"}
     assert [entry for _, entry in stream.journal(path)] == [json.loads(path.read_bytes())]
+
+
+def test_a_damaged_reward_is_made_again_and_a_damaged_job_is_another_one(tmp_path, capsys):
+    rewards = reward_queue.RewardStore(tmp_path / "rewards")
+    rewards.put("key", {"reward": 0.5, "masked": False})
+    assert rewards.get("key") == {"reward": 0.5, "masked": False}
+    rewards.db.execute("UPDATE rewards SET value = replace(value, '0.5', '0.7')")
+    assert rewards.get("key") is None
+    assert "the reward key is damaged on its disk" in capsys.readouterr().err
+    rewards.close()
+    store = jobs.Store(tmp_path / "jobs")
+    for ident in ("a.1", "b.1"):
+        store.put(ident, {"run": "r"}, {"status": "done", "benchmarks": {"x": {"metrics": 0.5}}})
+    store.db.execute("UPDATE jobs SET state = replace(state, '0.5', '0.7') WHERE id = 'a.1'")
+    assert [ident for ident, _, _ in store.jobs()] == ["b.1"]
+    assert "a.1 is damaged in jobs.db" in capsys.readouterr().err
+    store.close()
+
+
+def test_a_damaged_deck_of_a_visitor_is_shown_to_nobody_and_kept(tmp_path):
+    deck = ask.DeckAsk(tmp_path / "decks", "0" * 32)
+    deck.say(None, "asked", visitor="ada", models=[])
+    deck.say(0, "text", text="# Tides")
+    deck.close()
+    whole = deck.path.read_bytes()
+    deck.path.write_bytes(whole.replace(b"Tides", b"Uides"))
+    with pytest.raises(ValueError, match="line 2 of its journal is damaged"):
+        ask.DeckAsk.load(tmp_path / "decks", deck.id)
+    deck.path.write_bytes(whole.replace(b'"ada"', b'"eda"'))
+    opened = studio.Studio(tmp_path, {})
+    assert deck.path.exists() and not opened.may_see("ada", deck.id)
 
 
 @pytest.fixture
