@@ -471,8 +471,7 @@ def test_a_journal_is_read_again_by_the_places_of_its_lines(tmp_path):
     assert again.get("r7", inputs[7]) == {"text": "a later reply"}
     assert again.get("r8", inputs[8]) == {"text": "reply 8 " * 50}
     assert again.get("r8", inputs[9]) is again.get("r2000", inputs[9]) is None
-    assert len(list(again.values())) == 2000
-    assert ("r7", inputs[7], {"text": "a later reply"}) in again.values()
+    assert len(again.places) == 2000
     assert sum(map(sys.getsizeof, [*again.places, *again.places.values()])) < 100 * len(inputs)
     # Two heads with one hash: the line of the other is no answer.
     mine, other = (hash(again._head(f"r{n}", inputs[n])) for n in (1, 2))

@@ -21,7 +21,7 @@ from decksmith.core.records import By, Error, Record
 from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.lint import CANVAS
 from decksmith.measure.decks.parser import THEMES
-from decksmith.measure.decks.pictures import cache_folder
+from decksmith.measure.decks.pictures import cache_folder, is_whole
 from decksmith.measure.decks.records import Render
 from decksmith.measure.decks.templates import Style
 from decksmith.measure.render import cell, toolchain
@@ -79,8 +79,8 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
 
 
 def intact(run: str | Path, value: Render) -> bool:
-    """Whether the pictures of a journaled value are still there."""
-    return all((Path(run) / name).is_file() for name in value.get("slides", []))
+    """Whether the pictures of a journaled value are still there and whole."""
+    return all(is_whole(Path(run) / name) for name in value.get("slides", []))
 
 
 class Pool:
