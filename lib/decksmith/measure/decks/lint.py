@@ -18,7 +18,7 @@ from decksmith.measure.decks.clean import illustrated
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.records import Box, Finding, Limits, Page, Xray
 
-CANVAS = (980, 552)
+CANVAS = (980, 552)  # px of a slide whose deck says nothing else
 
 GAP_PX = (
     60  # what stands farther out behind all else past the edge was put there; it did not flow there
@@ -33,6 +33,14 @@ _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is 
 Rectangle = list[int]  # x, y, width, height in CSS px
 Found = Iterator[tuple[str, int | None, str, Rectangle | None]]
 _NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in `boxes`
+
+
+def canvas(page: Page) -> tuple[int, int]:
+    """Px of a slide, across and down. Raises ValueError for what no slide has."""
+    across, down = page.get("canvas") or CANVAS
+    if not (100 <= across <= 3840 and 100 <= down <= 3840 and 1 / 4 <= across / down <= 4):
+        raise ValueError(f"no slide has {across} x {down} px")
+    return across, down
 
 
 @functools.cache
@@ -99,11 +107,11 @@ def _union(boxes: list[Rectangle]) -> Rectangle:
 
 
 # By edge: how far a box begins and ends past it, in px.
-_EDGES: dict[str, Callable[[Rectangle], tuple[int, int]]] = {
-    "bottom": lambda box: (box[1] - CANVAS[1], box[1] + box[3] - CANVAS[1]),
-    "right": lambda box: (box[0] - CANVAS[0], box[0] + box[2] - CANVAS[0]),
-    "top": lambda box: (-box[1] - box[3], -box[1]),
-    "left": lambda box: (-box[0] - box[2], -box[0]),
+_EDGES: dict[str, Callable[[Rectangle, int, int], tuple[int, int]]] = {
+    "bottom": lambda box, wide, high: (box[1] - high, box[1] + box[3] - high),
+    "right": lambda box, wide, high: (box[0] - wide, box[0] + box[2] - wide),
+    "top": lambda box, wide, high: (-box[1] - box[3], -box[1]),
+    "left": lambda box, wide, high: (-box[0] - box[2], -box[0]),
 }
 
 
@@ -115,9 +123,9 @@ def _overflow(page: Page, boxes: list[Box], bounds: Limits) -> Found:
         yield "overflow", cut[0], f"{_noun(first)} overflows its box by {reach} px", first["box"]
     done: set[int] = set()
     for side, past in _EDGES.items():
-        spans = {i: past(box["box"]) for i, box in enumerate(boxes)}
+        spans = {i: past(box["box"], *canvas(page)) for i, box in enumerate(boxes)}
         past_it = [i for i in spans if spans[i][1] > bounds["overflow_px"] and i not in done]
-        out = [i for i in past_it if _place(boxes[i]) and not _bleeds(boxes[i], bounds)]
+        out = [i for i in past_it if _place(boxes[i]) and not _bleeds(page, boxes[i], bounds)]
         flow, edge = _flow(out, spans, side, len(boxes))
         if flow:
             at = min(
@@ -134,13 +142,14 @@ def _overflow(page: Page, boxes: list[Box], bounds: Limits) -> Found:
         done.update(out)
 
 
-def _bleeds(box: Box, bounds: Limits) -> bool:
+def _bleeds(page: Page, box: Box, bounds: Limits) -> bool:
     """Whether a picture may reach past the edge: a background, or one of which little is cut off."""
     if box["kind"] != "image":
         return box["kind"] == "background"
     x, y, width, height = box["box"]
-    seen_x = max(0, min(x + width, CANVAS[0]) - max(x, 0))
-    seen_y = max(0, min(y + height, CANVAS[1]) - max(y, 0))
+    across, down = canvas(page)
+    seen_x = max(0, min(x + width, across) - max(x, 0))
+    seen_y = max(0, min(y + height, down) - max(y, 0))
     return 1 - seen_x * seen_y / (width * height) <= bounds["picture_cut"]
 
 
@@ -175,14 +184,11 @@ def _overlap(page: Page, boxes: list[Box], bounds: Limits) -> Found:
 
 def _unreadable(page: Page, boxes: list[Box], bounds: Limits) -> Found:
     placed = [(i, box) for i, box in enumerate(boxes) if _place(box)]
-    small = [
-        (box["size"], i)
-        for i, box in placed
-        if box.get("size") and box["size"] < bounds["small_px"]
-    ]
+    least_px = round(bounds["small_px"] * canvas(page)[0] / CANVAS[0], 1)
+    small = [(box["size"], i) for i, box in placed if 0 < box.get("size", 0) < least_px]
     if small:
         size, worst = min(small)
-        message = f"{_noun(boxes[worst])} is set in {size:g} px, below {bounds['small_px']:g}{_others(small)}"
+        message = f"{_noun(boxes[worst])} is set in {size:g} px, below {least_px:g}{_others(small)}"
         yield "small-text", worst, message, boxes[worst]["box"]
     said = ("cut", "covered")  # by another finding
     unseen = [i for i, box in enumerate(boxes) if box.get("unseen") and not any(map(box.get, said))]

@@ -102,8 +102,10 @@ class Slide:
 
     @property
     def hidden(self) -> bool:
-        """True when Slidev drops the slide (`hide: true` or `disabled: true`)."""
-        return bool(self.frontmatter.get("hide") or self.frontmatter.get("disabled"))
+        """True when Slidev drops the slide: by `hide` or `disabled`, or for the slides of the file that `src` names."""
+        said = map(self.frontmatter.get, ("hide", "disabled", "src"))
+        # What JavaScript takes for true: an empty list, and no number that is none.
+        return any(value not in (None, False, 0, "") and value == value for value in said)
 
     def key_line(self, key: str) -> int:
         """The line of a key of the frontmatter, or of the slide where it has no such key."""
@@ -178,7 +180,15 @@ class Deck:
             slide = _slide(text[offset:stop], len(slides) + 1, start, end, offset, budget)
             budget -= len(slide.yaml)
             slides.append(slide)
-        return cls(text, slides)
+        deck = cls(text, slides)
+        usual = deck.headmatter.get("defaults")
+        default = usual.get("layout") if isinstance(usual, dict) else None
+        cover = next(iter(deck.shown), None)
+        for slide in slides:
+            own = slide.frontmatter.get("layout", default)
+            named = bool(own) and isinstance(own, str | int | float)
+            slide.layout = str(own) if named else "cover" if slide is cover else "default"
+        return deck
 
     @property
     def headmatter(self) -> dict[str, Any]:
@@ -300,7 +310,7 @@ def _slide(raw: str, no: int, start: int, end: int, offset: int, budget: int) ->
         content_line=start + 1 + raw.count("\n", 0, at),
         note=note,
         title=_title(block.data, content),
-        layout=str(block.data.get("layout") or ("cover" if no == 1 else "default")),
+        layout="",
         offset=offset,
         content_offset=offset + at,
         yaml=yaml,
@@ -381,7 +391,7 @@ def visible(prose: str) -> str:
     return " ".join(words)
 
 
-SLOT = re.compile(r"::\s?([\w-]+)\s?::")
+SLOT = re.compile(r"::\s*([\w.:-]+)\s*::")
 _LEAD = re.compile(r"(?:#{1,6}\s|[-*+]\s|\d{1,9}[.)]\s|>\s?)+")
 _MARKS = re.compile(r"[*_`~|]+")
 

@@ -167,6 +167,7 @@ class ShownPage(TypedDict):
     line: int
     title: str
     text: str
+    canvas: NotRequired[tuple[int, int]]
 
 
 class EventFacts(TypedDict, total=False):
@@ -189,6 +190,7 @@ class EventFacts(TypedDict, total=False):
     title: str
     findings: list[Finding]
     picture: str
+    canvas: tuple[int, int]
     version: int
     source: str
     status: str

@@ -424,4 +424,9 @@ def _short(text: str | None, most: int = 120) -> str:
 
 def _shown(page: Page, line: int) -> ShownPage:
     """A rendered slide that begins in this line."""
-    return {"line": line, "title": _short(page["title"]), "text": _short(page["text"], 400)}
+    shown: ShownPage = {
+        "line": line,
+        "title": _short(page["title"]),
+        "text": _short(page["text"], 400),
+    }
+    return shown | {"canvas": page["canvas"]} if "canvas" in page else shown
