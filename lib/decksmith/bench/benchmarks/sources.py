@@ -4,16 +4,21 @@ A reader takes a description and gives the revision that came and the rows as th
 PresentBench are read here, too: they become prompts for decks.
 """
 
+import ast
 import base64
+import contextlib
 import csv
+import functools
 import gzip
 import hashlib
 import io
 import itertools
 import json
+import mimetypes
 import pickle
 import re
 import shlex
+import sqlite3
 import subprocess
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -145,8 +150,13 @@ def _package(spec: BenchmarkSpec) -> Rows:
     if found is None or found.version != source["revision"]:
         said = f"its rows are in the package {wanted}, which is not installed"
         raise cli.Missing(f"{spec['name']}: {said}; `make .venv/.bench` installs it")
-    data = Path(str(found.locate_file(source["file"]))).read_bytes()
-    return wanted, parsed(source["file"], data)
+
+    def path(file: str) -> str:
+        return str(found.locate_file(file))
+
+    if "files" in source:
+        return wanted, list(_files(source, path))
+    return wanted, parsed(source["file"], Path(path(source["file"])).read_bytes())
 
 
 def _hub(spec: BenchmarkSpec) -> Rows:
@@ -171,7 +181,13 @@ def _hub(spec: BenchmarkSpec) -> Rows:
             pin = f'revision = "{revision}" in {file}'
             cli.say(f"{name}: took the newest revision; to pin it: {pin}")
         if "files" in source:
-            return revision, list(_files(source, revision))
+
+            def path(file: str) -> str:
+                return huggingface_hub.hf_hub_download(
+                    hub, file, repo_type="dataset", revision=revision
+                )
+
+            return revision, list(_files(source, path))
         return revision, _dataset(source, revision, file)
     except (errors.GatedRepoError, DatasetNotFoundError):
         raise cli.Missing(f"{name}: the Hub does not give {hub} at {revision}; {how}") from None
@@ -192,16 +208,17 @@ def _hub(spec: BenchmarkSpec) -> Rows:
 
 def _dataset(source: RowSource, revision: str, file: str) -> Iterable[Record]:
     """The rows of a split."""
-    from datasets import load_dataset
+    from datasets import Image, load_dataset
     from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub.errors import HfHubHTTPError
 
     config, split = source.get("config"), source["split"]
     try:
-        found: Iterable[Record] = load_dataset(
-            source["hub"], config, revision=revision, split=split
-        )
-        return found
+        found = load_dataset(source["hub"], config, revision=revision, split=split)
+        pictures = [name for name, kind in found.features.items() if isinstance(kind, Image)]
+        for name in pictures:  # their bytes as they are
+            found = found.cast_column(name, Image(decode=False))
+        return (row | {name: _picture(row[name]) for name in pictures} for row in found)
     except DatasetNotFoundError as error:  # what the Hub answered is its cause
         cause = error.__cause__
         raise (cause if isinstance(cause, HfHubHTTPError) else error) from None
@@ -209,17 +226,23 @@ def _dataset(source: RowSource, revision: str, file: str) -> Iterable[Record]:
         raise cli.BadConfig(f"{file}: {error}") from None
 
 
-def _files(source: RowSource, revision: str) -> Iterator[Record]:
-    """The rows of JSONL files of a repository; with `join` each gets the row of another file with the same key, as `joined`."""
-    from huggingface_hub import hf_hub_download
+def _picture(image: Record | None) -> str | None:
+    """A picture of a dataset as an address that holds it."""
+    if not image or not image["bytes"]:
+        return None
+    kind = mimetypes.guess_type(image["path"] or "")[0] or "image/png"
+    return f"data:{kind};base64,{base64.b64encode(image['bytes']).decode()}"
+
+
+def _files(source: RowSource, path: Callable[[str], str]) -> Iterator[Record]:
+    """The rows of JSONL files, which lie where `path` says; with `join` each gets the row of other files with the same key, as `joined`."""
 
     def lines(file: str) -> Iterator[Record]:
-        path = hf_hub_download(source["hub"], file, repo_type="dataset", revision=revision)
-        with open(path) as opened:
+        with open(path(file)) as opened:
             yield from (json.loads(line) for line in opened if line.strip())
 
     on = source.get("join")
-    others = {row[on["on"]]: row for row in lines(on["file"])} if on else {}
+    others = {row[on["on"]]: row for file in on["files"] for row in lines(file)} if on else {}
     for file in source["files"]:
         for row in lines(file):
             yield {**row, "joined": others.get(row[on["on"]])} if on else row
@@ -252,8 +275,30 @@ def _contest(row: Record) -> Record:
     return {**row, "tests": json.loads(row["public_test_cases"]) + tests}
 
 
+def _listed(row: Record) -> Record:
+    """MMMU-Pro writes the list of its choices as Python does."""
+    return row | {"options": ast.literal_eval(row["options"])}
+
+
 # How rows are unpacked before the description's own program sees them (`decode`).
-DECODERS = {"livecodebench": _contest, "evalplus": plus.row}
+DECODERS = {"livecodebench": _contest, "evalplus": plus.row, "mmmu": _listed}
+
+
+@functools.cache
+def database(folder: Path, name: str) -> dict[str, str]:
+    """What a row gets of the SQLite database that it asks about: `schema`, its tables as they were made,
+    and `database`, where it lies. Raises cli.Missing, cli.BadData for a name that is a path."""
+    if not re.fullmatch(r"[\w-]+", name):
+        raise cli.BadData(f"db_id {name!r} is no plain name")
+    path = (folder / name / f"{name}.sqlite").resolve()
+    if not path.is_file():
+        said = "docs/benchmarks.md says where databases come from"
+        raise cli.Missing(f"there is no database {path}; {said}")
+    tables = "SELECT sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as db:
+        schema = ";\n\n".join(sql for (sql,) in db.execute(tables))
+    own = path.relative_to(cli.ROOT) if path.is_relative_to(cli.ROOT) else path
+    return {"schema": schema, "database": str(own)}
 
 
 # --- PresentBench ---------------------------------------------------------------------------------
