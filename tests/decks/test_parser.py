@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from decksmith.core import stream
 from decksmith.measure.decks.clean import clean, parse
 from decksmith.measure.decks.parser import Deck
+from decksmith.measure.render import toolchain
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -159,9 +159,8 @@ def official():
     """A function text -> what @slidev/parser and the renderer make of it, through one long-lived node."""
     renderer = ROOT / "assets/renderer"
     assert (renderer / "node_modules").exists(), "the official parser is not installed: make setup"
-    node = shutil.which("node") or str(ROOT / ".venv/bin/node")
     with subprocess.Popen(
-        [node, HERE / "official_parser.mjs", renderer],
+        [toolchain.node(), HERE / "official_parser.mjs", renderer],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -239,6 +238,37 @@ def test_our_slices_of_any_mixture_of_lines_are_those_of_the_official_parser(
     official, lines, newline
 ):
     agree(official, newline.join(lines))
+
+
+SHOWING = [
+    *("hide: true", "hide: false", "hide:", "hide: !!str", "hide: 'no'", "hide: 0x0", "hide: -0"),
+    *("disabled: true", "src: ./a.md", "hide: {}", "hide: [", "? hide\n: true", "k: |\n\t"),
+    *("k:\n\t", "\t", "\t---", " ---", "layout: end", "# c", "text", ""),
+]
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(SHOWING), max_size=4),
+            st.sampled_from(["---", "--- ", "---\t", "----"]),
+            st.lists(st.sampled_from(LINES), max_size=3),
+        ),
+        max_size=5,
+    )
+)
+def test_what_hides_a_slide_hides_it_in_the_renderer_too(official, slides):
+    blocks = [["---", *keys, end, *below] for keys, end, below in slides]
+    agree(official, "\n".join(line for block in blocks for line in block))
+
+
+def test_the_first_slide_that_is_shown_is_the_cover_and_defaults_name_the_layout_of_the_others():
+    deck = Deck.parse("---\nhide: true\n---\n\n# A\n\n---\n\n# B\n\n---\n\n# C\n")
+    assert [slide.layout for slide in deck.shown] == ["cover", "default"]
+    deck = Deck.parse("---\ndefaults:\n  layout: end\n---\n\n# A\n\n---\nlayout: fact\n---\n")
+    assert [slide.layout for slide in deck.shown] == ["end", "fact"]
 
 
 @pytest.mark.slow
