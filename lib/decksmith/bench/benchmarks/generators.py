@@ -9,29 +9,19 @@ where the model may call tools. The words are in assets/prompts/bench/generated.
 import functools
 import itertools
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NotRequired, TypedDict
 
 from decksmith.bench.benchmarks.records import RowSource
-from decksmith.core import cli
+from decksmith.core import config_files
 from decksmith.core.records import Record
 
-TEXTS = cli.ROOT / "assets" / "prompts" / "bench"
 Call = dict[str, Any]  # the name of a function and its arguments
-
-
-@functools.cache
-def _texts() -> dict[str, Any]:
-    return tomllib.loads((TEXTS / "generated.toml").read_text())
-
-
-@functools.cache
-def _languages() -> dict[str, dict[str, Any]]:
-    """The sentences of each language, by its ISO 639-1 code."""
-    return tomllib.loads((TEXTS / "languages.toml").read_text())
+_texts = functools.partial(config_files.asset, "prompts/bench/generated.toml")
+# The sentences of each language, by its ISO 639-1 code.
+_languages = functools.partial(config_files.asset, "prompts/bench/languages.toml")
 
 
 class SourceRow(TypedDict):

@@ -38,8 +38,6 @@ class RowSource(TypedDict, total=False):
     seed: Annotated[int, "what they are drawn from"]
     words: Annotated[list[int], "of the texts of `ruler`: their lengths"]
     own: Annotated[str, "a file of our prompts"]
-    folder: Annotated[str, "the cases of PresentBench"]
-    budget: Annotated[int, "characters of material for each case"]
     gym: Annotated[str, "a benchmark or a server of NeMo Gym"]
 
 

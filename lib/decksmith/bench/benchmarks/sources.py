@@ -1,7 +1,6 @@
 """Where the rows of benchmarks come from: files, addresses, programs, generators, packages, the Hub.
 
-A reader takes a description and gives the revision that came and the rows as they are there. Cases of
-PresentBench are read here, too: they become prompts for decks.
+A reader takes a description and gives the revision that came and the rows as they are there.
 """
 
 import ast
@@ -12,7 +11,6 @@ import functools
 import gzip
 import hashlib
 import io
-import itertools
 import json
 import mimetypes
 import pickle
@@ -29,11 +27,8 @@ from typing import Any, NoReturn
 from decksmith.bench.benchmarks import generators
 from decksmith.bench.benchmarks.graders import plus
 from decksmith.bench.benchmarks.records import BenchmarkSpec, RowSource
-from decksmith.core import cli, stream
+from decksmith.core import cli
 from decksmith.core.records import Record
-from decksmith.measure.decks import sources as documents
-from decksmith.measure.decks import templates
-from decksmith.measure.judging import prompt_rows
 
 SECONDS = 600  # for a program, and for an address to answer
 Rows = tuple[str, Iterable[Any]]  # the revision, and the rows
@@ -299,86 +294,3 @@ def database(folder: Path, name: str) -> dict[str, str]:
         schema = ";\n\n".join(sql for (sql,) in db.execute(tables))
     own = path.relative_to(cli.ROOT) if path.is_relative_to(cli.ROOT) else path
     return {"schema": schema, "database": str(own)}
-
-
-# --- PresentBench ---------------------------------------------------------------------------------
-
-# The layout, by the README and the code of github.com/PresentBench/PresentBench (04f1b1c) and the card
-# of its dataset: DOMAIN/SOURCE/CASE/ holds `material.md` or `.pdf`, or `material_1`, `material_2` ..,
-# and `generation_task/` with the request and `judge_prompt.json`; `DOMAIN/common_judge_prompt.json`
-# has what all cases share.
-REQUESTS = ("generation_prompt.md", "instructions.md")
-# Five lists of questions; the third of the dependent ones is left out: it has a question for each page of a finished deck.
-LISTS = {
-    "i1": "material_independent_checklist_1",
-    "i2": "material_independent_checklist_2",
-    "d1": "material_dependent_checklist_1",
-    "d2": "material_dependent_checklist_2",
-}
-FETCH = "hf download PresentBench/PresentBench --repo-type dataset --local-dir"
-
-
-def presentbench(root: Path, budget: int) -> Iterator[Record]:
-    """The cases under `root` as prompts, in the order of their paths; `budget` characters of material each. A prompt's
-    `source.path` is its case, under which its scorer looks for slides.pdf. Raises cli.Missing, cli.BadData."""
-    found = sorted(root.glob("*/*/*/generation_task/judge_prompt.json"))
-    if not found:
-        raise cli.Missing(f"{root} has no case of PresentBench; `{FETCH} {root}` fetches them")
-    for path in found:
-        yield _case(root, path.parent.parent, budget)
-
-
-def _case(root: Path, case: Path, budget: int) -> Record:
-    place = case.relative_to(root)
-    request = next((p for n in REQUESTS if (p := case / "generation_task" / n).is_file()), None)
-    if request is None:
-        raise cli.BadData(f"{case}/generation_task has none of {', '.join(REQUESTS)}")
-    asked = request.read_text("utf-8", "replace").strip()
-    try:
-        read = [documents.read(path.name, path.read_bytes(), budget) for path in _material(case)]
-    except documents.NotRead as error:
-        raise cli.BadData(f"{case}: {error}") from None
-    material, quoted = documents.quoted(read, budget)
-    return {
-        "id": re.sub(r"[^A-Za-z0-9._~-]+", "-", "-".join(place.parts))[-128:].lstrip("-._~"),
-        "sets": ["core", "presentbench"],
-        "messages": [
-            {"role": "system", "content": templates.system_prompt()},
-            {"role": "user", "content": f"{asked}\n\n{material}"},
-        ],
-        "asks": prompt_rows.asks(asked, {}) | {"domain": place.parts[0]},
-        "checklist": _checklist(case, root / place.parts[0]),
-        "sources": quoted,
-        "source": {"path": str(place)},
-    }
-
-
-def _material(case: Path) -> list[Path]:
-    """material, then material_1, material_2 .. as far as they go; markdown before PDF."""
-    found = []
-    for number in itertools.count():
-        stem = f"material_{number}" if number else "material"
-        path = next((p for end in ("md", "pdf") if (p := case / f"{stem}.{end}").is_file()), None)
-        if path:
-            found.append(path)
-        elif number:
-            break
-    if not found:
-        raise cli.BadData(f"{case} has no material.md or material.pdf")
-    return found
-
-
-def _checklist(case: Path, domain: Path) -> list[Record]:
-    """The questions in words; those that are a function of its scorer's are left out. A case's list stands before its
-    domain's."""
-    own, common = case / "generation_task/judge_prompt.json", domain / "common_judge_prompt.json"
-    lists: Record = {}
-    for path in (common, own):
-        if path.is_file():
-            lists |= stream.json_file(path)
-    return [
-        {"id": f"{short}.{k}", "ask": item.strip()}
-        for short, name in LISTS.items()
-        for k, item in enumerate(lists.get(name) or [], 1)
-        if isinstance(item, str) and item.strip()
-    ]

@@ -33,7 +33,6 @@ SOURCES = {
     "package": {"package", "file", "files", "join", "revision"},
     "generated": {"generated", "rows", "seed", "words"},
     "own": {"own"},
-    "folder": {"folder", "budget"},
     "file": {"file", "sha256", "databases"},
     "url": {"url", "sha256"},
     "program": {"program"},
@@ -223,9 +222,6 @@ def _rows(spec: BenchmarkSpec, card: Card, file: Path | None = None) -> Iterator
     if spec["kind"] == "own":
         yield from (record for _, record in stream.records(cli.ROOT / source["own"]))
         return
-    if spec["kind"] == "folder":
-        yield from sources.presentbench(Path(source["folder"]), source["budget"])
-        return
     if spec["kind"] == "gym":
         card["revision"] = gym.revision()
         yield from gym.records(spec, file)
@@ -247,7 +243,7 @@ def _rows(spec: BenchmarkSpec, card: Card, file: Path | None = None) -> Iterator
             raise cli.BadData(f"{name}: row {number}: {said}") from None
         if "prompt" in spec:
             place = {"path": source.get("hub"), "revision": revision, "split": source.get("split")}
-            yield {**made, "source": place}
+            yield {"source": place, **made}
         else:
             yield _task(spec, revision, number, made)
 
