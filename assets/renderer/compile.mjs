@@ -233,7 +233,9 @@ function canvasOf(headmatter, config, fault) {
 async function compileDeck(text, least, template = {}) {
   const { lines, headmatter, head, shown: raw, errors } = cut(text)
   const fail = (cls, line, message, slide = null) => ({ fatal: { kind: 'model', class: cls, slide, line, message }, slides: [], expected: raw.length, errors, files: new Map() })
-  const fenced = raw.length <= 1 && /^\s*(?:```|~~~)/.test(lines.find(line => line.trim()) ?? '')
+  const whole = lines.filter(line => line.trim())
+  const mark = /^\s*(```+|~~~+)/.exec(whole[0])?.[1]
+  const fenced = raw.length <= 1 && mark && !whole.slice(1, -1).some(line => line.trim() === mark)
   if (!text.trim() || !raw.length)
     return fail('too-few-slides', 1, 'the deck is empty')
   if (fenced)

@@ -403,7 +403,7 @@ class Side {
     this.playing = null;
     if (current) {
       const image = e.stage.querySelector("img");
-      const source = `/pictures/${current.picture}`, [wide, high] = current.canvas || [980, 552];
+      const source = `/pictures/${current.picture}`, [wide, high] = current.canvas || [980, 552]; // of an ask that was kept before slides had a size
       e.stage.style.aspectRatio = `${wide} / ${high}`;
       const boxes = (current.findings || []).filter((finding) => finding.box).map(({ box: [x, y, width, height] }) => {
         const box = h("div.box"), left = Math.min(wide - 10, Math.max(0, x)), top = Math.min(high - 10, Math.max(0, y)), share = (part, of, least = 0) => `${Math.max(least, 100 * part / of)}%`;

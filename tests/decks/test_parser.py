@@ -188,9 +188,9 @@ def seen(slide):
 
 
 def finite(value):
-    """Infinity and NaN are null in JSON."""
+    """Infinity and NaN are null in JSON; a key that is no text or number is some key."""
     if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items()}
+        return {"?" if k[:1] in ("{", "[") else k: finite(v) for k, v in value.items()}
     if isinstance(value, list):
         return [finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -204,7 +204,7 @@ def expected(s):
         "end": s["end"],
         "content": s["content"],
         "note": s["note"],
-        "data": None if faulty else s["data"] or {},
+        "data": None if faulty else finite(s["data"] or {}),
         "faulty": faulty,
     }
 

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 import re
 from typing import Any, NamedTuple
 
@@ -126,8 +127,8 @@ def _plain(node: Any, budget: list[int], depth: int) -> object:
     out = {}
     for k, v in node.value:
         key = _plain(k, budget, depth + 1)
-        if not isinstance(key, str):
-            key = _key(key, False)
+        if not isinstance(key, str):  # as JavaScript's object gets it
+            key = "" if key is None else json.dumps(key) if isinstance(key, bool) else _number(key)
         if key in out:
             raise _Bad(f"the key {key[:40]!r} stands there twice", k.start_mark.line)
         if getattr(v, "style", None) in ("|", ">") and v.start_mark.line > k.start_mark.line:
@@ -137,18 +138,8 @@ def _plain(node: Any, budget: list[int], depth: int) -> object:
     return out
 
 
-def _key(value: object, nested: bool = True) -> str:
-    """A key that is not text, as JavaScript's object gets it: null is empty, `{{ a }}` becomes `{ a }`."""
-    if value is None:
-        return "null" if nested else ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        items = [k if v is None else f"{k}: {_key(v)}" for k, v in value.items()]
-        return f"{{ {', '.join(items)} }}" if items else "{}"
-    if isinstance(value, list):
-        return "[ " + ", ".join(_key(v) for v in value) + " ]" if value else "[]"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def _number(key: object) -> str:
+    return str(int(key)) if isinstance(key, float) and key.is_integer() else str(key)
 
 
 _INT = re.compile(r"[-+]?[0-9]+")

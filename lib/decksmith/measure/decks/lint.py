@@ -15,14 +15,13 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import templates
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.clean import illustrated
-from decksmith.measure.decks.parser import Deck
+from decksmith.measure.decks.parser import LINK, PICTURE, SLOT, TAG, Deck
 from decksmith.measure.decks.records import Box, Finding, Limits, Page, Xray
 
 CANVAS = (980, 552)  # px of a slide whose deck says nothing else
 
-GAP_PX = (
-    60  # what stands farther out behind all else past the edge was put there; it did not flow there
-)
+# What stands farther out behind all else past the edge was put there; it did not flow there.
+GAP_PX = 60
 MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some between them are left out
 # Layouts that show a statement, a picture or nothing in place of a title.
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
@@ -218,10 +217,6 @@ def _of_slide(page: Page, boxes: list[Box], bounds: Limits) -> Found:
 
 # --- lines: where in the markdown an element of the page comes from ---------------------------------------------------
 
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,2000}>|<!--.{0,5000}?-->", re.S)
-_PICTURE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)")
-_LINK = re.compile(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)")
-_SLOT = re.compile(r"^[ \t]*::[ \t]?[\w-]+[ \t]?::[ \t]*$", re.M)
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -250,9 +245,9 @@ class Source:
         """[(word, line)] of a slide as a reader sees it, and of all that it is written in."""
         if number not in self._words:
             slide = self.slides[number]
-            bare = _TAG.sub(lambda tag: "\n" * tag[0].count("\n"), slide.prose)
-            prose = _SLOT.sub("", _LINK.sub(r"\1", _PICTURE.sub("", bare)))
-            seen = prose.split("\n")
+            bare = TAG.sub(lambda tag: "\n" * tag[0].count("\n"), slide.prose)
+            prose = LINK.sub(r"\1", PICTURE.sub("", bare)).split("\n")
+            seen = ["" if SLOT.fullmatch(line.strip()) else line for line in prose]
             for fence in slide.fences:
                 at = fence.line + 1 - slide.content_line
                 rows = fence.text.split("\n")[: fence.end - fence.line]

@@ -181,13 +181,11 @@ class Deck:
             budget -= len(slide.yaml)
             slides.append(slide)
         deck = cls(text, slides)
-        usual = deck.headmatter.get("defaults")
-        default = usual.get("layout") if isinstance(usual, dict) else None
-        cover = next(iter(deck.shown), None)
+        usual, cover = deck.headmatter.get("defaults"), next(iter(deck.shown), None)
+        layout = usual.get("layout") if isinstance(usual, dict) else None
         for slide in slides:
-            own = slide.frontmatter.get("layout", default)
-            named = bool(own) and isinstance(own, str | int | float)
-            slide.layout = str(own) if named else "cover" if slide is cover else "default"
+            named = slide.frontmatter.get("layout", layout)
+            slide.layout = str(named or ("cover" if slide is cover else "default"))
         return deck
 
     @property
@@ -209,8 +207,7 @@ class Deck:
     @property
     def faults(self) -> list[tuple[int, int | None, str]]:
         """Frontmatter errors as (slide number, line, message)."""
-        bad = [(s.no, s.frontmatter_error) for s in self.slides if s.frontmatter_error]
-        return [(no, line, message) for no, (message, line) in bad]
+        return [(s.no, e[1], e[0]) for s in self.slides if (e := s.frontmatter_error)]
 
     @functools.cached_property
     def queries(self) -> list[Query]:
@@ -380,9 +377,7 @@ def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 def visible(prose: str) -> str:
     """The words a reader sees. Also drops style and script blocks, slot marks and table rules."""
     text = re.sub(r"\$\$[^$]{0,5000}\$\$", " ", _blanked(prose, _blocks(prose)))
-    text = re.sub(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)", " ", text)
-    text = re.sub(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)", r"\1", text)
-    text = re.sub(r"</?[A-Za-z][^<>]{0,2000}>", " ", text)
+    text = TAG.sub(" ", LINK.sub(r"\1", PICTURE.sub(" ", text)))
     words = []
     for line in text.split("\n"):
         line = line.strip()
@@ -391,6 +386,9 @@ def visible(prose: str) -> str:
     return " ".join(words)
 
 
+TAG = re.compile(r"</?[A-Za-z][^<>]{0,2000}>")
+PICTURE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)")
+LINK = re.compile(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)")
 SLOT = re.compile(r"::\s*([\w.:-]+)\s*::")
 _LEAD = re.compile(r"(?:#{1,6}\s|[-*+]\s|\d{1,9}[.)]\s|>\s?)+")
 _MARKS = re.compile(r"[*_`~|]+")

@@ -10,9 +10,8 @@ from PIL import Image
 
 from decksmith.measure.decks.records import Box
 
-WINDOW = (
-    49  # cells, of which `ink` has 16 to the font's size: what changes more slowly is background
-)
+# Cells, of which `ink` has 16 to the font's size: what changes more slowly is background.
+WINDOW = 49
 SHIFT = 4  # cells that the line may stand beside its place
 LEVELS = 3.0  # grey values of 255; what varies less is one colour
 

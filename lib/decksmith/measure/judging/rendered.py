@@ -137,7 +137,8 @@ class Pages:
         """Whether something on slide n is too small or too pale to be read."""
         limits, page = self.limits, self.whole[n]
         font, contrast = (page.get("font") or {}).get("min"), page.get("contrast")
-        small = font is not None and font < _least(page, limits)
+        least = limits["unreadable_px"] * canvas(page)[0] / CANVAS[0]
+        small = font is not None and font < least
         return small or (contrast is not None and contrast < limits["unreadable_contrast"])
 
     def _entry(self, n: int, text: str, entry: str) -> bool:
@@ -194,11 +195,6 @@ def _large(page: Page) -> bool:
     return max(areas, default=0) >= PICTURE * across * down
 
 
-def _least(page: Page, limits: Limits) -> float:
-    """Px of the smallest text that counts as there."""
-    return limits["unreadable_px"] * canvas(page)[0] / CANVAS[0]
-
-
 def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
     """The lines of a slide's text that a reader can make out: not those off the canvas, covered, too small or pale for
     `limits`, or in the boxes whose places are in `lost`. A measured page without boxes is believed."""
@@ -231,7 +227,7 @@ def _hidden(page: Page, box: Box, limits: Limits) -> bool:
     if off or not width or not height or box.get("covered") or box.get("unseen"):
         return True
     pale = box.get("contrast", 21) < limits["unreadable_contrast"]
-    return pale or box.get("size", LETTERS) < _least(page, limits)
+    return pale or box.get("size", LETTERS) < limits["unreadable_px"] * across / CANVAS[0]
 
 
 def letters(text: str) -> str:

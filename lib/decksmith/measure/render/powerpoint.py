@@ -15,8 +15,7 @@ from pptx import Presentation
 from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
 from pptx.oxml.ns import qn
 from pptx.presentation import Presentation as Show
-from pptx.slide import Slide
-from pptx.util import Emu, Length
+from pptx.util import Emu
 
 from decksmith.measure.decks import lint
 from decksmith.measure.decks.templates import SLOTS, Template
@@ -46,20 +45,18 @@ def powerpoint(
         else:
             picture = base64.b64decode(result["pictures"][number])
             title = page["title"] or f"Slide {number + 1}"
-            shape = slide.shapes.add_picture(io.BytesIO(picture), 0, 0, *_size(show))
+            place = Emu(0), Emu(0), show.slide_width, show.slide_height
+            shape = slide.shapes.add_picture(io.BytesIO(picture), *place)
             facts: Element = shape._element.find(f".//{qn('p:cNvPr')}")
             facts.set("name", words(title))
             facts.set("descr", words(page["text"] or page["title"]))
-        _note(slide, result["notes"][number])
+        if (note := result["notes"][number]) and (frame := slide.notes_slide.notes_text_frame):
+            frame.text = words(note)
     if template:  # one family of the renderer's may stand in for both of the company's
         for font in _title_fonts(show):
             font.set("typeface", "+mj-lt")
     master.share(show)
     return _saved(show, titles)
-
-
-def _size(show: Show) -> tuple[Length, Length]:
-    return show.slide_width or Emu(0), show.slide_height or Emu(0)
 
 
 def _empty(height: float) -> Show:
@@ -70,9 +67,9 @@ def _empty(height: float) -> Show:
     for key, relation in list(package._rels.items()):
         if relation.reltype == KIND.THUMBNAIL:  # the library's, of a white page
             package.drop_rel(key)
-    before = _size(show)
-    show.slide_width, show.slide_height = shapes.emu(shapes.WIDTH), shapes.emu(height)
-    across, down = (new / old for new, old in zip(_size(show), before, strict=True))
+    size = shapes.emu(shapes.WIDTH), shapes.emu(height)
+    across, down = size[0] / (show.slide_width or 1), size[1] / (show.slide_height or 1)
+    show.slide_width, show.slide_height = size
     for page in (show.slide_master, *show.slide_layouts):
         for place in page._element.iter(qn("a:off"), qn("a:ext")):
             for name, factor in (("x", across), ("cx", across), ("y", down), ("cy", down)):
@@ -81,11 +78,6 @@ def _empty(height: float) -> Show:
         for style in [] if page is show.slide_master else page._element.iter(qn("a:lstStyle")):
             style.clear()
     return show
-
-
-def _note(slide: Slide, note: str) -> None:
-    if note and (frame := slide.notes_slide.notes_text_frame):
-        frame.text = words(note)
 
 
 def _frame(data: str, canvas: tuple[int, int]) -> Image.Image:

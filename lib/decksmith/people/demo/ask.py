@@ -162,12 +162,12 @@ class AskedModel(TypedDict):
 
 
 class ShownPage(TypedDict):
-    """A rendered slide as the page lists it. line: where it begins in the deck."""
+    """A rendered slide as the page lists it. line: where it begins in the deck; canvas: px across and down."""
 
     line: int
     title: str
     text: str
-    canvas: NotRequired[tuple[int, int]]
+    canvas: tuple[int, int]
 
 
 class EventFacts(TypedDict, total=False):
