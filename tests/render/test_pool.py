@@ -346,7 +346,7 @@ BROKEN = {  # name: (deck, class, line)
     "frame": (HEAD + '# Three\n\n<iframe src="https://example.com"></iframe>\n', "forbidden", 17),
     "snippet": (HEAD + "# Three\n\n<<< @/snippets/a.ts\n", "forbidden", 17),
     "other-file": (
-        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n",
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n\n---\n\n# Four\n",
         "forbidden",
         12,
     ),

@@ -263,18 +263,20 @@ def test_a_deck_with_a_size_of_its_own_has_it_in_pictures_measures_and_files(tmp
         for name, more, left in (("own", own, 1300), ("usual", "", 866))
     }
     values = build(tmp_path, decks, ("pdf", "pptx"))
-    sizes, points = [], []
+    sizes, places = [], []
     for name in decks:
         page = PdfReader(tmp_path / values[name]["pdf"]["path"]).pages[0]
         show = Presentation(tmp_path / values[name]["pptx"]["path"])
         sizes.append((tuple(map(float, page.mediabox[2:])), show.slide_width, show.slide_height))
-        [title] = show.slides[1].shapes.title.text_frame.paragraphs[0].runs
-        points.append(title.font.size.pt)
+        texts = [one for one in show.slides[1].shapes if one.has_text_frame]
+        [edge] = [one for one in texts if "at the edge" in one.text_frame.text]
+        places.append((edge.left / show.slide_width, (edge.top + edge.height) / show.slide_height))
     assert sizes == [
         ((1102.5, 827.25), 12192000, round(12192000 * 1103 / 1470)),
         ((735, 414), 12192000, round(12192000 * 552 / 980)),
     ]
-    assert abs(points[0] * 1.5 - points[1]) <= 0.1
+    for place, (right, bottom) in zip(places, [(1300 / 1470, 1099 / 1103), (866 / 980, 548 / 552)], strict=True):  # fmt: skip
+        assert abs(place[0] - right) < 0.01 and abs(place[1] - bottom) < 0.02
 
     async def draw(pool):
         return [await pool.render(tmp_path, {"id": name, "deck": {"path": f"{name}/deck.md"}}) for name in decks]  # fmt: skip
