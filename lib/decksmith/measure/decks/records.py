@@ -101,6 +101,7 @@ class Page(TypedDict, total=False):
     text_area: Annotated[float, "share of the canvas"]
     whitespace: Annotated[float, "share of the canvas"]
     blank: Annotated[bool, "nothing is on it"]
+    canvas: Annotated[tuple[int, int], "px across and down, where they are not 980 and 552"]
     boxes: Annotated[list[Box], "at most 60 in document order; those with a defect stay"]
 
 

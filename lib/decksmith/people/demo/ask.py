@@ -162,11 +162,12 @@ class AskedModel(TypedDict):
 
 
 class ShownPage(TypedDict):
-    """A rendered slide as the page lists it. line: where it begins in the deck."""
+    """A rendered slide as the page lists it. line: where it begins in the deck; canvas: px across and down."""
 
     line: int
     title: str
     text: str
+    canvas: tuple[int, int]
 
 
 class EventFacts(TypedDict, total=False):
@@ -189,6 +190,7 @@ class EventFacts(TypedDict, total=False):
     title: str
     findings: list[Finding]
     picture: str
+    canvas: tuple[int, int]
     version: int
     source: str
     status: str
