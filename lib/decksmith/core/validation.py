@@ -6,8 +6,8 @@ the description.
 """
 
 import json
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Collection, Mapping
+from functools import cache, reduce
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
@@ -93,12 +93,45 @@ def check_record(record: Mapping[str, object], takes: type) -> None:
     try:
         _adapter(takes).validate_python(record, strict=True)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
-        for each in found:
+        for each in error.errors(include_url=False, include_context=False):
             if each["type"] != "missing":
-                place, said = ".".join(map(str, each["loc"])), each["msg"]
-                came = repr(each["input"])[:SHOWN]
-                raise ValueError(f"{place}: {said[:1].lower()}{said[1:]}, not {came}") from None
+                raise ValueError(_said(each)) from None
+
+
+def misfit(value: object, takes: type, without: Collection[int | str] = ()) -> str | None:
+    """What of a value of JSON does not fit its type, the first of all as a sentence; a key that it
+    lacks is a fault too. `without`: keys below which none has to be there."""
+    return next((_said(each) for each in _misfits(value, takes, without)), None)
+
+
+def cut(value: Any, takes: type) -> str | None:
+    """Cut in place what is longer than the type of a value of JSON has it. Returns a sentence on
+    the first, None where all fits. Raises ValueError on what no cut makes fit."""
+    first = None
+    while wrong := _misfits(value, takes):
+        first = first or _said(wrong[0])
+        for each in wrong:
+            if not (most := each.get("ctx", {}).get("max_length")):
+                raise ValueError(_said(each))
+            *way, last = each["loc"]
+            holder = reduce(lambda held, step: held[step], way, value)
+            holder[last] = holder[last][:most]
+    return first
+
+
+def _misfits(value: Any, takes: type, without: Collection[int | str] = ()) -> list[ErrorDetails]:
+    try:
+        _adapter(takes).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        free = {*without}
+        return [e for e in found if e["type"] != "missing" or free.isdisjoint(e["loc"][:-1])]
+    return []
+
+
+def _said(error: ErrorDetails) -> str:
+    place, said = ".".join(map(str, error["loc"]))[:SHOWN], error["msg"]
+    return f"{place}: {said[:1].lower()}{said[1:]}, not {repr(error['input'])[:SHOWN]}"
 
 
 @cache

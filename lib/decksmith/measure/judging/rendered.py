@@ -9,7 +9,7 @@ from decksmith.core import cli
 from decksmith.core.records import Asks, Record
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.parser import Deck
-from decksmith.measure.decks.records import Box, Limits, Page
+from decksmith.measure.decks.records import BOXES, LETTERS, Box, Limits, Page
 from decksmith.measure.decks.words import LONGEST, content_words, fold, head, length
 from decksmith.measure.judging.records import Answer
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 THUMB = (98, 55)  # a tenth of the canvas, in pixels
 CANVAS = (980, 552)
-BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many letters of each
 PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 
 

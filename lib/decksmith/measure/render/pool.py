@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, stream, validation
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
@@ -84,8 +84,9 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
 
 
 def intact(run: str | Path, value: Render) -> bool:
-    """Whether the pictures of a journaled value are still there."""
-    return all((Path(run) / name).is_file() for name in value.get("slides", []))
+    """Whether a journaled value is whole and its pictures are still there."""
+    wrong = validation.misfit(value, Render, without=("engine", "by"))
+    return not wrong and all((Path(run) / name).is_file() for name in value.get("slides", []))
 
 
 class Pool:
