@@ -119,7 +119,7 @@ def bounded(result: Held) -> Held:
             said = f"what the page reports is too much: {wrong}"
             result["errors"] += failure("out-of-bounds", said, "model", number, line)["errors"]
     for found in result["errors"]:
-        found["message"] = str(found["message"])[:4000]
+        found["message"] = words(found["message"])[:4000]
     return result
 
 
