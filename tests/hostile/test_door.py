@@ -230,7 +230,6 @@ PAGE = {  # what a page's code does to what is asked of it
     "hooks-gone": f"{D}.fault = {D}.diagram = {D}.begin = {D}.fonts = null; throw new w.Error('x')",
     "to-json": "w.Object.prototype.toJSON = () => { throw 1 }; w.String.prototype.toJSON = () => 'x'.repeat(1000000)",
     "arrays": "w.setTimeout(() => { for (const k of ['slice', 'map', 'push', 'flatMap', 'some', 'forEach', 'filter']) w.Array.prototype[k] = () => { throw 1 } })",
-    "iterators": "w.setTimeout(() => { w.Array.prototype[w.Symbol.iterator] = function* () { yield 1; yield 'x' } })",
     "maps": "w.setTimeout(() => { w.Map.prototype.set = w.Map.prototype.get = w.Set.prototype.has = () => { throw 1 } })",
     "json": "w.setTimeout(() => { w.JSON.stringify = w.JSON.parse = () => 'x'.repeat(99999) })",
     "strings": "w.setTimeout(() => { w.String.prototype.slice = w.String.prototype.trim = w.String.prototype.replace = () => 'x'.repeat(99999) })",
