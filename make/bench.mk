@@ -11,6 +11,8 @@ BASE ?= base
 JUDGE ?=
 # A file of worked examples, which are shown before each question.
 SHOTS ?=
+# wandb or mlflow: where the metrics of each benchmark are logged too.
+TRACK ?=
 # The largest loss that regressions lets stay open, in place of each benchmark's own.
 MARGIN ?=
 
@@ -25,8 +27,8 @@ BENCH_GROUP := $(patsubst assets/groups/%.toml,--group %,$(firstword $(wildcard 
 ## bench: general benchmarks of MODEL: asked, graded, summarized
 bench: $(BENCHES) $(DECK_BENCH)
 $(BENCHES): run-check run-tools .venv/.bench $(BENCH_TOOLS)
-	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' \
-	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
+	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' BUDGET='$(BUDGET)' \
+	  TRACK='$(TRACK)' make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 
 ### bench-merge: the parts of MODEL's benchmarks into one each
 bench-merge: .venv/.python
@@ -38,6 +40,15 @@ bench-merge: .venv/.python
 ## regressions: what MODEL does worse than BASE; passes if more than MARGIN is ruled out
 regressions: .venv/.python
 	bin/bench-compare $(MARGIN:%=--margin %) $(BENCH_GROUP) $(patsubst %,results/bench/%,$(firstword $(MODEL)) $(BASE))
+
+GUARDED = $(firstword $(filter-out reference,$(MODEL))) $(BASE)
+.PHONY: guard
+## guard: what MODEL does worse than BASE of what a fine-tune breaks first: cost, asking, one sentence
+guard: run-check run-tools .venv/.bench $(BENCH_TOOLS)
+	bin/bench-plan guard
+	BUDGET='$(BUDGET)' bin/within tools python3 -m decksmith.bench.benchmarks.groups guard $(GUARDED)
+	$(MAKE) --no-print-directory bench MODEL='$(GUARDED)' BENCH=guard
+	bin/bench-compare $(MARGIN:%=--margin %) --group guard $(GUARDED:%=results/bench/%)
 
 .PHONY: eval-serve
 ## eval-serve: evaluations for somebody else's training loop, until Ctrl-C

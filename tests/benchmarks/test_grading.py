@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from decksmith.bench.benchmarks import grading, tasks
-from decksmith.bench.benchmarks.graders import simple
+from decksmith.bench.benchmarks.graders import calls
 from decksmith.core import stream
 from decksmith.models import client as chat_client
 
@@ -530,20 +530,20 @@ def test_calls_of_tools_count_in_any_order_and_no_more_than_asked():
     two = [{"name": "f", "arguments": {"a": 3, "b": "x"}}, {"name": "g", "arguments": {}}]
     task = {"expected": {"calls": two}}
     f, g = ("f", '{"b": "x ", "a": 3.0}'), ("g", "{}")
-    assert simple.tools(task, called(g) + called(f), "")["verdict"] == "right"
-    half = simple.tools(task, called(f), "done")
+    assert calls.tools(task, called(g) + called(f), "")["verdict"] == "right"
+    half = calls.tools(task, called(f), "done")
     assert (half["verdict"], half["score"], half["detail"]["missing"]) == ("wrong", 0.5, ["g {}"])
-    more = simple.tools(task, called(f, g, g), "done")
+    more = calls.tools(task, called(f, g, g), "done")
     assert (more["verdict"], more["detail"]["more"]) == ("wrong", ["g {}"])
-    assert simple.tools(task, called(g, ("f", '{"a": true, "b": "x"}')), "")["verdict"] == "wrong"
-    assert simple.tools(task, called(("f", "{"), ("g", "[" * 90_000)), "")["verdict"] == "wrong"
-    assert simple.tools(task, [], " ")["verdict"] == "no_answer"
+    assert calls.tools(task, called(g, ("f", '{"a": true, "b": "x"}')), "")["verdict"] == "wrong"
+    assert calls.tools(task, called(("f", "{"), ("g", "[" * 90_000)), "")["verdict"] == "wrong"
+    assert calls.tools(task, [], " ")["verdict"] == "no_answer"
 
 
 def test_where_no_tool_fits_an_answer_without_a_call_is_right():
     task = {"expected": {"calls": []}}
-    assert simple.tools(task, [{"role": "assistant"}], "lynxes")["verdict"] == "right"
-    wrong = simple.tools(task, called(("f", "{}")), "lynxes")
+    assert calls.tools(task, [{"role": "assistant"}], "lynxes")["verdict"] == "right"
+    wrong = calls.tools(task, called(("f", "{}")), "lynxes")
     assert (wrong["verdict"], wrong["score"]) == ("wrong", 0.0)
 
 

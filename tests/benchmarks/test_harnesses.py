@@ -324,6 +324,61 @@ def test_every_kind_of_verdict_of_nemo_skills_is_read(tmp_path, bench, verdict, 
     assert found["grade"]["score"] == float(right)
 
 
+def imported(path):
+    """(benchmark, model, {question: score or error class}) of a log of one tool."""
+    ((name, (log,)),) = harnesses.logs(path).items()
+    found = {}
+    for record in harnesses.rows(log):
+        grade = record["grade"]
+        value = grade["error"]["class"] if "error" in grade else grade["score"]
+        found[record["id"].removeprefix(f"{name}-")] = value
+    return name, log.head["model"], found
+
+
+def test_a_report_of_swe_bench_has_a_row_for_each_instance_and_no_verdict_of_a_broken_machine(
+    tmp_path,
+):
+    report = {"resolved_ids": ["o__n-1"], "unresolved_ids": ["o__n-2", "o__n-5"]}
+    report |= {"empty_patch_ids": ["o__n-3"], "error_ids": ["o__n-4", "o__n-5"]}
+    report |= {"infra_failure_ids": ["o__n-5"], "incomplete_ids": ["o__n-6"], "schema_version": 2}
+    name, model, found = imported(put(tmp_path, "org__m.run1.json", report))
+    assert (name, model) == ("swe-bench", "org/m")
+    scores = {"o__n-1": 1.0, "o__n-2": 0.0, "o__n-3": 0.0, "o__n-4": 0.0}
+    assert found == scores | {"o__n-5": "infra-failure"}
+
+
+def test_results_of_tau_bench_are_samples_of_its_tasks(tmp_path):
+    def run(task, trial, reward):
+        said = {"task_id": task, "trial": trial, "termination_reason": "infrastructure_error"}
+        return said | {"reward_info": None if reward is None else {"reward": reward}}
+
+    runs = [run("3", 0, 1.0), run("3", 1, 0.0), run("4", 0, 0.0), run("4", 1, None)]
+    info = {"agent_info": {"llm": "org/m"}, "environment_info": {"domain_name": "retail"}}
+    info |= {"user_info": {"llm": "u"}, "git_commit": "c"}
+    log = put(tmp_path, "one.json", {"info": info, "tasks": [], "simulations": runs})
+    name, model, found = imported(log)
+    assert (name, model) == ("tau2-retail", "org/m")
+    rest = {"4~0": 0.0, "4~1": "infrastructure_error"}
+    assert found == {"3~0": 1.0, "3~1": 0.0} | rest
+
+
+def test_results_of_bigcodebench_are_samples_of_its_tasks(tmp_path):
+    kept = {"BigCodeBench/1": ["pass", "fail"], "BigCodeBench/2": ["timeout", "pass"]}
+    tried = {
+        task: [{"task_id": task, "solution": "x", "status": one, "details": {}} for one in some]
+        for task, some in kept.items()
+    }
+    log = {"date": "2026-11-28 10:00", "eval": tried}
+    path = put(
+        tmp_path,
+        "org--m--main--bigcodebench-hard-complete--vllm-0-1-sanitized_eval_results.json",
+        log,
+    )
+    name, model, found = imported(path)
+    assert (name, model) == ("bigcodebench", "org/m")
+    assert sorted(found.values()) == [0.0, 0.0, 1.0, 1.0]
+
+
 def test_rollouts_of_nemo_gym_are_samples_of_their_tasks(tmp_path):
     def rollout(task, number, text, **said):
         parts = [{"type": "output_text", "text": text}]

@@ -291,7 +291,7 @@ def test_what_is_fetched_is_pinned_and_the_one_without_a_known_commit_is_named()
     sources = {name: tasks.load(name)["source"] for name in tasks.names()}
     assert {
         name for name, source in sources.items() if "hub" in source and "revision" not in source
-    } == {"hmmt_feb25", "published"}
+    } == {"hmmt_feb25", "published", "bird", "spider", "mmmu-pro", "swe-bench-verified"}
     assert all(source["revision"] for source in sources.values() if "package" in source)
 
 

@@ -1,8 +1,7 @@
 import json
-import tomllib
 
 import pytest
-from decksmith.core import cli
+from decksmith.core import cli, config_files
 from decksmith.models import families
 
 OPTIONS = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())
@@ -66,9 +65,9 @@ def test_a_folders_configuration_is_read_and_of_what_is_not_here_there_is_none(
         families.configuration(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", tomllib.loads(families.TABLE.read_text()))
+@pytest.mark.parametrize("name", config_files.asset(families.TABLE))
 def test_an_entry_names_its_source_and_what_the_pinned_vllm_takes(name):
-    entry = tomllib.loads(families.TABLE.read_text())[name]
+    entry = config_files.asset(families.TABLE)[name]
     found = families.of(entry["names"][0].replace("*", "x"))
     assert found.name == name and found.source
     assert found.unverified or name == "smollm2"

@@ -140,7 +140,7 @@ def test_a_loop_that_goes_on_hands_python_the_programs_before_it(endpoint, tmp_p
 @pytest.mark.parametrize(
     "more, words",
     [
-        ({"tool_code": None}, "tools without tool_code"),
+        ({"tool_code": None}, "tool_code is a text"),
         ({"tools": [{"function": {"name": "a b"}}]}, 'tools is a list of "python" and of'),
         ({"tools": ["shell"]}, 'tools is a list of "python" and of'),
     ],

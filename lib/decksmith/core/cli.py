@@ -1,5 +1,6 @@
 """What every script shares on the command line: help from the docstring, exit codes from exceptions, the common options."""
 
+import contextlib
 import errno
 import os
 import re
@@ -9,13 +10,16 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from click.core import ParameterSource
 
 from decksmith import __version__
 from decksmith.core import masking
+
+if TYPE_CHECKING:
+    import subprocess
 
 ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents[3])
 # Where .venv and the folders node_modules are: the checkout; in an image (containers/*.def), a folder of its own.
@@ -180,6 +184,18 @@ def ends_its_children() -> None:
     """Make SIGTERM end this script as Ctrl-C does, children first; both also where a shell's `&` or nohup has SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def end_group(child: "subprocess.Popen[bytes]") -> None:
+    """TERM to a command that leads a process group, and to all it started; KILL to what is left when the command has ended,
+    or after half a minute."""
+    from subprocess import TimeoutExpired
+
+    for number, patience in ((signal.SIGTERM, 30.0), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(TimeoutExpired):
+            child.wait(patience)
 
 
 def git(*words: str) -> str | None:

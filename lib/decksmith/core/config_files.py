@@ -1,8 +1,9 @@
-"""TOML files that extend another, `extends = "offline"`, and what is held against a JSON Schema of assets/schemas.
+"""The files of assets: TOML that extends another (`extends = "offline"`), tables, and the schemas that data is held against.
 
 Imports nothing but the standard library before `check` is called: doctor runs before anything is installed.
 """
 
+import functools
 import json
 import tomllib
 from pathlib import Path
@@ -27,6 +28,16 @@ def read(path: Path, shipped: Path) -> dict[str, Any]:
     if "extends" in other:
         raise ValueError(f"extends: {base.name} extends another itself; name that one")
     return _merged(other, own)
+
+
+@functools.cache
+def asset(name: str) -> dict[str, Any]:
+    """What assets/NAME says, TOML or JSON, read once: nobody changes it."""
+    from decksmith.core import cli
+
+    text = (cli.ROOT / "assets" / name).read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text) if name.endswith(".json") else tomllib.loads(text)
+    return found
 
 
 def extended(path: Path, name: object, shipped: Path) -> Path:

@@ -168,7 +168,8 @@ class PromptRow(TypedDict):
         "functions that the model may call, in OpenAI's form; `python` among them is the built-in one",
     ]
     tool_code: Annotated[
-        NotRequired[str], "Python source of these functions; it runs in the sandbox"
+        NotRequired[str],
+        "Python source of these functions; it runs in the sandbox. Without it the first reply's calls are the answer",
     ]
     asks: Annotated[Asks, "what the request wants, as data"]
     checklist: Annotated[list[ChecklistItem], "what a good answer must show"]

@@ -176,7 +176,7 @@ class Endpoint(Answerer):
                 reply = await self.loop.client.post(body)
         except Fault as fault:
             return {"error": fault.error, **({"calls": calls} if calls else {})}
-        if calls and calls[-1].get("tool_calls"):
+        if len(calls) > 1 and calls[-1].get("tool_calls"):
             stream.warn(record["id"], f"it still calls tools after {loops.CALLS} replies")
         if reply.finish_reason == "length":
             by = ", by the server before max_tokens" if reply.cut_by == "server" else ""

@@ -1,16 +1,14 @@
 """What belongs to a model: parsers, context, sampling, switches of its chat template. From assets/recipes/families.toml and
 from the model's own configuration."""
 
-import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, config_files, stream
 
-TABLE = cli.ROOT / "assets/recipes/families.toml"
+TABLE = "recipes/families.toml"
 MATCHED = ("names", "types", "with")  # keys that choose a family
 # Tokens of context that are served of a model without an entry: decks and benchmarks want no more, and more costs memory.
 CONTEXT = 65536
@@ -52,7 +50,7 @@ class Family:
 
 def of(name: str, config: Config | None = None) -> Family:
     """The family of a model, by its name, else by its config.json."""
-    table = _table()
+    table = config_files.asset(TABLE)
     for ident, entry in table.items():
         if any(fnmatchcase(name, pattern) for pattern in entry["names"]):
             return _family(ident, entry)
@@ -101,8 +99,3 @@ def configuration(name: str) -> Config | None:
 
 def _family(ident: str, entry: dict[str, Any]) -> Family:
     return Family(name=ident, **{key: entry[key] for key in entry if key not in MATCHED})
-
-
-@cache
-def _table() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(TABLE.read_text())

@@ -73,8 +73,8 @@ def check(record: ChatRequest) -> None:
             'a function of the row is called like a keyword of Python, or "python", '
             "which is the built-in tool"
         )
-    elif own and not isinstance(record.get("tool_code"), str):
-        wrong = "tools without tool_code, the Python source of these functions"
+    elif own and not isinstance(record.get("tool_code", ""), str):
+        wrong = "tool_code is a text, the Python source of these functions"
     else:
         return
     raise ValueError(f"{ident}: {wrong}")
@@ -97,7 +97,9 @@ class Loops:
 
     async def converse(self, record: ChatRequest, body: Record, calls: list[ChatMessage]) -> Reply:
         """The last reply to a request with tools, its usage that of all. `calls` gets every message after the request's own, also
-        where a Fault ends the loop; the last of them calls tools where the model was not asked again."""
+        where a Fault ends the loop; the last of them calls tools where the model was not asked again.
+        Functions that no `tool_code` defines are not run: what the first reply calls is the answer."""
+        run = "tool_code" in record or record.get("tools") == ["python"]
         usages: list[Usage] = []
         cells: list[tuple[str, str]] = []
         for number in range(CALLS):
@@ -108,7 +110,7 @@ class Loops:
             if reply.tool_calls:
                 said["tool_calls"] = reply.tool_calls
             calls.append(said)
-            if not reply.tool_calls or number + 1 == CALLS:
+            if not reply.tool_calls or number + 1 == CALLS or not run:
                 break
             for place, call in enumerate(reply.tool_calls):
                 now = [*body["messages"], *calls]

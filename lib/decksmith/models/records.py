@@ -150,7 +150,10 @@ class ChatRequest(Row, total=False):
     tools: Annotated[
         list[Tool | str], "what the model may call; `python` among them is the built-in one"
     ]
-    tool_code: Annotated[str, "Python source of these functions; it runs in the sandbox"]
+    tool_code: Annotated[
+        str,
+        "Python source of these functions; it runs in the sandbox. Without it the first reply's calls are the answer",
+    ]
     turn: Annotated[Turn, "of a prompt of several turns: which one this is"]
     gen: Annotated[Gen, "chat-generate: the model's reply; before it, which `sample` is asked for"]
 

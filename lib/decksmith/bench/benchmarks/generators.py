@@ -7,29 +7,21 @@ where the model may call tools. The words are in assets/prompts/bench/generated.
 """
 
 import functools
+import itertools
 import random
-import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NotRequired, TypedDict
 
 from decksmith.bench.benchmarks.records import RowSource
-from decksmith.core import cli
+from decksmith.core import config_files
 from decksmith.core.records import Record
 
-TEXTS = cli.ROOT / "assets" / "prompts" / "bench"
 Call = dict[str, Any]  # the name of a function and its arguments
-
-
-@functools.cache
-def _texts() -> dict[str, Any]:
-    return tomllib.loads((TEXTS / "generated.toml").read_text())
-
-
-@functools.cache
-def _languages() -> dict[str, dict[str, Any]]:
-    """The sentences of each language, by its ISO 639-1 code."""
-    return tomllib.loads((TEXTS / "languages.toml").read_text())
+_texts = functools.partial(config_files.asset, "prompts/bench/generated.toml")
+# The sentences of each language, by its ISO 639-1 code.
+_languages = functools.partial(config_files.asset, "prompts/bench/languages.toml")
 
 
 class SourceRow(TypedDict):
@@ -262,16 +254,106 @@ def needle(source: RowSource) -> Rows:
         words, asked = kinds[number % len(kinds)]
         keys = draw.sample(names, 8)
         numbers = [str(draw.randint(10000, 99999)) for _ in keys]
-        text: list[str] = []
-        length = 0
-        while length < words:
-            text.append(draw.one("fillers").format(draw.one("colours"), draw.one("places")))
-            length += len(text[-1].split())
-        for key, value in zip(keys, numbers, strict=True):
-            text.insert(draw.randint(0, len(text)), f"The number of the {key} is {value}.")
-        wanted = ", ".join(f"the {key}" for key in keys[:asked])
-        fields, subset = {"text": " ".join(text), "keys": wanted}, f"{words} words, {asked} asked"
+        hidden = [
+            f"The number of the {key} is {value}." for key, value in zip(keys, numbers, strict=True)
+        ]
+        text, wanted = _filled(draw, words, hidden), ", ".join(f"the {key}" for key in keys[:asked])
+        fields, subset = {"text": text, "keys": wanted}, f"{words} words, {asked} asked"
         yield {"fields": fields, "expected": numbers[:asked], "subset": subset}
+
+
+def _filled(draw: Draw, words: int, hidden: Sequence[str]) -> str:
+    """Filler of about so many words, with these sentences at places of their own."""
+    text: list[str] = []
+    length = 0
+    while length < words:
+        text.append(draw.one("fillers").format(draw.one("colours"), draw.one("places")))
+        length += len(text[-1].split())
+    for sentence in hidden:
+        text.insert(draw.randint(0, len(text)), sentence)
+    return " ".join(text)
+
+
+Asked = tuple[str, str, list[str]]  # a text, what is asked of it, and what the answer holds
+
+
+def ruler(source: RowSource) -> Rows:
+    """Tasks after RULER (Hsieh et al. 2024) in texts of the lengths that the source names, in words; the
+    subset names task and length."""
+    draw = Draw(f"ruler {source['seed']}")
+    kinds = [(words, task) for words in source["words"] for task in RULER]
+    for number in range(source["rows"]):
+        words, task = kinds[number % len(kinds)]
+        text, question, wanted = RULER[task](draw, words)
+        fields = {"text": text, "question": question}
+        yield {"fields": fields, "expected": wanted, "subset": f"{task}, {words} words"}
+
+
+def _retrieval(keys: int, values: int, asked: int) -> Callable[[Draw, int], Asked]:
+    """A task of `keys` names with `values` numbers each, of which the first `asked` are asked for."""
+
+    def made(draw: Draw, words: int) -> Asked:
+        names = draw.sample(
+            [f"{c} {a}" for c in _texts()["colours"] for a in _texts()["animals"]], keys
+        )
+        numbers = {
+            name: [str(n) for n in draw.sample(range(10**5, 10**6), values)] for name in names
+        }
+        hidden = [f"One number of the {n} is {value}." for n in names for value in numbers[n]]
+        draw.shuffle(hidden)
+        said = ", ".join(f"the {name}" for name in names[:asked])
+        question = f"What are all the numbers of {said} that the text names?"
+        wanted = [value for name in names[:asked] for value in numbers[name]]
+        return _filled(draw, words, hidden), question, wanted
+
+    return made
+
+
+def _variables(draw: Draw, words: int) -> Asked:
+    """Variables that are given a number, and handed on from one to the next; another chain beside it."""
+    names = ["".join(draw.choices("ABCDEFGHJKLMNPQRSTUVWXYZ", k=5)) for _ in range(10)]
+    value, other = draw.sample(range(10_000, 100_000), 2)
+    hidden = []
+    for chain, first in ((names[:5], value), (names[5:], other)):
+        hidden.append(f"VAR {chain[0]} = {first}.")
+        hidden += [f"VAR {new} = VAR {old}." for old, new in itertools.pairwise(chain)]
+    question = (
+        f"Name all variables that have the value {value}, also those that were given it by another."
+    )
+    return _filled(draw, words, hidden), question, names[:5]
+
+
+def _coined(draw: Draw, many: int) -> list[str]:
+    """Words of three syllables that are none, each different."""
+    syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
+    return ["".join(draw.sample(syllables, 3)) for _ in range(many)]
+
+
+def _common(draw: Draw, words: int) -> Asked:
+    """Ten words thirty times each among words that come three times."""
+    found = list(dict.fromkeys(_coined(draw, 10 + max(1, (words - 300) // 3))))
+    listed = found[:10] * 30 + found[10:] * 3
+    draw.shuffle(listed)
+    return " ".join(listed), "Which ten words come most often in this list?", found[:10]
+
+
+def _frequent(draw: Draw, words: int) -> Asked:
+    """Words that come the less often the later they were coined; the three first are asked for."""
+    found = list(dict.fromkeys(_coined(draw, 60)))
+    listed = draw.choices(found, [1 / (place + 1) ** 2 for place in range(len(found))], k=words)
+    ranks = [word for word, _ in Counter(listed).most_common(3)]
+    return " ".join(listed), "Which three words come most often in this list?", ranks
+
+
+RULER: dict[str, Callable[[Draw, int], Asked]] = {
+    "one key": _retrieval(1, 1, 1),
+    "several keys": _retrieval(8, 1, 1),
+    "several values": _retrieval(8, 4, 1),
+    "several questions": _retrieval(8, 1, 4),
+    "variables": _variables,
+    "common words": _common,
+    "frequent words": _frequent,
+}
 
 
 def tools(source: RowSource) -> Rows:
@@ -350,5 +432,5 @@ def _request(name: str, draw: Draw) -> Request:
 # What a benchmark's source may name as `generated`.
 GENERATORS: dict[str, Callable[[RowSource], Rows]] = {
     each.__name__: each
-    for each in (arithmetic, briefs, instructions, multilingual, needle, replies, tools)
+    for each in (arithmetic, briefs, instructions, multilingual, needle, replies, ruler, tools)
 }

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from decksmith.bench.benchmarks import graders, gym, tasks
-from decksmith.bench.benchmarks.graders import code, math, plus, simple
+from decksmith.bench.benchmarks.graders import calls, code, math, plus, simple, sql
 from decksmith.bench.benchmarks.records import (
     BenchmarkSpec,
     BenchRecord,
@@ -110,6 +110,8 @@ class Graders:
         if spec["grader"] == "deck":
             said = "decks are scored by deck-parse .. deck-score (make baseline), not here"
             raise cli.BadData(f"{record['id']}: {said}")
+        if spec["grader"] == "outside":
+            raise cli.BadData(f"{spec['name']} is graded by its own harness: {spec['note']}")
         found = await self._found(spec, record, gen.get("text") or "")
         detail = found.get("detail") or {}
         if fault := detail.get("fault"):
@@ -127,7 +129,7 @@ class Graders:
         """Verdict, score, answer and detail, as far as the grader has them."""
         task = record["task"]
         if spec["grader"] == "tools":  # nothing of a reply is run or evaluated: it needs no process
-            return simple.tools(task, record["gen"].get("calls") or [], text)
+            return calls.tools(task, record["gen"].get("calls") or [], text)
         if not text.strip():
             return {"verdict": "no_answer"}
         if spec["grader"] in JUDGED:
@@ -184,6 +186,8 @@ class Graders:
         seconds = self.seconds * WALL
         if grader == "code":  # the sandbox has limits of its own
             own, seconds = None, code.seconds(task)
+        if grader == "sql":  # two queries
+            own, seconds = 3 * sql.SECONDS, 3 * sql.SECONDS * WALL
         for attempt in (1, 2):
             worker = self.idle[grader].pop() if self.idle[grader] else _GraderProcess(self, grader)
             try:
@@ -548,6 +552,7 @@ GRADERS: dict[str, Callable[[Task, str], Grade]] = {
     "contains": simple.contains,
     "code": _code,
     "refusal": simple.refusal,
+    "sql": sql.grade,
 }
 
 

@@ -13,17 +13,15 @@ import os
 import shutil
 import subprocess
 import tempfile
-import tomllib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict, cast
 
 from decksmith.bench.benchmarks.records import BenchmarkSpec, Grade, Sampling
-from decksmith.core import cells, cli, stream
+from decksmith.core import cells, cli, config_files, stream
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault
 
-TABLE = cli.ROOT / "assets" / "gym.toml"
 WORKER = Path(__file__).with_name("gym_worker.py")
 START = 300.0  # seconds for a verifier to be imported, on a busy machine too
 SECONDS = 60.0  # for one verdict; what a judge takes is not counted
@@ -56,10 +54,9 @@ class GymTable(TypedDict):
     servers: dict[str, GymFact]
 
 
-@functools.cache
 def table() -> GymTable:
     """What assets/gym.toml says."""
-    return cast(GymTable, tomllib.loads(TABLE.read_text()))
+    return cast(GymTable, config_files.asset("gym.toml"))
 
 
 def description(name: str) -> Record:

@@ -32,7 +32,7 @@ Records = Iterator[tuple[int, Record]]  # with their numbers, from 1
 
 
 class Harness(TypedDict, total=False):
-    """A file of assets/harnesses; `first`, `head` and `row` are jq programs."""
+    """A file of assets/harnesses; `first`, `each`, `head` and `row` are jq programs."""
 
     title: str
     takes: str  # in words
@@ -43,6 +43,7 @@ class Harness(TypedDict, total=False):
     skips: bool  # some of its records are no rows
     together: bool  # several files of one benchmark are samples of its questions
     first: str  # whether a first record is of this tool
+    each: str  # of a log that is one object: its records, an array
     head: str  # what a log says of itself (Head), of the first record with `second` and `beside`
     row: str  # what record.jq makes a graded row of, of each record
 
@@ -228,6 +229,8 @@ def opened(path: Path, given: Head) -> Log | None:
                 }
                 head["bench"] = re.sub("[/:+]", "-", plain(head.get("bench") or path.stem))[:60]
                 head["model"] = plain(head.get("model") or "unknown")
+                if "each" in harness:
+                    rows = iter(enumerate(_program(harness["each"], path)(first), 1))
                 return _chosen(Log(path, harness, head, rows))
     except ImportError:
         mend = "`make .venv/.hub` installs it"

@@ -1,7 +1,9 @@
-"""Our results as logs of Inspect, in which a task is a benchmark of ours under its own name, since prompts and graders are ours too."""
+"""Our results elsewhere: as logs of Inspect, in which a task is a benchmark of ours under its own name, since prompts and
+graders are ours too, and in the trackers that people keep their experiments in."""
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -77,3 +79,50 @@ def _inspected(summary: BenchSummary, record: BenchRecord) -> Record:
         answer = None if grade.get("answer") is None else str(grade["answer"])
         sample["scores"][summary["metric"]] = {"value": grade["score"], "answer": answer}
     return sample
+
+
+# Trackers: what belongs to one model's results is one run there; sent again, it is the same run
+
+PROJECT = "decksmith"  # where the tracker's own variable names none
+
+
+def flat(summaries: Mapping[str, BenchSummary]) -> dict[str, float]:
+    """The metrics of each benchmark as `bench/mode/metric`, with its coverage."""
+    found: dict[str, float] = {}
+    for bench, summary in summaries.items():
+        found[f"{bench}/coverage"] = summary["coverage"] or 0.0
+        for mode, values in summary["modes"].items():
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    found[f"{bench}/{mode.replace('@', '-')}/{name}"] = float(value)
+    return found
+
+
+def send(tracker: str, name: str, summaries: Mapping[str, BenchSummary]) -> None:
+    """Log summaries as a run of this name, by the tracker's own settings (WANDB_*, MLFLOW_*). Raises cli.Missing without
+    its package, cli.TryAgain where it does not take them."""
+    ident = stream.fingerprint([name, *sorted(summaries)])[:16]
+    try:
+        {"wandb": _wandb, "mlflow": _mlflow}[tracker](ident, name, flat(summaries))
+    except ImportError:
+        raise cli.Missing(f"{tracker} is not installed: pip install {tracker}") from None
+    except Exception as error:  # whatever its client raises: the results themselves are kept
+        raise cli.TryAgain(f"{tracker} did not take the results: {error}") from None
+
+
+def _wandb(ident: str, name: str, found: Mapping[str, float]) -> None:
+    import wandb
+
+    project = os.environ.get("WANDB_PROJECT", PROJECT)
+    with wandb.init(project=project, name=name, id=ident, resume="allow") as run:
+        run.summary.update(found)
+
+
+def _mlflow(ident: str, name: str, found: Mapping[str, float]) -> None:
+    import mlflow
+
+    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
+    same = mlflow.search_runs(filter_string=f"tags.decksmith = '{ident}'", output_format="list")
+    kept = {"run_id": same[0].info.run_id} if same else {"run_name": name}
+    with mlflow.start_run(**kept, tags={"decksmith": ident}):
+        mlflow.log_metrics(dict(found))

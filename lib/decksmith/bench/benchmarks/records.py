@@ -14,7 +14,7 @@ Sampling = dict[str, float]  # by the names of the chat completions API
 
 
 class FileJoin(TypedDict):
-    file: Annotated[str, "another file of the repository"]
+    files: Annotated[list[str], "other files of the repository or package"]
     on: Annotated[str, "the key that a row of both has"]
 
 
@@ -23,8 +23,11 @@ class RowSource(TypedDict, total=False):
     config: Annotated[str, "of the dataset"]
     split: Annotated[str, "of the dataset"]
     revision: Annotated[str, "a commit, or the version of a package"]
-    files: Annotated[list[str], "JSONL files of the dataset, in place of `split`"]
+    files: Annotated[
+        list[str], "JSONL files of the dataset or package, in place of `split` or `file`"
+    ]
     join: Annotated[FileJoin, "what each row gets as `joined`"]
+    databases: Annotated[str, "a folder, from the description: NAME/NAME.sqlite for each `db_id`"]
     package: Annotated[str, "an installed Python package"]
     file: Annotated[str, "in the package, or beside the description"]
     sha256: Annotated[str, "of a file or of what an address gives"]
@@ -33,9 +36,8 @@ class RowSource(TypedDict, total=False):
     generated: Annotated[str, "a function of generators.py"]
     rows: Annotated[int, "how many it yields"]
     seed: Annotated[int, "what they are drawn from"]
+    words: Annotated[list[int], "of the texts of `ruler`: their lengths"]
     own: Annotated[str, "a file of our prompts"]
-    folder: Annotated[str, "the cases of PresentBench"]
-    budget: Annotated[int, "characters of material for each case"]
     gym: Annotated[str, "a benchmark or a server of NeMo Gym"]
 
 

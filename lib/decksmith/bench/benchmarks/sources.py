@@ -1,19 +1,22 @@
 """Where the rows of benchmarks come from: files, addresses, programs, generators, packages, the Hub.
 
-A reader takes a description and gives the revision that came and the rows as they are there. Cases of
-PresentBench are read here, too: they become prompts for decks.
+A reader takes a description and gives the revision that came and the rows as they are there.
 """
 
+import ast
 import base64
+import contextlib
 import csv
+import functools
 import gzip
 import hashlib
 import io
-import itertools
 import json
+import mimetypes
 import pickle
 import re
 import shlex
+import sqlite3
 import subprocess
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -24,11 +27,8 @@ from typing import Any, NoReturn
 from decksmith.bench.benchmarks import generators
 from decksmith.bench.benchmarks.graders import plus
 from decksmith.bench.benchmarks.records import BenchmarkSpec, RowSource
-from decksmith.core import cli, stream
+from decksmith.core import cli
 from decksmith.core.records import Record
-from decksmith.measure.decks import sources as documents
-from decksmith.measure.decks import templates
-from decksmith.measure.judging import prompt_rows
 
 SECONDS = 600  # for a program, and for an address to answer
 Rows = tuple[str, Iterable[Any]]  # the revision, and the rows
@@ -145,8 +145,13 @@ def _package(spec: BenchmarkSpec) -> Rows:
     if found is None or found.version != source["revision"]:
         said = f"its rows are in the package {wanted}, which is not installed"
         raise cli.Missing(f"{spec['name']}: {said}; `make .venv/.bench` installs it")
-    data = Path(str(found.locate_file(source["file"]))).read_bytes()
-    return wanted, parsed(source["file"], data)
+
+    def path(file: str) -> str:
+        return str(found.locate_file(file))
+
+    if "files" in source:
+        return wanted, list(_files(source, path))
+    return wanted, parsed(source["file"], Path(path(source["file"])).read_bytes())
 
 
 def _hub(spec: BenchmarkSpec) -> Rows:
@@ -171,7 +176,13 @@ def _hub(spec: BenchmarkSpec) -> Rows:
             pin = f'revision = "{revision}" in {file}'
             cli.say(f"{name}: took the newest revision; to pin it: {pin}")
         if "files" in source:
-            return revision, list(_files(source, revision))
+
+            def path(file: str) -> str:
+                return huggingface_hub.hf_hub_download(
+                    hub, file, repo_type="dataset", revision=revision
+                )
+
+            return revision, list(_files(source, path))
         return revision, _dataset(source, revision, file)
     except (errors.GatedRepoError, DatasetNotFoundError):
         raise cli.Missing(f"{name}: the Hub does not give {hub} at {revision}; {how}") from None
@@ -192,16 +203,17 @@ def _hub(spec: BenchmarkSpec) -> Rows:
 
 def _dataset(source: RowSource, revision: str, file: str) -> Iterable[Record]:
     """The rows of a split."""
-    from datasets import load_dataset
+    from datasets import Image, load_dataset
     from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub.errors import HfHubHTTPError
 
     config, split = source.get("config"), source["split"]
     try:
-        found: Iterable[Record] = load_dataset(
-            source["hub"], config, revision=revision, split=split
-        )
-        return found
+        found = load_dataset(source["hub"], config, revision=revision, split=split)
+        pictures = [name for name, kind in found.features.items() if isinstance(kind, Image)]
+        for name in pictures:  # their bytes as they are
+            found = found.cast_column(name, Image(decode=False))
+        return (row | {name: _picture(row[name]) for name in pictures} for row in found)
     except DatasetNotFoundError as error:  # what the Hub answered is its cause
         cause = error.__cause__
         raise (cause if isinstance(cause, HfHubHTTPError) else error) from None
@@ -209,17 +221,23 @@ def _dataset(source: RowSource, revision: str, file: str) -> Iterable[Record]:
         raise cli.BadConfig(f"{file}: {error}") from None
 
 
-def _files(source: RowSource, revision: str) -> Iterator[Record]:
-    """The rows of JSONL files of a repository; with `join` each gets the row of another file with the same key, as `joined`."""
-    from huggingface_hub import hf_hub_download
+def _picture(image: Record | None) -> str | None:
+    """A picture of a dataset as an address that holds it."""
+    if not image or not image["bytes"]:
+        return None
+    kind = mimetypes.guess_type(image["path"] or "")[0] or "image/png"
+    return f"data:{kind};base64,{base64.b64encode(image['bytes']).decode()}"
+
+
+def _files(source: RowSource, path: Callable[[str], str]) -> Iterator[Record]:
+    """The rows of JSONL files, which lie where `path` says; with `join` each gets the row of other files with the same key, as `joined`."""
 
     def lines(file: str) -> Iterator[Record]:
-        path = hf_hub_download(source["hub"], file, repo_type="dataset", revision=revision)
-        with open(path) as opened:
+        with open(path(file)) as opened:
             yield from (json.loads(line) for line in opened if line.strip())
 
     on = source.get("join")
-    others = {row[on["on"]]: row for row in lines(on["file"])} if on else {}
+    others = {row[on["on"]]: row for file in on["files"] for row in lines(file)} if on else {}
     for file in source["files"]:
         for row in lines(file):
             yield {**row, "joined": others.get(row[on["on"]])} if on else row
@@ -252,88 +270,27 @@ def _contest(row: Record) -> Record:
     return {**row, "tests": json.loads(row["public_test_cases"]) + tests}
 
 
+def _listed(row: Record) -> Record:
+    """MMMU-Pro writes the list of its choices as Python does."""
+    return row | {"options": ast.literal_eval(row["options"])}
+
+
 # How rows are unpacked before the description's own program sees them (`decode`).
-DECODERS = {"livecodebench": _contest, "evalplus": plus.row}
+DECODERS = {"livecodebench": _contest, "evalplus": plus.row, "mmmu": _listed}
 
 
-# --- PresentBench ---------------------------------------------------------------------------------
-
-# The layout, by the README and the code of github.com/PresentBench/PresentBench (04f1b1c) and the card
-# of its dataset: DOMAIN/SOURCE/CASE/ holds `material.md` or `.pdf`, or `material_1`, `material_2` ..,
-# and `generation_task/` with the request and `judge_prompt.json`; `DOMAIN/common_judge_prompt.json`
-# has what all cases share.
-REQUESTS = ("generation_prompt.md", "instructions.md")
-# Five lists of questions; the third of the dependent ones is left out: it has a question for each page of a finished deck.
-LISTS = {
-    "i1": "material_independent_checklist_1",
-    "i2": "material_independent_checklist_2",
-    "d1": "material_dependent_checklist_1",
-    "d2": "material_dependent_checklist_2",
-}
-FETCH = "hf download PresentBench/PresentBench --repo-type dataset --local-dir"
-
-
-def presentbench(root: Path, budget: int) -> Iterator[Record]:
-    """The cases under `root` as prompts, in the order of their paths; `budget` characters of material each. A prompt's
-    `source.path` is its case, under which its scorer looks for slides.pdf. Raises cli.Missing, cli.BadData."""
-    found = sorted(root.glob("*/*/*/generation_task/judge_prompt.json"))
-    if not found:
-        raise cli.Missing(f"{root} has no case of PresentBench; `{FETCH} {root}` fetches them")
-    for path in found:
-        yield _case(root, path.parent.parent, budget)
-
-
-def _case(root: Path, case: Path, budget: int) -> Record:
-    place = case.relative_to(root)
-    request = next((p for n in REQUESTS if (p := case / "generation_task" / n).is_file()), None)
-    if request is None:
-        raise cli.BadData(f"{case}/generation_task has none of {', '.join(REQUESTS)}")
-    asked = request.read_text("utf-8", "replace").strip()
-    try:
-        read = [documents.read(path.name, path.read_bytes(), budget) for path in _material(case)]
-    except documents.NotRead as error:
-        raise cli.BadData(f"{case}: {error}") from None
-    material, quoted = documents.quoted(read, budget)
-    return {
-        "id": re.sub(r"[^A-Za-z0-9._~-]+", "-", "-".join(place.parts))[-128:].lstrip("-._~"),
-        "sets": ["core", "presentbench"],
-        "messages": [
-            {"role": "system", "content": templates.system_prompt()},
-            {"role": "user", "content": f"{asked}\n\n{material}"},
-        ],
-        "asks": prompt_rows.asks(asked, {}) | {"domain": place.parts[0]},
-        "checklist": _checklist(case, root / place.parts[0]),
-        "sources": quoted,
-        "source": {"path": str(place)},
-    }
-
-
-def _material(case: Path) -> list[Path]:
-    """material, then material_1, material_2 .. as far as they go; markdown before PDF."""
-    found = []
-    for number in itertools.count():
-        stem = f"material_{number}" if number else "material"
-        path = next((p for end in ("md", "pdf") if (p := case / f"{stem}.{end}").is_file()), None)
-        if path:
-            found.append(path)
-        elif number:
-            break
-    if not found:
-        raise cli.BadData(f"{case} has no material.md or material.pdf")
-    return found
-
-
-def _checklist(case: Path, domain: Path) -> list[Record]:
-    """The questions in words; those that are a function of its scorer's are left out. A case's list stands before its
-    domain's."""
-    own, common = case / "generation_task/judge_prompt.json", domain / "common_judge_prompt.json"
-    lists: Record = {}
-    for path in (common, own):
-        if path.is_file():
-            lists |= stream.json_file(path)
-    return [
-        {"id": f"{short}.{k}", "ask": item.strip()}
-        for short, name in LISTS.items()
-        for k, item in enumerate(lists.get(name) or [], 1)
-        if isinstance(item, str) and item.strip()
-    ]
+@functools.cache
+def database(folder: Path, name: str) -> dict[str, str]:
+    """What a row gets of the SQLite database that it asks about: `schema`, its tables as they were made,
+    and `database`, where it lies. Raises cli.Missing, cli.BadData for a name that is a path."""
+    if not re.fullmatch(r"[\w-]+", name):
+        raise cli.BadData(f"db_id {name!r} is no plain name")
+    path = (folder / name / f"{name}.sqlite").resolve()
+    if not path.is_file():
+        said = "docs/benchmarks.md says where databases come from"
+        raise cli.Missing(f"there is no database {path}; {said}")
+    tables = "SELECT sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as db:
+        schema = ";\n\n".join(sql for (sql,) in db.execute(tables))
+    own = path.relative_to(cli.ROOT) if path.is_relative_to(cli.ROOT) else path
+    return {"schema": schema, "database": str(own)}

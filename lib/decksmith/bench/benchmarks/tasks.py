@@ -29,17 +29,16 @@ from decksmith.models import registry
 FIELDS = set(BenchmarkSpec.__annotations__) - {"name", "kind", "path", "folder"}
 MARGIN = 0.02  # the largest loss that may stay open, of a benchmark that names none
 SOURCES = {
-    "hub": {"hub", "config", "split", "revision", "files", "join"},
-    "package": {"package", "file", "revision"},
-    "generated": {"generated", "rows", "seed"},
+    "hub": {"hub", "config", "split", "revision", "files", "join", "databases"},
+    "package": {"package", "file", "files", "join", "revision"},
+    "generated": {"generated", "rows", "seed", "words"},
     "own": {"own"},
-    "folder": {"folder", "budget"},
-    "file": {"file", "sha256"},
+    "file": {"file", "sha256", "databases"},
     "url": {"url", "sha256"},
     "program": {"program"},
 }
 GRADERS = (
-    "math choice instructions exact contains code tools equal pairwise rubric refusal deck"
+    "math choice instructions exact contains code tools sql equal pairwise rubric refusal deck outside"
 ).split()
 NO_TASK = "no task in this record; bench-prepare writes it"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -88,9 +87,9 @@ def _fault(spec: Record, kind: str | None) -> str | None:
         return f"the key {sorted(wrong)[0]!r} is unknown or missing"
     source, grader, margin = spec["source"], spec.get("grader", "math"), spec.get("margin", MARGIN)
     fits = kind is not None and set(source) <= SOURCES[kind]
-    if kind == "hub":
-        fits &= "split" in source or "files" in source
-    if not fits or (kind == "generated" and set(source) != SOURCES[kind]):
+    if kind in ("hub", "package"):
+        fits &= bool({"split", "files", "file"} & set(source))
+    if not fits or (kind == "generated" and not {"rows", "seed"} <= set(source)):
         has = f"it has one of {', '.join(SOURCES)}, a hub one also split or files"
         return f"source is {source}; {has}, a generated one rows and seed"
     revision = source.get("revision", "0" * 40)
@@ -102,6 +101,8 @@ def _fault(spec: Record, kind: str | None) -> str | None:
         return f"grader {grader!r} is none of {', '.join(GRADERS)}"
     if grader in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
         return f"grader {grader!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
+    if grader == "outside" and "note" not in spec:
+        return "a grader outside needs a note that says which"
     if not isinstance(margin, int | float) or not 0 < margin < 1:
         return f"margin is {margin!r}; it is a share between 0 and 1"
     return None
@@ -184,6 +185,16 @@ def kept() -> Path:
     return Path(os.environ.get("DECKSMITH_BENCH") or cli.ROOT / "data" / "bench")
 
 
+def place(spec: BenchmarkSpec) -> str:
+    """Where the rows of a benchmark are, in words: kept here, or what fetches or makes them."""
+    if rows := _card(kept() / spec["name"]).get("rows"):
+        return f"{rows:,} rows here"
+    if "gated" in spec:
+        return "gated"
+    kinds = {"hub": "on the Hub", "url": "at an address", "package": "make .venv/.bench"}
+    return kinds.get(spec["kind"], "made here")
+
+
 def size(name: str, questions: Mapping[str, Sequence[BenchRecord]]) -> int | None:
     """How many rows the benchmark has of which these are questions, by its card; None where no card is
     of the same revision."""
@@ -211,9 +222,6 @@ def _rows(spec: BenchmarkSpec, card: Card, file: Path | None = None) -> Iterator
     if spec["kind"] == "own":
         yield from (record for _, record in stream.records(cli.ROOT / source["own"]))
         return
-    if spec["kind"] == "folder":
-        yield from sources.presentbench(Path(source["folder"]), source["budget"])
-        return
     if spec["kind"] == "gym":
         card["revision"] = gym.revision()
         yield from gym.records(spec, file)
@@ -224,6 +232,8 @@ def _rows(spec: BenchmarkSpec, card: Card, file: Path | None = None) -> Iterator
     program = stream.program(spec.get("row") or spec.get("prompt") or ".")
     for number, row in enumerate(rows, 1):
         row = sources.DECODERS[spec["decode"]](row) if "decode" in spec else row
+        if "databases" in source:
+            row |= sources.database(Path(spec["folder"], source["databases"]), str(row["db_id"]))
         try:
             if keep and not keep(row):
                 continue
@@ -233,7 +243,7 @@ def _rows(spec: BenchmarkSpec, card: Card, file: Path | None = None) -> Iterator
             raise cli.BadData(f"{name}: row {number}: {said}") from None
         if "prompt" in spec:
             place = {"path": source.get("hub"), "revision": revision, "split": source.get("split")}
-            yield {**made, "source": place}
+            yield {"source": place, **made}
         else:
             yield _task(spec, revision, number, made)
 
@@ -261,9 +271,8 @@ def _task(spec: BenchmarkSpec, revision: str, number: int, made: generators.Sour
         "revision": revision,
     }
     record: Record = {"id": f"{spec['name']}-{number:05d}", "task": task}
-    if "tools" in made:
-        record |= {"tools": made["tools"], "tool_code": made["tool_code"]}
-    return record
+    beside = ("messages", "tools", "tool_code")
+    return record | {key: value for key, value in made.items() if key in beside}
 
 
 # Prompts

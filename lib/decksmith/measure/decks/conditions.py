@@ -4,7 +4,7 @@
 messages. A template is a condition by its name, alone or behind another one: `cheatsheet+company`.
 """
 
-import json
+import functools
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from decksmith.measure.decks.templates import Template
 PLAIN = "plain"
 _CHOOSER = {"xray": "X-ray findings", "reward": "the reward", "judge": "the evaluation's own judge"}
 FOLDER = cli.ROOT / "assets" / "conditions"
+_schema = functools.partial(config_files.asset, "schemas/condition.json")
 
 
 @dataclass(frozen=True)
@@ -171,12 +172,6 @@ def split(run: str) -> tuple[str, str]:
     """Model and condition that a run's name says: ("smol", "revise"), ("smol", "plain")."""
     model, _, condition = run.partition("+")
     return model, condition or PLAIN
-
-
-def _schema() -> Record:
-    text = (cli.ROOT / "assets/schemas/condition.json").read_text(encoding="utf-8")
-    found: Record = json.loads(text)
-    return found
 
 
 def _system(path: Path, table: Record) -> tuple[str, str]:

@@ -8,14 +8,13 @@ import os
 import re
 import threading
 import time
-import tomllib
 import unicodedata
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks.clean import markdown
 from decksmith.measure.decks.parser import Deck
@@ -130,7 +129,7 @@ def drawn(query: str) -> bytes:
 @functools.cache
 def _topics() -> dict[str, set[str]]:
     """The words of each topic of assets/pictures/pictures.toml."""
-    listed = tomllib.loads((DRAWN / "pictures.toml").read_text(encoding="utf-8"))["topic"]
+    listed = config_files.asset("pictures/pictures.toml")["topic"]
     return {topic["name"]: set(topic["words"].split()) for topic in listed}
 
 

@@ -7,21 +7,17 @@ import base64
 import io
 import re
 import tempfile
-import tomllib
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from decksmith.core import cli, pages
+from decksmith.core import cli, config_files, pages
 from decksmith.measure.decks import templates
 
 PIXELS = 40_000_000  # of a picture that is opened
 # Of layouts by Slidev's names, and of fonts that stand in for others.
-KINDS, ALIKE = (
-    tomllib.loads((cli.ROOT / "assets/template-learn.toml").read_text(encoding="utf-8"))[part]
-    for part in ("layouts", "fonts")
-)
+KINDS, ALIKE = (config_files.asset("template-learn.toml")[part] for part in ("layouts", "fonts"))
 
 
 class Text(TypedDict):

@@ -5,12 +5,10 @@ measured by what is read: a word behind a negation, another deck's slides, two n
 
 import functools
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterator
-from typing import Any
 
-from decksmith.core import cli
+from decksmith.core import config_files
 from decksmith.core.records import Asks
 from decksmith.measure.decks.parser import THEMES
 from decksmith.measure.decks.words import FUNCTION, STOPWORDS, likeliest_language
@@ -24,9 +22,7 @@ Bounds = tuple[int | None, int | None]  # how many slides: the fewest and the mo
 _CJK = dict(zip("二两三四五六七八九十", (2, 2, 3, 4, 5, 6, 7, 8, 9, 10), strict=True))
 
 
-@functools.cache
-def _lists() -> dict[str, dict[str, Any]]:
-    return tomllib.loads((cli.ROOT / "assets/prompts/asked.toml").read_text(encoding="utf-8"))
+_lists = functools.partial(config_files.asset, "prompts/asked.toml")
 
 
 def _fold(text: str) -> str:

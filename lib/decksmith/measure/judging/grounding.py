@@ -3,7 +3,6 @@ and the claims that a model reads (deck-judge --claims). None of it is part of a
 
 import bisect
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from decksmith.core import cli, stream
+from decksmith.core import config_files, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import features, sources, templates
 from decksmith.measure.decks.parser import Deck, Slide, visible
@@ -340,7 +339,7 @@ class ClaimReader:
         self.client = client.Client.open(model, blame="judge", **access)
         self.jobs, self.close = self.client.jobs, self.client.close
         self.system = templates.prompt_text("judge-claims.txt").replace("{most}", str(CLAIMS))
-        self.schema = json.loads((cli.ROOT / "assets/schemas/claims.json").read_text())
+        self.schema = config_files.asset("schemas/claims.json")
         told = stream.fingerprint([self.system, self.schema, SAMPLING])
         self.reader = f"{self.client.model.slug} {told[:12]}"
 

@@ -9,13 +9,12 @@ import json
 import operator
 import sys
 import tempfile
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks import lint, sources, templates
@@ -113,8 +112,7 @@ def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
     stderr what they lack; returns the exit status. What a file holds is said before the first is written."""
     from jsonschema import Draft202012Validator
 
-    schema = json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text())
-    validator = Draft202012Validator(schema)
+    validator = Draft202012Validator(config_files.asset("schemas/prompt.json"))
     taken = request_files.opened(path, by) if path else request_files.Found("", _stdin())
     seen: dict[int, str] = {}  # where an id was first, by the id's hash
     texts: set[int] = (
@@ -208,10 +206,7 @@ _SIGNS = ("", ",", ".", " ")  # between thousands, as a deck may write them
 _STEPS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 
 
-@functools.cache
-def parts() -> Record:
-    """assets/prompts/fresh.toml."""
-    return tomllib.loads((cli.ROOT / "assets/prompts/fresh.toml").read_text(encoding="utf-8"))
+parts = functools.partial(config_files.asset, "prompts/fresh.toml")
 
 
 def fresh(seed: int) -> Iterator[Record]:

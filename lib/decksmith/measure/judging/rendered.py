@@ -10,7 +10,7 @@ from decksmith.core.records import Asks, Record
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.records import BOXES, LETTERS, Box, Limits, Page
-from decksmith.measure.decks.words import LONGEST, content_words, fold, head, length
+from decksmith.measure.decks.words import LONGEST, fold, head, length
 from decksmith.measure.judging.records import Answer
 
 if TYPE_CHECKING:
@@ -91,12 +91,6 @@ class Pages:
         return sources.request(self.record)
 
     @cached_property
-    def own(self) -> dict[int, set[str]]:
-        """The content words of each slide without those of the headings that were asked for."""
-        headings = content_words(fold(" ".join(self.asks.get("outline") or [])))
-        return {n: words - headings for n, words in self.tokens.items()}
-
-    @cached_property
     def words(self) -> dict[int, float]:
         """Words by slide number; a letter of a script without blanks counts as half a word."""
         return {n: length(text) for n, text in self.texts.items()}
@@ -148,11 +142,6 @@ class Pages:
         options = entry.split("|")
         said = any(fold(o) and fold(o) in text for o in options if not o.startswith("@"))
         return said or any(self.has(n, o[1:]) for o in options if o.startswith("@"))
-
-    @cached_property
-    def tokens(self) -> dict[int, set[str]]:
-        """The content words of each slide."""
-        return {n: content_words(text) for n, text in self.texts.items()}
 
 
 ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")

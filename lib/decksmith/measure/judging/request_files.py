@@ -13,7 +13,6 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -21,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.records import PromptRow, Record
 
-KINDS = tomllib.loads((cli.ROOT / "assets/request-files.toml").read_text(encoding="utf-8"))
+KINDS = config_files.asset("request-files.toml")
 TAKES = "PROMPTS= takes .txt, .md, .csv, .tsv, .xlsx, .json, .jsonl or a folder of briefs"
 WAYS = ("line", "paragraph", "heading", "item")
 ASKED = {"request", "messages", "prompt"}

@@ -166,7 +166,7 @@ def missing(
 def _bill(entry: Model, stage: str, count: int, limit: int | None) -> Bill:
     usage = _measured(entry, stage)
     prompt, completion = usage or ASSUMED[stage]
-    price = entry.price or (_listed(entry) if count else None)
+    price = entry.price or (listed(entry) if count else None)
     return Bill(entry, stage, count, prompt, completion, bool(usage), limit, price)
 
 
@@ -190,7 +190,7 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
     return sum(prompts) / len(counts), sum(completions) / len(counts)
 
 
-def _listed(entry: Model) -> dict[str, float] | None:
+def listed(entry: Model) -> dict[str, float] | None:
     """USD per million tokens by the endpoint's list of models (OpenRouter's form: USD per token as text), or None."""
     key = os.environ.get(entry.key_env or "")
     headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -100,7 +100,7 @@ def serve(
             signal.signal(number, signal.SIG_IGN)
         file.unlink(missing_ok=True)
         if child:
-            _end(child)
+            cli.end_group(child)
 
 
 def gpus(path: Path, *, engine: Engine, base: str | None, gpu: str | None, more: Words) -> int:
@@ -205,19 +205,6 @@ def _dead(child: subprocess.Popen[bytes], log: Path) -> str | None:
         return None
     how = f"status {status}" if status >= 0 else signal.Signals(-status).name
     return f"the server ended with {how}; the end of {log}:\n{readiness.tail(log)}"
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """TERM to the server and all it started, KILL to what is left of them 30 seconds later."""
-    for number, patience in ((signal.SIGTERM, 30), (signal.SIGKILL, 5)):
-        try:
-            os.killpg(child.pid, number)
-            child.wait(patience)
-        except ProcessLookupError:
-            child.wait()
-            return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _signals() -> list[signal.Signals]:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -218,7 +217,7 @@ class _Watch:
             try:
                 status = child.wait()
             except KeyboardInterrupt:
-                _end(child)
+                cli.end_group(child)
                 raise
             self._judge(state, status, round(time.monotonic() - began, 1))
         finally:
@@ -338,18 +337,6 @@ def _is_over(state: State) -> bool:
 def _line(state: State) -> CurvePoint:
     line = {key: value for key, value in state.items() if key != "failures"}
     return cast(CurvePoint, line)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """TERM to a command and all it started; KILL to what is left when the command has ended, or
-    after half a minute."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(30.0)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
 
 
 def _identity(path: Path) -> str:

@@ -1,18 +1,14 @@
-"""Graders by plain rules, which run and evaluate nothing of a reply: choices, texts, refusals, tool calls.
+"""Graders by plain rules, which run and evaluate nothing of a reply: choices, texts, refusals.
 
 Each takes a task and what a model said, and returns verdict, score, answer and detail as far as it
 has them (docs/records.md: Grade).
 """
 
-import json
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Sequence
 
 from decksmith.bench.benchmarks.graders.math import boxed
 from decksmith.bench.benchmarks.records import Grade, Task, Verdict
-from decksmith.models.records import ChatMessage
 
 # The letter in the last box, else in the last "Answer: X" with X alone. Prose that begins with "a"
 # is no letter, and two letters are no answer to a single choice.
@@ -136,44 +132,3 @@ def refusal(task: Task, text: str) -> Grade:
         right = bool(words)
     answer = "declines" if declined else "answers"
     return {"verdict": "right" if right else "wrong", "answer": answer, "detail": {"found": words}}
-
-
-def tools(task: Task, calls: Sequence[ChatMessage], text: str) -> Grade:
-    """Right are the same functions with the same arguments, in any order, no more and no less.
-
-    calls: those of all replies (`gen.calls`), also those that failed. An argument that is left out is
-    not its default; 3 and 3.0 are one number; texts are compared but for blanks around them. `score`
-    is the share of the expected calls that were made, 0 where none was expected and one was made.
-    """
-    expected = Counter(_key(call["name"], call["arguments"]) for call in task["expected"]["calls"])
-    made = Counter(
-        _key(call["function"]["name"], call["function"]["arguments"])
-        for message in calls
-        for call in message.get("tool_calls") or ()
-    )
-    missing, more = sorted((expected - made).elements()), sorted((made - expected).elements())
-    detail = {"missing": missing, "more": more}
-    if not made and not text.strip():
-        return {"verdict": "no_answer", "detail": detail}
-    right = made == expected
-    met = (expected & made).total() / expected.total() if expected else float(right)
-    return {"verdict": "right" if right else "wrong", "score": met, "detail": detail}
-
-
-def _key(name: str, arguments: object) -> str:
-    """A call as a text, equal for equal calls; arguments that are no JSON object stay as they came."""
-    try:
-        given = json.loads(arguments) if isinstance(arguments, str) else arguments
-        return f"{name} {json.dumps(_normal(given), sort_keys=True, ensure_ascii=False)}"
-    except (ValueError, RecursionError):
-        return f"{name} {arguments}"
-
-
-def _normal(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _normal(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_normal(item) for item in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value.strip() if isinstance(value, str) else value
