@@ -192,7 +192,7 @@ SHOWN = {
     "in columns, sideways": "writing-mode: sideways-lr; height: 400px",
     "two lines, leaning": "width: 220px; transform: rotate(3deg)",
     "a shadow beneath": "text-shadow: 2px 2px 3px #888; font-size: 30px",
-    "on a picture": f"background: linear-gradient(45deg, #124, #478); color: white",
+    "on a picture": "background: linear-gradient(45deg, #124, #478); color: white",
     "behind glass of its own": "backdrop-filter: blur(4px); background: #fff8",
     "masked at its end": "mask-image: linear-gradient(90deg, black 90%, transparent)",
     "rounded and clipped": "clip-path: inset(0 round 6px); padding: 4px",

@@ -99,9 +99,10 @@ def check_record(record: Mapping[str, object], takes: type) -> None:
 
 
 def misfit(value: object, takes: type, without: Collection[int | str] = ()) -> str | None:
-    """What of a value of JSON does not fit its type, the first of all as a sentence; a key that it
-    lacks is a fault too. `without`: keys below which none has to be there."""
-    return next((_said(each) for each in _misfits(value, takes, without)), None)
+    """A sentence on the first thing of a value of JSON that does not fit its type; None where all
+    does. A key that it lacks does not, unless it is below one of `without`."""
+    found = (each for each in _misfits(value, takes) if not _lacks(each, without))
+    return next(map(_said, found), None)
 
 
 def cut(value: Any, takes: type) -> str | None:
@@ -119,14 +120,16 @@ def cut(value: Any, takes: type) -> str | None:
     return first
 
 
-def _misfits(value: Any, takes: type, without: Collection[int | str] = ()) -> list[ErrorDetails]:
+def _misfits(value: Any, takes: type) -> list[ErrorDetails]:
     try:
         _adapter(takes).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        free = {*without}
-        return [e for e in found if e["type"] != "missing" or free.isdisjoint(e["loc"][:-1])]
+        return error.errors(include_url=False)
     return []
+
+
+def _lacks(error: ErrorDetails, without: Collection[int | str]) -> bool:
+    return error["type"] == "missing" and any(step in without for step in error["loc"][:-1])
 
 
 def _said(error: ErrorDetails) -> str:

@@ -83,11 +83,10 @@ class Box(TypedDict):
     src: Annotated[NotRequired[str], "of a picture", MaxLen(200)]
     broken: Annotated[NotRequired[bool], "the picture did not load"]
     line: Annotated[NotRequired[list[Length]], "the like of its widest line's start", Len(4, 4)]
-    lean: Annotated[NotRequired[float], "degrees that this line is turned clockwise", PX]
+    lean: Annotated[NotRequired[float], "degrees it is turned clockwise", PX]
     ink: Annotated[
         NotRequired[str],
-        "how these letters look drawn plainly: the share of ink, upper half of the line and lower, in "
-        "hexadecimal digits (lib/decksmith/measure/judging/legibility.py)",
+        "the share of ink of these letters drawn plainly: upper half of the line, lower; hexadecimal",
         Predicate(re.compile("(?:[0-9a-f]{2}){1,800}").fullmatch),
     ]
 
@@ -115,14 +114,14 @@ class Page(TypedDict, total=False):
     formulas: Annotated[int, "KaTeX formulas", COUNT]
     quotes: Annotated[int, "block quotes", COUNT]
     columns: Annotated[int, "side by side", COUNT]
-    overflow: Annotated[Overflow, "px `x`, `y` past the canvas or its own clipping box"]
+    overflow: Annotated[Overflow, "px past the canvas or its own clipping box"]
     overlap: Annotated[float, "share of the canvas", SHARE]
     font: Annotated[Font, "sizes of type"]
     contrast: Annotated[float | None, "the smallest WCAG ratio; null without text", RATIO]
     text_area: Annotated[float, "share of the canvas", SHARE]
     whitespace: Annotated[float, "share of the canvas", SHARE]
     blank: Annotated[bool, "nothing is on it"]
-    boxes: Annotated[list[Box], "in order, at most 60", MaxLen(BOXES), Predicate(_agree)]
+    boxes: Annotated[list[Box], "at most 60", MaxLen(BOXES), Predicate(_agree)]
 
 
 Numbered = Annotated[Page, Predicate(lambda page: {"slide", "line"} <= page.keys())]
@@ -142,7 +141,7 @@ class Engine(TypedDict):
 class Render(TypedDict, total=False):
     status: Annotated[
         Literal["ok", "partial", "failed"],
-        "every slide clean; errors and pictures; no picture. Whatever a protocol tolerates",
+        "every slide clean; errors and pictures; no picture",
     ]
     slides: Annotated[list[Picture], "the pictures, one for each slide"]
     expected: Annotated[int | None, "how many slides the deck has", COUNT]
@@ -150,7 +149,7 @@ class Render(TypedDict, total=False):
     xray: Annotated[list[Numbered], "the measures of each slide", MaxLen(100_000)]
     engine: Annotated[Engine, "what it was rendered with"]
     imported: Annotated[str, "of another program's deck: pdf, pptx, office, html or pictures"]
-    error: Annotated[Error, "the decisive one of `errors`, for which the deck does not count"]
+    error: Annotated[Error, "the decisive one of `errors`"]
     by: Annotated[By, "who made it"]
 
 

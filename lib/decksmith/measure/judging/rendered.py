@@ -145,16 +145,12 @@ class Pages:
 
 
 ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
-# Elements that a slide shows where the X-ray has counted some.
-_COUNTED: dict[str, Page] = {
+# The X-ray of a slide that shows an element.
+SHOWN: dict[str, Page] = {
     "code": {"code_lines": 1},
     "mermaid": {"diagrams": 1},
     "katex": {"formulas": 1},
     "table": {"table_cells": 1},
-}
-# The X-ray of a slide that shows an element.
-SHOWN: dict[str, Page] = {
-    **_COUNTED,
     "image": {"images": 1},
     "quote": {"quotes": 1},
     "two-cols": {"columns": 2},
@@ -177,7 +173,7 @@ def shows(page: Page, element: str) -> bool:
             return layout in ("cover", "intro")
         case "end":
             return layout == "end"
-    return any(page.get(key) for key in _COUNTED.get(element, {}))
+    return any(page.get(key) for key in SHOWN.get(element, {}))
 
 
 def _large(page: Page) -> bool:
