@@ -47,6 +47,24 @@ VERIFIERS ?=
 test-doors: setup .venv/.dev .venv/.train
 	DECKSMITH_GYM='$(GYM)' DECKSMITH_VERIFIERS='$(VERIFIERS)' .venv/bin/python3 -m pytest -rs tests/rewards/test_server_others.py
 
+# A folder with clones of RL, slime, miles and verl; without one they are cloned.
+TRAINERS ?= results/trainers
+.PHONY: rl-faults
+### rl-faults: what a policy would learn from decks that nobody could measure, by each trainer's own code
+rl-faults: setup .venv/.dev .venv/.train
+	.venv/bin/python3 tests/rl_faults.py $(TRAINERS)
+
+# Three environments of 1.5 GB; python3.13, or GYM_PYTHON.
+PAIRED_GYMS := $(shell sed -n 's/^gym = "\([0-9.]*\)"$$/\1/p' assets/pairings.toml)
+.PHONY: test-pairings
+### test-pairings: our resources server under each NeMo Gym of assets/pairings.toml
+test-pairings: setup .venv/.dev $(PAIRED_GYMS:%=.venv-gym-%/.done)
+	DECKSMITH_PAIRINGS=1 .venv/bin/python3 -m pytest tests/rewards/test_pairings.py
+.venv-gym-%/.done:
+	$(or $(GYM_PYTHON),python3.13) -m venv --clear .venv-gym-$*
+	.venv-gym-$*/bin/python3 -m pip install --quiet --disable-pip-version-check --ignore-requires-python nemo-gym==$*
+	touch $@
+
 ### test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
 test-rl: setup .venv/.dev .venv/.train
 	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py
@@ -110,6 +128,11 @@ REPLIES ?= 2000
 bench-agree: .venv-gym/.done .venv/.dev .venv/.bench
 	CHECKERS='$(CHECKERS)' .venv/bin/python3 tests/agree.py $(REPLIES) > docs/maintain/graders.md.tmp
 	mv docs/maintain/graders.md.tmp docs/maintain/graders.md
+
+.PHONY: bench-labelled
+### bench-labelled: graders held against a person's labels: docs/maintain/labelled.md, assets/graders.json
+bench-labelled: .venv/.dev .venv/.bench
+	.venv/bin/python3 tests/exam/labelled.py --write
 
 # Decks of fuzz and bench-reward.
 DECKS ?= 2000

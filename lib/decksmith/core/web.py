@@ -15,6 +15,7 @@ import resource
 import secrets
 import signal
 import socket
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -272,6 +273,26 @@ def _write_private(path: Path, text: str) -> None:
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
     os.replace(fresh, path)
+
+
+def database(path: Path, schema: str, server: str, synchronous: str) -> sqlite3.Connection:
+    """A server's own database: one process has it and its folder until it is closed. Raises cli.TryAgain for one that another
+    process has, cli.BadData for a file that is no such database."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opened = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        # The lock is kept, and no memory shared, which network file systems cannot.
+        opened.execute("PRAGMA locking_mode = EXCLUSIVE")
+        opened.execute("PRAGMA journal_mode = WAL")
+        opened.execute(f"PRAGMA synchronous = {synchronous}")
+        opened.executescript(f"BEGIN EXCLUSIVE; {schema}; COMMIT;")
+    except sqlite3.DatabaseError as error:
+        opened.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            words = f"{path.parent}: another {server} has this folder; give another with --root"
+            raise cli.TryAgain(words) from None
+        raise cli.BadData(f"{path}: {error}; remove it to begin with an empty one") from None
+    return opened
 
 
 def secret(root: Path, variable: str) -> str:
