@@ -7,9 +7,11 @@ WORKERS ?= 3
 TESTS ?=
 # How many files stand in a table of those that took longest.
 SLOWEST ?=
+# So many processes keep the machine busy meanwhile: BUSY=20 is the load of make stress.
+BUSY ?=
 
 PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
-  $(SLOWEST:%=--slowest %)
+  $(SLOWEST:%=--slowest %) $(BUSY:%=--busy %)
 .PHONY: check
 ### check: the inner loop, a minute: lint, and the tests that are fast and need no browser
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -67,7 +69,8 @@ test-pairings: setup .venv/.dev $(PAIRED_GYMS:%=.venv-gym-%/.done)
 
 ### test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
 test-rl: setup .venv/.dev .venv/.train
-	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py
+	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py \
+	  tests/training/test_trainer.py
 
 # A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
 ### test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md
@@ -140,9 +143,9 @@ DECKS ?= 2000
 SEED ?= 1
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
-### fuzz: whose fault strange decks are: DECKS=2000 SEED=1
+### fuzz: whose fault strange decks are, and what else is drawn: DECKS=2000 SEED=1
 fuzz: setup .venv/.dev
-	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest tests/hostile/test_fuzz.py
+	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest -m fuzz
 
 ### stress: pictures while twenty processes keep the machine busy, and a report of 600 decks
 stress: setup .venv/.dev tests/node_modules/.done
@@ -222,7 +225,8 @@ bench-scale: setup .venv/.dev
 bench-grading: setup .venv/.dev
 	PYTHONPATH=lib $(SPEED) tests/bench_grading.py
 
-# FROM=folder: the repositories are there already (OWNER+NAME or OWNER/NAME), and nothing is fetched.
+# FROM=folder: the repositories are there already (OWNER+NAME or OWNER/NAME), and nothing is fetched. STOCK=1: docs/maintain/stock.md is
+# written too, from what stock Slidev exports of each deck, in half a minute of CPU each; what is exported is kept.
 ### real-decks: public talks, fetched and rendered: results/real-decks
 real-decks: run-tools
 	run=results/real-decks
@@ -230,6 +234,8 @@ real-decks: run-tools
 	.venv/bin/python3 tests/exam/real_decks.py --run $$run \
 	  $(if $(filter command environment,$(origin FROM)),--from '$(FROM)') > $$run/decks.jsonl
 	bin/deck-render --protocol offline --run $$run < $$run/decks.jsonl > $$run/rendered.jsonl
+	$(if $(STOCK),.venv/bin/python3 tests/exam/real_decks.py --stock --run $$run < $$run/rendered.jsonl > docs/maintain/stock.md.tmp
+	mv docs/maintain/stock.md.tmp docs/maintain/stock.md)
 
 # `make real-decks` first, or the column of public talks is empty. Twenty minutes on two cores.
 ### judge-card: planted defects that the checks find, and false alarms: docs/judge-card.md

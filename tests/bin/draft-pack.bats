@@ -9,12 +9,6 @@ setup() {
 }
 
 
-@test "help is one sentence and a pipe" {
-  run draft-pack --help
-  assert_success
-  assert_line --index 0 "Pack checked drafts into chat rows: system, user, assistant with the deck and the reasoning apart."
-}
-
 @test "good records become rows, faults end here and are counted, lengths are told" {
   run --separate-stderr draft-pack --cheatsheet 0 < in.jsonl
   assert_success

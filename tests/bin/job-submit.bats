@@ -165,9 +165,3 @@ account=mine'
     assert_output ''
   done
 }
-
-@test "help is the script's own header" {
-  run job-submit --help
-  assert_success
-  assert_line --index 0 'Submit a batch script with a frozen copy of the code, the recipe and its data; print the job'"'"'s number.'
-}

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 import requests
+import waits
 from decksmith.measure.render.worker import tree
-from reward_server import ASKS, DECK, PROMPTS, ROOT, prompt, wait
+from reward_server import ASKS, DECK, PROMPTS, ROOT, prompt
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -111,11 +112,11 @@ def test_a_reply_without_a_deck_is_the_models_and_gets_next_to_nothing(server):
 
 
 def test_who_has_no_token_learns_nothing_but_health(server):
-    assert requests.get(server.url + "/health", timeout=60).json()["status"] == "ok"
-    assert requests.post(server.url + "/reward", json={}, timeout=60).status_code == 401
+    assert requests.get(server.url + "/health", timeout=waits.HANG).json()["status"] == "ok"
+    assert requests.post(server.url + "/reward", json={}, timeout=waits.HANG).status_code == 401
     body = {"prompt": "x", "response": "", "label": "p001"}
     inside = server.url.replace("//", f"//reward:{server.token}@")
-    assert requests.post(inside + "/reward", json=body, timeout=60).json()["reward"] < 0.1
+    assert requests.post(inside + "/reward", json=body, timeout=waits.HANG).json()["reward"] < 0.1
 
 
 def test_the_scoring_process_that_is_killed_costs_nobody_a_reward(server):
@@ -149,12 +150,12 @@ def test_after_kill_9_what_was_answered_is_there_and_what_was_not_is_asked_again
     rows = [{"reply": deck(word), **ASKS} for word in ("starfish", "urchins", "gobies")]
     thread = threading.Thread(target=lambda: answers.extend(client.ask_all(rows)))
     thread.start()
-    wait(lambda: server.ask("/health").json()["working"] > 0)
+    waits.until(lambda: server.ask("/health").json()["working"] > 0)
     scoring = helpers(server.process.pid)
     server.kill()
-    wait(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in scoring))
+    waits.until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in scoring))
     server.start()
-    thread.join(240)
+    thread.join(waits.HANG)
     assert len(answers) == 3 and not any(answer["masked"] for answer in answers)
     assert server.url == port
     assert client.ask({"reply": deck("mussels"), **ASKS}) == first
@@ -169,7 +170,7 @@ def test_a_second_server_of_a_root_says_so_and_the_first_goes_on(server):
         env={**os.environ, "IMAGES": "off"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=waits.HANG,
     )
     assert done.returncode == 75
     assert re.search("another reward-serve has this folder; give another with --root", done.stderr)

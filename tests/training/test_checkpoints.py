@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
+import waits
 from decksmith.core import cli
 from decksmith.train.training import checkpoints, curve
 
@@ -255,12 +255,12 @@ def test_what_it_waits_for_is_said_once_and_at_once(run, capsys):
     said = ""
 
     def until(words):
-        nonlocal said
-        deadline = time.monotonic() + 60
-        while words not in said:
-            assert time.monotonic() < deadline
+        def is_said():
+            nonlocal said
             said += capsys.readouterr().err
-            time.sleep(0.02)
+            return words in said
+
+        waits.until(is_said)
 
     until(
         f"waiting for the first checkpoint in {run}/checkpoints: a look every 0.02 s, Ctrl-C ends it"
@@ -306,19 +306,12 @@ def start(run, script):
     )
 
 
-def until(test, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.slow
 def test_beside_the_command_of_a_killed_watcher_no_second_one_begins(run):
     checkpoint(run, 10)
     script = f"echo $CKPT_STEP >> {run}/asked; until [ -e {run}/go ]; do sleep 0.05; done; {SCORE}"
     first = start(run, script)
-    until((run / "asked").exists)
+    waits.until((run / "asked").exists)
     first.kill()
     first.communicate()
     _, err = start(run, script).communicate()  # the command of before still runs
@@ -329,7 +322,7 @@ def test_beside_the_command_of_a_killed_watcher_no_second_one_begins(run):
         out, _ = start(run, script).communicate()
         return brief(map(json.loads, out.splitlines())) == [(10, 0.1)]
 
-    until(is_done)
+    waits.until(is_done)
     assert (run / "asked").read_text().split() == ["10", "10"]
 
 
@@ -338,12 +331,12 @@ def test_a_signal_ends_the_command_with_all_it_started_and_is_no_failure(run):
     checkpoint(run, 10)
     deaf = "sh -c 'trap : TERM; echo $$ > child; while :; do sleep 1; done' &"
     process = start(run, f"cd {run}; {deaf} trap 'exit 1' TERM; wait")
-    until(lambda: (run / "child").exists() and (run / "child").read_text())
+    waits.until(lambda: (run / "child").exists() and (run / "child").read_text())
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=waits.HANG)
     assert (process.returncode, out) == (130, "") and "run the same command again to go on" in err
     stat = f"/proc/{(run / 'child').read_text().strip()}/stat"
-    until(lambda: not os.path.exists(stat) or open(stat).read().split()[2] == "Z")
+    waits.until(lambda: not os.path.exists(stat) or open(stat).read().split()[2] == "Z")
     status, told = watched(run, SCORE)
     assert (brief(told), told[0]["attempts"]) == ([(10, 0.1)], 1)
 

@@ -40,6 +40,7 @@ class ImageItem(TypedDict):
 
 class Images(TypedDict, total=False):
     path: Annotated[str, "illustrated.md, line for line as deck.md; deck.md without queries"]
+    sha256: Annotated[str, "of illustrated.md"]
     items: Annotated[list[ImageItem], "one for each query, in their order"]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
@@ -100,6 +101,7 @@ class Page(TypedDict, total=False):
     text_area: Annotated[float, "share of the canvas"]
     whitespace: Annotated[float, "share of the canvas"]
     blank: Annotated[bool, "nothing is on it"]
+    canvas: Annotated[tuple[int, int], "px across and down, where they are not 980 and 552"]
     boxes: Annotated[list[Box], "at most 60 in document order; those with a defect stay"]
 
 

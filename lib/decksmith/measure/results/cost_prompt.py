@@ -9,6 +9,8 @@ over first. Where it is known beforehand that no score can come out, that is sai
 """
 
 import asyncio
+import contextlib
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -19,13 +21,13 @@ from typing import Any
 import click
 import requests
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.conditions import Condition
 from decksmith.measure.results import layout, merge
-from decksmith.models import asking, registry, turns
+from decksmith.models import asking, registry, servers, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
 
@@ -36,10 +38,10 @@ Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, va
 
 
 def read_journals(run: Path) -> Journals:
-    """What the run's journals of replies and judgings hold; damaged lines are passed over."""
+    """What the run's journals of replies and judgings hold. Raises cli.BadData as stream.journal does."""
     found: Journals = {stage: [] for stage in WORDS}
     for stage, entries in found.items():
-        for _, entry in layout.journal(run / "journal" / f"{stage}.jsonl"):
+        for _, entry in stream.journal(run / "journal" / f"{stage}.jsonl"):
             if isinstance(entry.get(stage), dict):
                 entries.append((entry["id"], entry.get("inputs"), entry[stage]))
     return found
@@ -133,6 +135,8 @@ def missing(
 ) -> dict[str, int]:
     """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
     how many judgings."""
+    if not protocol.judges:
+        stream.FREE.add("judge")
     kept = read_journals(folder)
     done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
     replies = {ident: inputs for ident, inputs, _ in done}
@@ -168,14 +172,15 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
     for folder in layout.finished():
         if stage == "gen" and conditions.split(layout.run_name(folder))[0] != entry.name:
             continue
-        for _, _, value in read_journals(folder)[stage]:
-            if "error" in value:
-                continue
-            for said in (value.get("members") or {"": value}).values():
-                slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
-                usage = said.get("usage") or {}
-                if slug == entry.slug and usage.get("completion_tokens"):
-                    counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
+        with contextlib.suppress(cli.BadData):  # a damaged journal of another run
+            for _, _, value in read_journals(folder)[stage]:
+                if "error" in value:
+                    continue
+                for said in (value.get("members") or {"": value}).values():
+                    slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
+                    usage = said.get("usage") or {}
+                    if slug == entry.slug and usage.get("completion_tokens"):
+                        counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
     if not counts:
         return None
     prompts, completions = zip(*counts, strict=True)
@@ -188,9 +193,11 @@ def listed(entry: Model) -> dict[str, float] | None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     address = entry.base_url.split()[0].rstrip("/") + "/models"
     try:
-        answer = requests.get(address, headers=headers, timeout=10).json()
+        asked = requests.get(address, headers=headers, timeout=10, stream=True)
+        answer = incoming.parsed(incoming.together(asked.iter_content(1 << 16), servers.LISTING))
         model = next(model for model in answer["data"] if model["id"] == entry.slug)
-        return {name: float(model["pricing"][name]) * 1e6 for name in ("prompt", "completion")}
+        said = {name: float(model["pricing"][name]) * 1e6 for name in ("prompt", "completion")}
+        return said if all(0 <= usd < math.inf for usd in said.values()) else None
     except (requests.RequestException, ValueError, KeyError, TypeError, StopIteration):
         return None
 

@@ -77,7 +77,7 @@ def _asked(path: str, row: Mapping[str, Any], patience: float) -> Record:
         for url, token in _servers(body):
             try:
                 status, after, answer = _post(url + path, token, body)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
                 _gone[url] = time.monotonic()
                 said = f"{url}: {error or type(error).__name__}"
                 continue
