@@ -8,6 +8,7 @@ killed show the same.
 import asyncio
 import contextlib
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from operator import itemgetter
@@ -16,7 +17,7 @@ from typing import IO, Annotated, NotRequired, TypedDict, Unpack, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
-from decksmith.core import stream, validation
+from decksmith.core import incoming, stream, validation
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Finding
 from decksmith.models.records import Usage
@@ -161,11 +162,12 @@ class AskedModel(TypedDict):
 
 
 class ShownPage(TypedDict):
-    """A rendered slide as the page lists it. line: where it begins in the deck."""
+    """A rendered slide as the page lists it. line: where it begins in the deck; canvas: px across and down."""
 
     line: int
     title: str
     text: str
+    canvas: tuple[int, int]
 
 
 class EventFacts(TypedDict, total=False):
@@ -188,6 +190,7 @@ class EventFacts(TypedDict, total=False):
     title: str
     findings: list[Finding]
     picture: str
+    canvas: tuple[int, int]
     version: int
     source: str
     status: str
@@ -234,7 +237,7 @@ class DeckAsk:
         """From its journal; half a line at its end is dropped, and work that nobody does any more
         has ended there. Raises OSError, and ValueError for a journal without a beginning or with a damaged line."""
         ask = cls(folder, ident)
-        with open(ask.path, "rb+") as file:
+        with open(incoming.own(ask.path, os.O_RDWR), "rb+") as file:
             data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
             file.truncate(len(whole))
@@ -262,7 +265,8 @@ class DeckAsk:
         event = cast(Event, {**head, **facts})
         if self.file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = open(self.path, "ab", buffering=0)
+            appending = incoming.KEPT | os.O_APPEND
+            self.file = open(incoming.own(self.path, appending), "ab", buffering=0)
         self.file.write(stream.summed(event) + b"\n")
         self.events.append(event)
         self.changed.set()
