@@ -31,10 +31,3 @@ setup() {
   assert_failure 65
   assert_output --partial 'stdin:1: x: no "check" in this record'
 }
-
-@test "a tokenizer that cannot be used is named" {
-  echo '{}' > tokenizer.json
-  run draft-pack --tokenizer tokenizer.json < in.jsonl
-  assert_failure
-  assert_output --partial 'tokenizer'
-}

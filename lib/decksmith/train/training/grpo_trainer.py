@@ -29,6 +29,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from decksmith.core import cli, stream
 from decksmith.core.records import PromptRow
+from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.models import embedded
 from decksmith.train.training import adapters, curve, hacking, trl_trainer
@@ -85,7 +86,8 @@ class Rollouts:
             stream.write(run / "prompts.jsonl", asked)
             with embedded.lease(loras={"policy": weights}) as lease:
                 self._pipeline(run, url=lease.base_url, samples=samples, seed=seed)
-        return [cast(DeckRecord, record) for _, record in stream.records(run / "decks.jsonl")]
+        made = [record for _, record in stream.records(run / "decks.jsonl", Rendered)]
+        return cast(list[DeckRecord], made)
 
     def _pipeline(self, run: Path, **asking: object) -> None:
         where, bin_folder = shlex.quote(str(run)), shlex.quote(str(cli.ROOT / "bin"))
@@ -135,7 +137,7 @@ class RecipeCallback(trl_trainer.RecipeCallback):
             self.stopped, control.should_training_stop = f"the watch ({said})", True
 
     def measure(self, step: int) -> None:
-        """A line of the curve for this step, unless it has one; the curve, its table, and what the watch finds."""
+        """A line of the curve for this step, unless it has one; the curve, and what the watch finds."""
         if step in self.lines or not self.plan.held:
             return
         samples = self.plan.setting.get("val_generations_per_prompt") or 1
@@ -150,8 +152,6 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         home.mkdir(exist_ok=True)
         lines = [line for _, line in sorted(self.lines.items())]
         curve.draw(home, lines)
-        trained = _lines(self.plan.folder / "metrics.jsonl")
-        stream.write(home / "curve.md", hacking.table(lines, trained))
         findings = hacking.found(lines, self.watch)
         for one in findings:
             if one.step == step:
