@@ -193,7 +193,7 @@ def note(name: str, shows: list[str], command: str = TAKE, root: Path = ROOT) ->
 
 def run(*command: object) -> None:
     """Run a command of this checkout; what it prints goes to stderr."""
-    env = {**os.environ, "IMAGES": "off", "PYTHONPATH": str(ROOT / "lib")}
+    env = {**os.environ, "IMAGES": "off", "PYTHONPATH": f"{ROOT / 'lib'}:{ROOT / 'tests/tools'}"}
     subprocess.run([str(word) for word in command], cwd=ROOT, env=env, stdout=2, check=True)
 
 

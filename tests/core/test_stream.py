@@ -340,7 +340,7 @@ def test_two_pipelines_over_one_run_never_wait_for_each_other_in_a_circle(stage)
         waits.until((stage.path / "run/journal/early.jsonl").exists)
         others = [start("late", "early", two_in, two), start("early", "messages", second, two_out)]
         os.close(two_out)
-        waits.until(lambda: waiting(one_in) > 60_000)  # a full pipe: the early stage is stopped
+        waits.until(lambda: waiting(one_in) > 30_000)  # it is full: the early stage is stopped
         others.append(start("late", "early", one_in, one))
         assert [process.wait(waits.HANG) for process in (ahead, *others)] == [0, 0, 0, 0]
     os.close(one_in), os.close(two_in)

@@ -24,6 +24,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import waits
 from decksmith.core import cli, stream, web
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
@@ -95,7 +96,7 @@ def served(command, address, stderr=subprocess.PIPE):
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
+            process.wait(waits.HANG)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -162,7 +163,7 @@ def test_a_body_without_an_end_is_refused_at_its_bound_by_every_server(server):
     before = peak(process.pid)
     netloc = urlsplit(url)
     head = f"POST {path} HTTP/1.1\r\nHost: {netloc.netloc}\r\nAuthorization: Bearer sesame\r\n"
-    with socket.create_connection((netloc.hostname, netloc.port), timeout=60) as stranger:
+    with socket.create_connection((netloc.hostname, netloc.port), timeout=waits.HANG) as stranger:
         stranger.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
         chunk, status = b"100000\r\n" + b" " * (1 << 20) + b"\r\n", b""
         with contextlib.suppress(ConnectionError):

@@ -131,7 +131,8 @@ def test_it_waits_for_checkpoints_and_ends_when_the_recipes_steps_are_done(run):
 import test_checkpoints, time
 time.sleep(1); test_checkpoints.checkpoint(pathlib.Path({str(run)!r}), 20); time.sleep(1); test_checkpoints.checkpoint(pathlib.Path({str(run)!r}), 40)"""
     trainer = subprocess.Popen(
-        [sys.executable, "-c", writes], env=os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}
+        [sys.executable, "-c", writes],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
         status, told = watched(run, SCORE, once=False)
