@@ -47,7 +47,7 @@ def fetch(target: Path, url: str = URL, sha256: str = SHA256) -> None:
         return
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-            data = answer.read()
+            data = answer.read(1 << 26)
     except OSError as error:
         raise cli.TryAgain(
             f"no tagger from {url} ({error}); IFBench needs it for six rows; again: make nltk-data"

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.bench.sandbox import app, cell, syscalls
 from decksmith.bench.sandbox import pool as sandbox_pool
 from decksmith.bench.sandbox.cell import Limits, as_bytes
@@ -304,7 +305,7 @@ def test_a_process_that_ends_leaves_no_cell():
         capture_output=True,
         text=True,
         env={"PYTHONPATH": os.pathsep.join(sys.path), "IMAGES": "off"},
-        timeout=60,
+        timeout=waits.HANG,
     )
     assert done.returncode == 0, done.stderr
     assert not Path(f"/proc/{int(done.stdout)}").exists()

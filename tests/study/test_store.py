@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -278,12 +277,25 @@ def test_what_cannot_be_compared_is_refused_by_name(tmp_path, runs):
         build(tmp_path / "study", [runs[0], tmp_path / "gone"])
 
 
+KILLED_AFTER_TWENTY = """
+import os, signal, sys
+seen = []
+def killed(event, arguments):
+    if event == "os.rename" and "/pictures/" in str(arguments[1]):
+        seen.append(arguments[1])
+        if len(seen) > 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(killed)
+"""
+
+
 def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_completes_it(
     tmp_path, runs
 ):
     folder, code = (
         tmp_path / "study",
-        "import sys; from decksmith.people.study import pairs; pairs.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
+        KILLED_AFTER_TWENTY
+        + "from decksmith.people.study import pairs; pairs.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
     )
     build(folder, runs[:2], seed=1, prompts=2)
     before = (folder / "pairs.jsonl").read_bytes()
@@ -292,10 +304,8 @@ def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_complete
         [sys.executable, "-c", code, folder, *runs],
         env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")},
     )
-    while len(list((folder / "pictures").iterdir())) < have + 20:
-        time.sleep(0.01)
-    building.send_signal(signal.SIGKILL)
-    building.wait()
+    assert building.wait() == -signal.SIGKILL
+    assert len(list((folder / "pictures").iterdir())) >= have + 20
     assert (folder / "pairs.jsonl").read_bytes() == before
     assert len(Study(folder).pairs) == len(before.splitlines())
     build(folder, runs, seed=1, prompts=14)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar, cast, overload
 
 from decksmith import __version__
-from decksmith.core import cli, masking
+from decksmith.core import cli, incoming, masking
 from decksmith.core.progress import Progress
 from decksmith.core.records import By, Error, Failure, Record, Row, Value
 
@@ -142,21 +142,19 @@ def loads(line: str | bytes) -> Record:
 
 def json_object(line: str | bytes) -> Record:
     """The object of a line of JSON, without lone surrogates. Raises ValueError, a sentence."""
-    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
-    try:
-        record = json.loads(line, parse_constant=no_constant)
-        if _HALF.search(line):
-            record = json.loads(whole(json.dumps(record, ensure_ascii=False)))
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8 text") from None
-    except ValueError as error:
-        why = re.sub(r": line 1 (column \d+).*", r", \1", str(error))
-        raise ValueError(f"not JSON ({why})") from None
+    record = json_value(line)
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     return record
+
+
+def json_value(line: str | bytes) -> Any:
+    """Any value of a line of JSON, without lone surrogates. Raises ValueError, a sentence."""
+    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+    found = incoming.value(line)
+    if _HALF.search(line):
+        found = json.loads(whole(json.dumps(found, ensure_ascii=False)))
+    return found
 
 
 def json_file(path: Path, refused: type[cli.Stop] = cli.BadData) -> Record:
@@ -165,11 +163,6 @@ def json_file(path: Path, refused: type[cli.Stop] = cli.BadData) -> Record:
         return json_object(path.read_bytes())
     except (OSError, ValueError) as error:
         raise refused(f"{path}: {error}") from None
-
-
-def no_constant(name: str) -> Any:
-    """What `parse_constant` of json is: Python's parser takes NaN and Infinity. Raises ValueError."""
-    raise ValueError(f"{name} is not JSON")
 
 
 class NoResult(ValueError):
@@ -292,6 +285,7 @@ class Journal:
     """Finished values by record id and fingerprint of their inputs, one JSON line each, appended by a single write.
 
     A torn last line (kill -9, full disk) is cut off on opening. A second process waits for the first: the file is locked.
+    One that others could have made is refused (incoming.own).
     Of each line only the place is kept in memory, about 90 bytes.
     """
 
@@ -304,7 +298,7 @@ class Journal:
         self.places: dict[int, int] = {}
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = open(path, "a+b", buffering=0)
+        self.file = open(incoming.own(path, incoming.KEPT | os.O_APPEND), "a+b", buffering=0)
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -516,10 +516,9 @@ def compare(ours: Results, base: Results, margin: float | None = None) -> list[B
 
 def corrected(family: Sequence[Compared]) -> None:
     """Give each entry of a family its p by Holm's method; None stays None."""
-    values = [entry["difference"]["p"] for entry in family]
-    adjusted = stats.holm([math.nan if p is None else p for p in values])
-    for entry, p in zip(family, adjusted, strict=True):
-        entry["p_holm"], entry["family"] = stats.number(p, 6), len(family)
+    pairs.holm(family)
+    for entry in family:
+        entry["family"] = len(family)
 
 
 def comparison(

@@ -24,7 +24,7 @@ from decksmith.bench.evalserver.eval_client import ENDED
 from decksmith.bench.evalserver.records import EvalAnswer, EvalRun
 from decksmith.bench.evalserver.request import JobRequest, Params
 from decksmith.bench.evalserver.worker import SLIDEV
-from decksmith.core import cli
+from decksmith.core import cli, web
 
 # How a benchmark went that gave no numbers.
 NOTHING: dict[str, float] = {"n_errors": 1, "seconds": 0.0, "coverage": 0.0}
@@ -68,26 +68,10 @@ def now() -> str:
 
 class Store:
     """ROOT/jobs.db. One process has a root, from here until `close`. What was written survives
-    kill -9 and a power cut. Raises cli.TryAgain for a root that another process has, cli.BadData
-    for a file that is no such database."""
+    kill -9 and a power cut. Raises as web.database does."""
 
     def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
-        path = root / "jobs.db"
-        self.db = sqlite3.connect(path, timeout=0, isolation_level=None)
-        try:
-            # The lock is kept, and no memory shared, which network file systems cannot.
-            self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self.db.execute("PRAGMA journal_mode = WAL")
-            self.db.execute("PRAGMA synchronous = FULL")
-            self.db.executescript(f"BEGIN EXCLUSIVE; {SCHEMA}; COMMIT;")
-        except sqlite3.DatabaseError as error:
-            self.db.close()
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-                words = f"{root}: another eval-serve has this folder; give another with --root"
-                raise cli.TryAgain(words) from None
-            words = f"{path}: {error}; remove it to begin without jobs"
-            raise cli.BadData(words) from None
+        self.db = web.database(root / "jobs.db", SCHEMA, "eval-serve", "FULL")
 
     def jobs(self) -> Iterator[tuple[str, JobRequest, JobState]]:
         """(id, request, state) of each job, in the order in which they came."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from decksmith.core import cli, config_files, stream
+from decksmith.core import cli, config_files, incoming, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks.clean import markdown
 from decksmith.measure.decks.parser import Deck
@@ -210,7 +210,7 @@ class Pexels:
         asked: Params = {"query": words, "orientation": "landscape", "per_page": 1}
         url = f"{self.base}/v1/search"
         try:
-            answer = json.loads(self._get(url, deadline, asked, {"Authorization": self.key}))
+            answer = incoming.parsed(self._get(url, deadline, asked, {"Authorization": self.key}))
             photo = answer["photos"][0]
             address = photo["src"].get("large2x") or photo["src"]["original"]
             attribution: Attribution = {

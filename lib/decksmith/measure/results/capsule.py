@@ -129,7 +129,7 @@ def _under(folder: Path, records: list[Record], protocol: Protocol) -> Condition
     """The condition of a run. Raises cli.BadData for one whose choice or revision a replay could not do again."""
     if not any((record.get("gen") or {}).get("condition") for record in records):
         return None
-    under = conditions.held(read_json(folder / "condition.json"), folder / "condition.json")
+    under = conditions.held(stream.json_file(folder / "condition.json"), folder / "condition.json")
     if under.samples.get("choose") == "judge" and protocol.judge["kind"] != "offline":
         raise cli.BadData(
             f"{folder}: a run under {under.name} cannot be packed; a capsule does not hold what the judge said of decks that "
@@ -288,10 +288,3 @@ def unpack(path: Path, into: Path) -> Path:
                 raise cli.BadData(f"{path}: {info.name!r} is there twice") from None
             file.seek(-info.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
     return into
-
-
-def read_json(path: Path) -> Record:
-    try:
-        return stream.json_object(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise cli.BadData(f"{path.name} of the capsule cannot be read: {error}") from None

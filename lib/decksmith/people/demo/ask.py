@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from operator import itemgetter
@@ -17,7 +18,7 @@ from typing import IO, Annotated, NotRequired, TypedDict, Unpack, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
-from decksmith.core import stream, validation
+from decksmith.core import incoming, stream, validation
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Finding
 from decksmith.models.records import Usage
@@ -235,7 +236,7 @@ class DeckAsk:
         """From its journal; half a line at its end is dropped, and work that nobody does any more
         has ended there. Raises OSError, and ValueError for a journal without a beginning."""
         ask = cls(folder, ident)
-        with open(ask.path, "rb+") as file:
+        with open(incoming.own(ask.path, os.O_RDWR), "rb+") as file:
             data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
             file.truncate(len(whole))
@@ -262,7 +263,8 @@ class DeckAsk:
         event = cast(Event, {**head, **facts})
         if self.file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = open(self.path, "ab", buffering=0)
+            appending = incoming.KEPT | os.O_APPEND
+            self.file = open(incoming.own(self.path, appending), "ab", buffering=0)
         self.file.write(stream.dumps(event) + b"\n")
         self.events.append(event)
         self.changed.set()

@@ -22,7 +22,7 @@ from typing import TypedDict, Unpack
 
 from aiohttp import web as http
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.measure.decks import clean
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.templates import Template
@@ -104,7 +104,7 @@ class Studio:
         self.folder = Path(folder) / "decks"
         self.models = models
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = open(self.folder / ".lock", "w")
+        self.lock = open(incoming.own(self.folder / ".lock", closed=0), "w")
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -123,8 +123,9 @@ class Studio:
         """The visitors of the asks that are on the disk, the oldest ask first."""
         found: list[tuple[float, str, str]] = []
         for path in self.folder.glob("*/journal.jsonl"):
-            with contextlib.suppress(OSError, ValueError, KeyError), open(path, "rb") as file:
-                first = json.loads(file.readline())
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, cli.Missing):
+                with open(incoming.own(path, os.O_RDONLY), "rb") as file:
+                    first = json.loads(file.readline())
                 found.append((first["at"], path.parent.name, first["visitor"]))
         return {ident: visitor for _, ident, visitor in sorted(found)}
 
@@ -154,7 +155,7 @@ class Studio:
         if ident not in self.loaded:
             try:
                 self.loaded[ident] = DeckAsk.load(self.folder, ident)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, cli.Missing) as error:
                 why = f"this deck cannot be read any more: {error}"
                 raise http.HTTPNotFound(text=why) from None
             self._unload()

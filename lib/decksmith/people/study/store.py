@@ -19,13 +19,13 @@ import threading
 import unicodedata
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
-from decksmith.core import cli, stream, validation
-from decksmith.people.study import queues, raters, records
+from decksmith.core import cli, incoming, stream, validation
+from decksmith.people.study import raters, records
 from decksmith.people.study.records import Rater, StudyAbout, StudyPair, Vote, preferred
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def _joined(words: Iterable[object]) -> bytes:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[bytes]:
     """The study's secret, made on the first call; one process at a time has it."""
-    with open(os.open(folder / "secret", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+    path = folder / "secret"
+    with open(incoming.own(path, mode=0o600, closed=incoming.SECRET), "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         secret = file.read()
         if len(secret) != 32:
@@ -160,6 +161,46 @@ def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
     stream.write(folder / "pairs.jsonl", b"".join(lines))
 
 
+# Which pairs a person is given, and in which order
+
+
+def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -> list[str]:
+    """Up to `n` of `pairs`, of which all but 1 in `each` were given to others too, so that
+    everybody overlaps with somebody.
+
+    given: to how many people a pair was given; each: how many people are to see one."""
+    fresh = [pair for pair in pairs if not given.get(pair)]
+    begun = [pair for pair in pairs if 0 < given.get(pair, 0) < each]
+    full = [pair for pair in pairs if given.get(pair, 0) >= each]
+    begun.sort(key=lambda pair: -given[pair])
+    full.sort(key=lambda pair: given[pair])
+    shared = begun[: round(n * (each - 1) / each)]
+    chosen = [*shared, *fresh[: n - len(shared)]]
+    others = [*begun[len(shared) :], *full]
+    return chosen + others[: n - len(chosen)]
+
+
+def ordered(
+    pairs: Sequence[str], repeats: Mapping[str, str], own: Callable[[str], float]
+) -> list[str]:
+    """`pairs` and the repeats of them in the rater's own order.
+
+    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair.
+    own: a number from 0 to 1 that is the rater's own for a text."""
+    twice = [pair for pair in pairs if pair in repeats]
+    queue = sorted(pairs, key=own)
+    gap = (len(pairs) + len(twice)) // 4
+    last = max(0, len(queue) - 1 - gap - len(twice))
+    for pair in twice:
+        if queue.index(pair) > last:  # too late for a gap behind it
+            queue.remove(pair)
+            queue.insert(int(own(f"early {pair}") * (last + 1)), pair)
+    for pair in twice:
+        places = range(min(queue.index(pair) + 1 + gap, len(queue)), len(queue) + 1)
+        queue.insert(places[int(own(repeats[pair]) * len(places))], repeats[pair])
+    return queue
+
+
 # The people and their votes
 
 
@@ -179,7 +220,9 @@ class Study:
         for name in ("study.json", "pairs.jsonl", "secret"):
             if not (self.folder / name).is_file():
                 raise cli.Missing(f"{self.folder} is no study; {_maker(self.folder)} makes one")
-        self.secret = (self.folder / "secret").read_bytes()
+        own = incoming.own(self.folder / "secret", os.O_RDONLY, closed=incoming.SECRET)
+        with open(own, "rb") as file:
+            self.secret = file.read()
         self._stamp: list[tuple[int, int, int]] = []
         self._about: StudyAbout
         self._pairs: dict[str, StudyPair]
@@ -190,6 +233,7 @@ class Study:
             raise cli.BadData(f"{self.folder}/votes.db cannot be used: {error}") from None
 
     def _open_database(self) -> None:
+        os.close(incoming.own(self.folder / "votes.db", mode=0o644, closed=incoming.SECRET))
         self._db = sqlite3.connect(
             self.folder / "votes.db", timeout=60, isolation_level=None, check_same_thread=False
         )
@@ -379,7 +423,7 @@ class Study:
         if only_needed:
             votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
             candidates = [pair for pair in candidates if votes.get(pair, 0) < each]
-        chosen = queues.planned(candidates, given, each, n)
+        chosen = planned(candidates, given, each, n)
         gold = [pair for pair in all_gold if pair not in own]
         gold.sort(key=lambda pair: (given.get(pair, 0), keyed(self.secret, rater, pair)))
         # As many attention items as belong to so many pairs of the whole study.
@@ -389,7 +433,7 @@ class Study:
             for pair, about in pairs.items()
             if about["kind"] == "repeat" and pair not in own
         }
-        queue = queues.ordered(
+        queue = ordered(
             [*chosen, *gold],
             repeats,
             lambda text: dice(self.secret.hex(), rater, text),
