@@ -225,7 +225,8 @@ bench-scale: setup .venv/.dev
 bench-grading: setup .venv/.dev
 	PYTHONPATH=lib $(SPEED) tests/bench_grading.py
 
-# FROM=folder: the repositories are there already (OWNER+NAME or OWNER/NAME), and nothing is fetched.
+# FROM=folder: the repositories are there already (OWNER+NAME or OWNER/NAME), and nothing is fetched. STOCK=1: docs/maintain/stock.md is
+# written too, from what stock Slidev exports of each deck, in half a minute of CPU each; what is exported is kept.
 ### real-decks: public talks, fetched and rendered: results/real-decks
 real-decks: run-tools
 	run=results/real-decks
@@ -233,6 +234,8 @@ real-decks: run-tools
 	.venv/bin/python3 tests/exam/real_decks.py --run $$run \
 	  $(if $(filter command environment,$(origin FROM)),--from '$(FROM)') > $$run/decks.jsonl
 	bin/deck-render --protocol offline --run $$run < $$run/decks.jsonl > $$run/rendered.jsonl
+	$(if $(STOCK),.venv/bin/python3 tests/exam/real_decks.py --stock --run $$run < $$run/rendered.jsonl > docs/maintain/stock.md.tmp
+	mv docs/maintain/stock.md.tmp docs/maintain/stock.md)
 
 # `make real-decks` first, or the column of public talks is empty. Twenty minutes on two cores.
 ### judge-card: planted defects that the checks find, and false alarms: docs/judge-card.md

@@ -158,7 +158,6 @@ STRICT = [
         "slots",
         [("deck", "layout: fact", "layout: two-cols"), ("think", "3. `fact`", "3. `two-cols`")],
     ),
-    ("slots", [("deck", "Below this", "::right::\n\nBelow this")]),
     ("unknown-component", [("deck", "Below this", "<Callout>cold</Callout> Below this")]),
     ("unknown-component", [("deck", "Below this", "A List<String > below this")]),
     ("forbidden", [("deck", "Below this", "<iframe></iframe> Below this")]),

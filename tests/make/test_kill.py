@@ -116,12 +116,19 @@ def test_killed_again_and_again_it_ends_in_the_records_of_an_undisturbed_run_and
             process.communicate(timeout=waits.HANG)
             survivors |= set(family(process.pid))
             repeated += [key for key in done if asked(wild)[key] > before[key]]
+        for home in (
+            "runs/fake/offline",
+            "reports/offline",
+        ):  # of a process whose number nobody has
+            (wild / "results" / home).mkdir(parents=True, exist_ok=True)
+            (wild / "results" / home / f"half.{1 << 22}.tmp").write_text("half")
         process = baseline(wild)
         said = process.communicate()[0].decode()
         assert process.returncode == 0, said
         assert not repeated, "finished rows were asked again"
         assert result(wild) == result(calm)
         assert not list((wild / "results").rglob("*.png.*")), "half a picture was left"
+        assert not list((wild / "results").rglob("*.tmp")), "half a file was left"
         waits.until(lambda: all(map(waits.ended, survivors)))  # none outlives its make
     finally:
         for server in servers:

@@ -272,6 +272,29 @@ BROKEN = {  # name: (deck, class, line)
         "unknown-layout",
         13,
     ),
+    "slot-missing": (HEAD + "# Three\n\n::left::\n\nnobody sees this\n", "unknown-slot", 17),
+    "slot-of-no-name": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: two-cols\n---\n\na\n\n::rigth::\n\nb\n",
+        "unknown-slot",
+        17,
+    ),
+    "slot-by-hand": (
+        HEAD + "# Three\n\n<template v-slot:foot>\n\nx\n\n</template>\n",
+        "unknown-slot",
+        17,
+    ),
+    "text-without-a-place": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: iframe\n---\n\n# T\n",
+        "unknown-slot",
+        15,
+    ),
+    "braces": (
+        "---\ntheme: default\nmdc: true\n---\n\n# Cover\n\n---\n\n# Two\n\n---\n\n# T\n\n- one\n- {x} two\n",
+        "vue-compile",
+        17,
+    ),
+    "canvas": ("---\ntheme: default\ncanvasWidth: huge\n---\n\n# Cover\n" + TAIL, "yaml", 3),
+    "ratio": ("---\ntheme: default\naspectRatio: 40/1\n---\n\n# Cover\n" + TAIL, "yaml", 3),
     "unknown-theme": ("---\ntitle: x\ntheme: nosuch\n---\n\n# Cover\n" + TAIL, "unknown-theme", 3),
     "theme-as-path": ("---\ntheme: ./here\n---\n\n# Cover\n" + TAIL, "unknown-theme", 2),
     "yaml-first": ("---\ntheme: default\ntitle: a: b\n---\n\n# Cover\n" + TAIL, "yaml", 3),
@@ -300,6 +323,11 @@ BROKEN = {  # name: (deck, class, line)
     "image-relative": (HEAD + "# Three\n\n![x](images/none.png)\n", "missing-image", 17),
     "image-absolute": (HEAD + '# Three\n\n<img src="/none.png" />\n', "missing-image", 17),
     "image-remote": (HEAD + "# Three\n\n![x](https://example.com/x.png)\n", "missing-image", 17),
+    "image-computed": (
+        HEAD + "# Three\n\n<img :src=\"'/no' + 'ne.png'\" />\n",
+        "missing-image",
+        17,
+    ),
     "image-layout": (
         "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: image-right\nimage: images/none.png\n---\n\n# T\n",
         "missing-image",
@@ -318,7 +346,7 @@ BROKEN = {  # name: (deck, class, line)
     "frame": (HEAD + '# Three\n\n<iframe src="https://example.com"></iframe>\n', "forbidden", 17),
     "snippet": (HEAD + "# Three\n\n<<< @/snippets/a.ts\n", "forbidden", 17),
     "other-file": (
-        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n",
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n\n---\n\n# Four\n",
         "forbidden",
         12,
     ),

@@ -462,6 +462,27 @@ def test_a_vote_knows_all_that_the_tally_needs(study):
     assert (row["models"], sum(row["wins"]), row["votes"]) == (["alpha", "beta"], 6, 6)
 
 
+def test_a_damaged_vote_is_refused_until_somebody_asks_for_repair(study, monkeypatch):
+    rater = study.rater(study.add_rater("Ada"))
+    pairs = study.queue(rater)[:2]
+    for number, pair in enumerate(pairs):
+        study.act("vote", rater, pair, BALLOT, key=f"key-000{number}")
+    with study.changing():
+        changed = "UPDATE votes SET ballot = replace(ballot, 'left', 'lefu') WHERE pair = ?"
+        study._db.execute(changed, pairs[:1])
+    with pytest.raises(
+        cli.BadData, match=f"the vote of {rater} on {pairs[0]} is damaged.*REPAIR=1"
+    ):
+        list(study.votes())
+    assert list(study.sheet(rater)["done"]) == pairs[1:]
+    monkeypatch.setenv("REPAIR", "1")
+    assert [vote["pair"] for vote in study.votes()] == pairs[1:]
+    study.act("undo", rater, pairs[0], key="key-0002")
+    study.act("vote", rater, pairs[0], BALLOT, key="key-0003")
+    monkeypatch.delenv("REPAIR")
+    assert len(list(study.votes())) == 2
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -9,7 +9,6 @@ KEY is of the request, N counts its attempts.
 
 import asyncio
 import contextlib
-import json
 import math
 import os
 import re
@@ -18,13 +17,13 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from decksmith.bench.evalserver.eval_client import ENDED
 from decksmith.bench.evalserver.records import EvalAnswer, EvalRun
 from decksmith.bench.evalserver.request import JobRequest, Params
 from decksmith.bench.evalserver.worker import SLIDEV
-from decksmith.core import cli, web
+from decksmith.core import cli, stream, web
 
 # How a benchmark went that gave no numbers.
 NOTHING: dict[str, float] = {"n_errors": 1, "seconds": 0.0, "coverage": 0.0}
@@ -75,12 +74,18 @@ class Store:
 
     def jobs(self) -> Iterator[tuple[str, JobRequest, JobState]]:
         """(id, request, state) of each job, in the order in which they came."""
-        for ident, request, state in self.db.execute("SELECT * FROM jobs ORDER BY rowid"):
-            yield ident, json.loads(request), json.loads(state)
+        for ident, *texts in self.db.execute("SELECT * FROM jobs ORDER BY rowid"):
+            request, state = (stream.unsummed(text.encode()) for text in texts)
+            if request and state:
+                yield ident, cast(JobRequest, request), cast(JobState, state)
+            else:
+                cli.say(
+                    f"{ident} is damaged in jobs.db; its folder stays, the same request is anew"
+                )
 
     def put(self, ident: str, request: JobRequest, state: JobState) -> None:
         """Keep a job. Raises sqlite3.Error where it cannot be kept."""
-        row = (ident, json.dumps(request), json.dumps(state))
+        row = (ident, *(stream.summed(each).decode() for each in (request, state)))
         sql = "INSERT INTO jobs VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = ?"
         self.db.execute(sql, (*row, row[2]))
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from decksmith.core import cli
 from decksmith.core.records import Asks, Record
 from decksmith.measure.decks import sources
+from decksmith.measure.decks.lint import CANVAS, canvas
 from decksmith.measure.decks.parser import Deck
-from decksmith.measure.decks.records import Box, Limits, Page
+from decksmith.measure.decks.records import BOXES, LETTERS, Box, Limits, Page
 from decksmith.measure.decks.words import LONGEST, fold, head, length
 from decksmith.measure.judging.records import Answer
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 THUMB = (98, 55)  # a tenth of the canvas, in pixels
-CANVAS = (980, 552)
-BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many letters of each
 PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 
 
@@ -63,9 +62,11 @@ class Pages:
             except OSError as error:
                 raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
             lost = set[int]()
-            for i, box in enumerate(self.xray.get(n, {}).get("boxes") or []):
+            page = self.xray.get(n, {})
+            for i, box in enumerate(page.get("boxes") or []):
                 if box.get("ink"):
-                    likeness, contrast = legibility.look(picture, box)
+                    scale = picture.width / canvas(page)[0]
+                    likeness, contrast = legibility.look(picture, box, scale)
                     if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
                         lost.add(i)
             thumb = picture.resize(THUMB, Image.Resampling.BOX)
@@ -135,7 +136,8 @@ class Pages:
         """Whether something on slide n is too small or too pale to be read."""
         limits, page = self.limits, self.whole[n]
         font, contrast = (page.get("font") or {}).get("min"), page.get("contrast")
-        small = font is not None and font < limits["unreadable_px"]
+        least = limits["unreadable_px"] * canvas(page)[0] / CANVAS[0]
+        small = font is not None and font < least
         return small or (contrast is not None and contrast < limits["unreadable_contrast"])
 
     def _entry(self, n: int, text: str, entry: str) -> bool:
@@ -146,16 +148,12 @@ class Pages:
 
 
 ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
-# Elements that a slide shows where the X-ray has counted some.
-_COUNTED: dict[str, Page] = {
+# The X-ray of a slide that shows an element.
+SHOWN: dict[str, Page] = {
     "code": {"code_lines": 1},
     "mermaid": {"diagrams": 1},
     "katex": {"formulas": 1},
     "table": {"table_cells": 1},
-}
-# The X-ray of a slide that shows an element.
-SHOWN: dict[str, Page] = {
-    **_COUNTED,
     "image": {"images": 1},
     "quote": {"quotes": 1},
     "two-cols": {"columns": 2},
@@ -178,7 +176,7 @@ def shows(page: Page, element: str) -> bool:
             return layout in ("cover", "intro")
         case "end":
             return layout == "end"
-    return any(page.get(key) for key in _COUNTED.get(element, {}))
+    return any(page.get(key) for key in SHOWN.get(element, {}))
 
 
 def _large(page: Page) -> bool:
@@ -188,7 +186,8 @@ def _large(page: Page) -> bool:
         return True
     shown = [box for box in boxes if box["kind"] in ("image", "background")]
     areas = [box["box"][2] * box["box"][3] for box in shown if not box.get("broken")]
-    return max(areas, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
+    across, down = canvas(page)
+    return max(areas, default=0) >= PICTURE * across * down
 
 
 def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
@@ -201,7 +200,7 @@ def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
     hidden: list[str] = []
     for place, box in enumerate(boxes):
         if box.get("text"):
-            unread = place in lost or _hidden(box, limits)
+            unread = place in lost or _hidden(page, box, limits)
             (hidden if unread else seen).append(letters(box["text"]))
     # Lines of code, formulas and diagrams are in no box line by line.
     vouched = len(page["boxes"]) >= BOXES or any(
@@ -215,14 +214,15 @@ def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
     return "\n".join(kept)
 
 
-def _hidden(box: Box, limits: Limits) -> bool:
+def _hidden(page: Page, box: Box, limits: Limits) -> bool:
     """Whether a box is off the canvas, pale, covered, unseen or too small to be read."""
     x, y, width, height = box["box"]
-    off = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0
+    across, down = canvas(page)
+    off = x >= across or y >= down or x + width <= 0 or y + height <= 0
     if off or not width or not height or box.get("covered") or box.get("unseen"):
         return True
     pale = box.get("contrast", 21) < limits["unreadable_contrast"]
-    return pale or box.get("size", LETTERS) < limits["unreadable_px"]
+    return pale or box.get("size", LETTERS) < limits["unreadable_px"] * across / CANVAS[0]
 
 
 def letters(text: str) -> str:

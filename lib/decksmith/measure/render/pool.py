@@ -14,14 +14,14 @@ import time
 from pathlib import Path
 from typing import cast
 
-from decksmith.core import cli, stream, workspace
+from decksmith.core import cli, stream, validation, workspace
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
 from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.lint import CANVAS
 from decksmith.measure.decks.parser import THEMES
-from decksmith.measure.decks.pictures import cache_folder
+from decksmith.measure.decks.pictures import cache_folder, is_whole
 from decksmith.measure.decks.records import Render
 from decksmith.measure.decks.templates import Style
 from decksmith.measure.render import cell, toolchain
@@ -79,8 +79,9 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
 
 
 def intact(run: str | Path, value: Render) -> bool:
-    """Whether the pictures of a journaled value are still there."""
-    return all((Path(run) / name).is_file() for name in value.get("slides", []))
+    """Whether a journaled value is whole, and its pictures are still there and whole."""
+    wrong = validation.misfit(value, Render, without=("engine", "by"))
+    return not wrong and all(is_whole(Path(run) / name) for name in value.get("slides", []))
 
 
 class Pool:

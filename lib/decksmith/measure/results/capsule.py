@@ -91,7 +91,7 @@ def pack(folders: Sequence[Path], out: Path) -> Path:
         if under:
             files["condition.json"] = _read(folder / "condition.json")
         if under and under.revise:
-            kept = layout.journal(folder / REVISIONS)
+            kept = stream.journal(folder / REVISIONS)
             files["revise.jsonl"] = b"".join(line for line, _ in kept)
         files["gen.jsonl"] = _replies(folder, records, under)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
@@ -206,7 +206,7 @@ def _replies(folder: Path, records: list[Record], under: Condition | None) -> by
     """The lines of the run's journal that these records rest on, in their order; of a prompt's other samples the last."""
     lines: dict[tuple[str, str | None], bytes] = {}
     last: dict[str, bytes] = {}
-    for line, entry in layout.journal(folder / "journal/gen.jsonl"):
+    for line, entry in stream.journal(folder / "journal/gen.jsonl"):
         lines[entry["id"], entry.get("inputs")] = last[entry["id"]] = line
     found = []
     for record in records:

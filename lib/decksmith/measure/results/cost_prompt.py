@@ -9,6 +9,7 @@ over first. Where it is known beforehand that no score can come out, that is sai
 """
 
 import asyncio
+import contextlib
 import math
 import os
 import sys
@@ -37,10 +38,10 @@ Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, va
 
 
 def read_journals(run: Path) -> Journals:
-    """What the run's journals of replies and judgings hold; damaged lines are passed over."""
+    """What the run's journals of replies and judgings hold. Raises cli.BadData as stream.journal does."""
     found: Journals = {stage: [] for stage in WORDS}
     for stage, entries in found.items():
-        for _, entry in layout.journal(run / "journal" / f"{stage}.jsonl"):
+        for _, entry in stream.journal(run / "journal" / f"{stage}.jsonl"):
             if isinstance(entry.get(stage), dict):
                 entries.append((entry["id"], entry.get("inputs"), entry[stage]))
     return found
@@ -134,6 +135,8 @@ def missing(
 ) -> dict[str, int]:
     """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
     how many judgings."""
+    if not protocol.judges:
+        stream.FREE.add("judge")
     kept = read_journals(folder)
     done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
     replies = {ident: inputs for ident, inputs, _ in done}
@@ -169,14 +172,15 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
     for folder in layout.finished():
         if stage == "gen" and conditions.split(layout.run_name(folder))[0] != entry.name:
             continue
-        for _, _, value in read_journals(folder)[stage]:
-            if "error" in value:
-                continue
-            for said in (value.get("members") or {"": value}).values():
-                slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
-                usage = said.get("usage") or {}
-                if slug == entry.slug and usage.get("completion_tokens"):
-                    counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
+        with contextlib.suppress(cli.BadData):  # a damaged journal of another run
+            for _, _, value in read_journals(folder)[stage]:
+                if "error" in value:
+                    continue
+                for said in (value.get("members") or {"": value}).values():
+                    slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
+                    usage = said.get("usage") or {}
+                    if slug == entry.slug and usage.get("completion_tokens"):
+                        counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
     if not counts:
         return None
     prompts, completions = zip(*counts, strict=True)

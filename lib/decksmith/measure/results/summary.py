@@ -99,6 +99,7 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         found["stopped"] = stopped
     if apart := _apart(judged):
         found["disagreement"] = apart
+    found["by"]["sum"] = stream.fingerprint({**found, "by": None})
     return found
 
 
@@ -427,6 +428,7 @@ def _took(records: list[DeckRecord]) -> Took:
     return {
         "tool": "run-summarize",
         "version": __version__,
+        "made_from": stream.fingerprint(records),
         "generation_s": round(stages["gen"], 1) if "gen" in stages else None,
         "wall_s": None if wall is None else round(wall, 1),
         "stages_s": {key: round(seconds, 1) for key, seconds in stages.items()},

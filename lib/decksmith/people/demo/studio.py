@@ -35,6 +35,7 @@ AT_ONCE, WAITING = 4, 60  # decks of one visitor that are in work or wait; of al
 ASKS, KEPT, VERSIONS = 30, 1000, 50  # asks kept of one visitor, of all; versions of one deck
 LOADED = 100  # asks in memory that nobody works on
 STOPPED = "What had arrived is kept."
+DAMAGED = "nobody"  # whose the decks are that do not say it any more; they are kept
 EVERYBODY = "everybody"  # whose the reference decks are: seen by all, changed by nobody
 ASK_ID = r"[0-9a-f]{32}"
 REFERENCE: AskedModel = {"model": "", "label": "Reference deck, by people", "color": "#c77d2e"}
@@ -123,10 +124,12 @@ class Studio:
         """The visitors of the asks that are on the disk, the oldest ask first."""
         found: list[tuple[float, str, str]] = []
         for path in self.folder.glob("*/journal.jsonl"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, cli.Missing):
+            with contextlib.suppress(OSError, ValueError, KeyError, cli.Missing):
                 with open(incoming.own(path, os.O_RDONLY), "rb") as file:
-                    first = json.loads(file.readline())
-                found.append((first["at"], path.parent.name, first["visitor"]))
+                    line = file.readline()
+                if line.endswith(b"\n"):  # else it was not begun
+                    first = stream.unsummed(line[:-1]) or {"at": 0.0, "visitor": DAMAGED}
+                    found.append((first["at"], path.parent.name, first["visitor"]))
         return {ident: visitor for _, ident, visitor in sorted(found)}
 
     def _of(self, visitor: str) -> list[str]:

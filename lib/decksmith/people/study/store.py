@@ -151,13 +151,13 @@ def pairs_of(folder: Path) -> dict[str, StudyPair]:
     path = folder / "pairs.jsonl"
     if not path.exists():
         return {}
-    return {pair["id"]: cast(StudyPair, pair) for _, pair in stream.records(path)}
+    return {pair["id"]: cast(StudyPair, pair) for _, pair in stream.journal(path)}
 
 
 def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
     """Write study.json, then pairs.jsonl: whoever sees a pair sees all that belongs to it."""
     stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
-    lines = (stream.dumps(pair) + b"\n" for pair in pairs)
+    lines = (stream.summed(pair) + b"\n" for pair in pairs)
     stream.write(folder / "pairs.jsonl", b"".join(lines))
 
 
@@ -247,6 +247,8 @@ class Study:
         self._db.execute("PRAGMA synchronous = FULL")
         with self.changing():
             version = self._value("PRAGMA user_version")
+            if (said := self._value("PRAGMA integrity_check")) != "ok":
+                raise sqlite3.DatabaseError(said)
             if version == 0:
                 for statement in SCHEMA.split(";\n"):
                     self._db.execute(statement)
@@ -452,8 +454,10 @@ class Study:
     def sheet(self, rater: str) -> Sheet:
         """All that a rater's page is told."""
         given = [self.pairs[pair] for pair in self.queue(rater) if pair in self.pairs]
-        ballots = self._rows("SELECT pair, ballot FROM votes WHERE rater = ?", rater)
-        done = {pair: json.loads(ballot) for pair, ballot in ballots}
+        votes = self._rows(
+            "SELECT ballot, rater, pair, source, at FROM votes WHERE rater = ?", rater
+        )
+        done = {row[2]: ballot for row in votes if (ballot := self._ballot(*row))}
         skipped = self._column("SELECT pair FROM given WHERE rater = ? AND skipped", rater)
         acted = self._column(
             "SELECT pair FROM events WHERE rater = ? GROUP BY pair ORDER BY max(n)", rater
@@ -526,17 +530,24 @@ class Study:
             )
             self._db.execute("DELETE FROM votes WHERE rater = ? AND pair = ?", here)
             if what == "vote":
-                self._insert_vote(rater, pair, text, "web", now())
+                self._insert_vote(json.loads(str(text)), rater, pair, "web", now())
             self._db.execute(
                 "UPDATE given SET skipped = ? WHERE rater = ? AND pair = ?", (what == "skip", *here)
             )
         return "stored"
 
-    def _insert_vote(self, *values: object) -> None:
-        """values: rater, pair, ballot as JSON, source, time."""
+    def _insert_vote(self, ballot: Mapping[str, object], *row: str) -> None:
+        """row: rater, pair, source, time. The ballot is kept with a checksum of all of it."""
+        text = stream.summed({**ballot, "row": row}).decode()
         self._db.execute(
-            "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, ?, ?)", values
+            "INSERT INTO votes (ballot, rater, pair, source, at) VALUES (?, ?, ?, ?, ?)",
+            (text, *row),
         )
+
+    def _ballot(self, text: str, *row: str) -> dict[str, object] | None:
+        """The ballot of a row of votes; None where any of it is damaged."""
+        found = stream.unsummed(text.encode())
+        return found if found and found.pop("row", [*row]) == [*row] else None
 
     def votes(self) -> Iterator[Vote]:
         """Every vote that stands, with the identities, in the order of raters and their queues:
@@ -548,8 +559,10 @@ class Study:
             JOIN given ON given.rater = votes.rater AND given.pair = votes.pair
             JOIN raters ON raters.id = votes.rater
             ORDER BY raters.rowid, given.place""")
-        for rater, ident, ballot, source, at, place in rows:
-            if pair := pairs.get(ident):
+        for rater, ident, text, source, at, place in rows:
+            if (ballot := self._ballot(text, rater, ident, source, at)) is None:
+                stream.lost(f"{self.folder}/votes.db: the vote of {rater} on {ident} is damaged")
+            elif pair := pairs.get(ident):
                 vote = {
                     "pair": ident,
                     "kind": pair["kind"],
@@ -560,7 +573,7 @@ class Study:
                     "left": pair["left"]["model"],
                     "right": pair["right"]["model"],
                     # Of an imported vote its own sides: a pair may have been shown either way.
-                    **json.loads(ballot),
+                    **ballot,
                     "source": source,
                     "at": at,
                     "order": place,
@@ -588,7 +601,7 @@ class Study:
                     "INSERT INTO given (rater, place, pair) VALUES (?, ?, ?)",
                     (rater, places[rater], pair),
                 )
-                self._insert_vote(rater, pair, json.dumps(ballot), "imported", at)
+                self._insert_vote(ballot, rater, pair, "imported", at)
                 stored += 1
         return stored
 

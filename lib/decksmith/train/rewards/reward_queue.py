@@ -3,15 +3,15 @@ of it is counted; and the rewards that were given, on disk: a deck that has one 
 again."""
 
 import asyncio
-import json
 import sqlite3
 import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
-from decksmith.core import cli, web
+from decksmith.core import cli, stream, web
 from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
@@ -36,13 +36,14 @@ class RewardStore:
     def get(self, key: str) -> RewardAnswer | None:
         """The answer of a key, or None."""
         row = self.db.execute("SELECT value FROM rewards WHERE key = ?", (key,)).fetchone()
-        answer: RewardAnswer | None = json.loads(row[0]) if row else None
-        return answer
+        answer = stream.unsummed(row[0].encode()) if row else None
+        if row and answer is None:
+            stream.lost(f"the reward {key} is damaged on its disk", free=True)
+        return cast(RewardAnswer | None, answer)
 
     def put(self, key: str, value: RewardAnswer) -> None:
         """Keep an answer. Raises sqlite3.OperationalError where the disk is full."""
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        row = (key, text.encode("utf-8", "replace").decode(), time.time())
+        row = (key, stream.summed(value).decode(), time.time())
         self.db.execute("INSERT OR REPLACE INTO rewards VALUES (?, ?, ?)", row)
 
     def __len__(self) -> int:
