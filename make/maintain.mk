@@ -133,7 +133,7 @@ bench-agree: .venv-gym/.done .venv/.dev .venv/.bench
 	mv docs/maintain/graders.md.tmp docs/maintain/graders.md
 
 .PHONY: bench-labelled
-### bench-labelled: graders held against a person's labels: docs/maintain/labelled.md, assets/graders.json
+### bench-labelled: graders held against a person's labels: docs/maintain/labelled.md
 bench-labelled: .venv/.dev .venv/.bench
 	.venv/bin/python3 tests/exam/labelled.py --write
 

@@ -217,14 +217,8 @@ CLASSES = [
             "the solution, then a call of it",
             "a method, then a call of it",
         ),
-        "Theirs takes what lies between the last two lines with three backticks, whatever that is, as it is indented; ours takes the first "
-        "complete Python block (that defines what is asked for), also of tildes, indented, not closed, or none at all.",
-    ),
-    Class(
-        "livecodebench",
-        "theirs",
-        ("a first try, then a better one",),
-        "Of two complete solutions theirs takes the last, ours the first.",
+        "Theirs takes what lies between the last two lines with three backticks, whatever that is, as it is indented; ours takes the last "
+        "complete program (that defines what is asked for or reads input), also of tildes, indented, not closed, or none at all.",
     ),
     Class(
         "livecodebench",

@@ -73,7 +73,7 @@ PROGRAMS: list[tuple[str, str, bool | None]] = [
     ("a block in a list", "1. So:\n\n   ```python\n   import sys\n   a = list(map(int, sys.stdin.read().split()))\n   print(<A>)\n   ```", True),
     ("the solution, then an example of its input", _stdin("print(<A>)") + "\n\nTry it:\n\n```\n1 2 3\n```", True),
     ("the solution, then a call of it", _stdin("print(<A>)") + "\n\nRun it:\n\n```bash\npython3 solution.py < in\n```", True),
-    ("a first try, then a better one", _stdin("print(<A> + 1)") + "\n\nThat is one too many. Better:\n\n" + _stdin("print(<A>)"), None),
+    ("a first try, then a better one", _stdin("print(<A> + 1)") + "\n\nThat is one too many. Better:\n\n" + _stdin("print(<A>)"), True),
     ("a block and an idle fence", _stdin("print(<A>)") + "\n\n```", True),
     ("words only", "I would add the numbers up and print them.", False),
     ("a refusal in a block", FENCED.format("I cannot solve this."), False),

@@ -506,6 +506,7 @@ def test_a_rubric_gives_the_share_of_its_criteria_that_are_met(monkeypatch, said
     [
         "Criterion 1: yes",
         "Criterion 1: yes\nCriterion 2: perhaps",
+        "Criterion 1: yes\nCriterion 1: no\nCriterion 2: yes",
         "Criterion 2: yes\nCriterion 1: no",
         "Criterion 1: yes\nCriterion 2: no\nThose are the reply's own words.",
         "Criterion 1: yes\nCriterion 2: yes\nCriterion 3: yes",

@@ -1,7 +1,7 @@
 """Graders held against what a careful person says of each reply: `make bench-labelled` writes docs/maintain/labelled.md.
 
-`.venv/bin/python3 tests/exam/labelled.py` grades tests/exam/replies.jsonl with bench-grade and prints the page; `--write` writes it, and
-the shares of the unseen half to assets/graders.json, which sentences of gates name; `--misses HALF` prints the replies of one half (seen, unseen) on which ours and the person part. A reply's half is a hash of its id: rules were mended by
+`.venv/bin/python3 tests/exam/labelled.py` grades tests/exam/replies.jsonl with bench-grade and prints the page; `--write` writes it;
+`--misses HALF` prints the replies of one half (seen, unseen) on which ours and the person part. A reply's half is a hash of its id: rules were mended by
 the seen half alone.
 """
 
@@ -120,7 +120,9 @@ def page(given: list[Row], verdicts: list[bool]) -> str:
         "",
         "Written by `make bench-labelled`. Replies of our own (tests/exam/replies.jsonl), each labelled by a person as right or wrong, "
         "or as one that declines. About two in five are wrong: near misses, several answers at once, corrections, other units.",
-        "The rules were mended by the seen half; nobody looked at the unseen half before they were done.",
+        "The rules were mended by the seen half, without a look at the unseen one. When that was first measured, 118 of its 122 in "
+        "mathematics were decided so (96.7 %), and all 99 choices: what assets/graders.json has, and gates name. Then four forms were "
+        "mended that other replies had shown.",
         "",
         "| kind | grader | seen | unseen | wrong, called right | right, called wrong |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -165,16 +167,6 @@ def main() -> None:
         print(page(given, verdicts), end="")
         return
     (ROOT / "docs/maintain/labelled.md").write_text(page(given, verdicts), encoding="utf-8")
-    shares = {}
-    for kind in TITLES:
-        pairs = zip(given, verdicts, strict=True)
-        hits = [
-            said == row["truth"]
-            for row, said in pairs
-            if (row["kind"], row["half"]) == (kind, "unseen")
-        ]
-        shares[kind] = round(sum(hits) / len(hits), 4)
-    (ROOT / "assets/graders.json").write_text(json.dumps(shares) + "\n")
 
 
 if __name__ == "__main__":

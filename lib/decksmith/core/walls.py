@@ -99,9 +99,9 @@ def write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _show(new: str, path: str) -> None:
-    """Bind one path of the old root, under the same name, into the new one; a link stays a link."""
-    target = new + path
+def _show(new: str, path: str, under: str | None = None) -> None:
+    """Bind one path of the old root, under the same or another name, into the new one; a link stays a link."""
+    target = new + (under or path)
     if os.path.lexists(target):
         return
     os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -135,7 +135,14 @@ def _overlay(path: str, target: str, nothing: str) -> bool:
 
 
 def _new_root(
-    home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, space: str, scratch: bool
+    home: str,
+    read: list[str],
+    uid: int,
+    gid: int,
+    fresh_proc: bool,
+    space: str,
+    scratch: bool,
+    beside: list[str],
 ) -> None:
     """A root in memory that holds the system's programs and the paths of `read`, and `home` in memory again."""
     _mount(None, "/", flags=_REC | _PRIVATE)
@@ -144,6 +151,8 @@ def _new_root(
         below_another = any(path.startswith(f"{top}/") for top in read if top != path)
         if os.path.lexists(path) and not below_another:
             _show(home, path)
+    for path in beside:  # where they lie is nobody's business
+        _show(home, path, f"/packages/{os.path.basename(path)}")
     os.makedirs(f"{home}/dev/shm")
     for name in DEVICES:
         if os.path.exists(f"/dev/{name}"):  # Apptainer leaves one out
@@ -230,7 +239,7 @@ def _enter(spec: dict[str, Any], home: str, walls: str, become: int) -> None:
     if walls != "plain":
         if not spec.get("net") and spec.get("loopback", True):
             _loopback()
-        room = spec.get("space", "size=1g"), spec.get("scratch", False)
+        room = spec.get("space", "size=1g"), spec.get("scratch", False), spec.get("beside", [])
         _new_root(home, spec["read"], uid, gid, walls == "full", *room)
     elif become:
         os.chown(home, uid, gid)

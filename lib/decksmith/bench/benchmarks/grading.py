@@ -374,13 +374,17 @@ def preference(text: str) -> int | None:
     return PREFERENCES[found.pop()] if len(found) == 1 else None
 
 
+CRITERION = re.compile(r"\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", re.I)
+
+
 def criteria(text: str, n: int) -> list[bool] | None:
-    """Which of `n` criteria a judge's last `n` lines say are met, as a list of booleans; None when they are not one verdict for each, in order."""
-    said = [
-        re.match(r"\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", line, re.I)
-        for line in _ending(text, n)
-    ]
+    """Which of `n` criteria a judge's last `n` lines say are met, as a list of booleans; None when they are not one verdict for each, in
+    order, or when one more stands right above them."""
+    said = [CRITERION.match(line) for line in _ending(text, n)]
+    above = text.rstrip().splitlines()[:-n][-1:]
     if [each and int(each[1]) for each in said] != list(range(1, n + 1)):
+        return None
+    if any(map(CRITERION.match, above)):
         return None
     return [each is not None and each[2].lower() == "yes" for each in said]
 

@@ -239,10 +239,10 @@ def command(walls: str) -> list[str]:
     for path in wanted:
         if not _below(path, [*SYSTEM, *shown]):
             shown.append(path)
-    packages, libraries = _numpy()
-    shown += [path for path in libraries if not _below(path, [*SYSTEM, *shown])]
+    packages, beside = _numpy()
     spec = {
-        "packages": packages,
+        "packages": packages if walls == "none" else "/packages",
+        "beside": beside,
         # A folder for the cell's own, with nothing in it that is shown.
         "home": next(home for home in HOMES if not any(_below(path, [home]) for path in shown)),
         "read": shown,
@@ -252,7 +252,9 @@ def command(walls: str) -> list[str]:
     }
     if walls == "apptainer":
         debian = "/usr/lib/python3/dist-packages"
-        return _apptainer(json.dumps(spec | {"home": "/tmp", "read": [], "packages": debian}))
+        return _apptainer(
+            json.dumps(spec | {"home": "/tmp", "read": [], "beside": [], "packages": debian})
+        )
     return [python, "-IS", str(LIB / "decksmith/bench/sandbox/supervisor.py"), json.dumps(spec)]
 
 

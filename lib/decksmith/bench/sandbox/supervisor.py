@@ -58,7 +58,7 @@ def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     os.environ.clear()
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would take the memory of a run
+    os.putenv("OPENBLAS_NUM_THREADS", "1")  # numpy's threads would take the memory of a run
     child.open_streams()
     walls.prctl(4, 1)  # its own /proc entries are its own
     try:  # of all processes here the first to end where memory is short
@@ -363,6 +363,8 @@ def _serve(spec: Order, control: socket.socket) -> None:
             home = tempfile.mkdtemp(prefix="decksmith-unsafe-")
             os.chdir(home)
             walls.prctl(36, 1)  # what loses its parent becomes our child
+        if spec.get("packages"):  # there by now: a folder that was not is not looked at again
+            sys.path.append(spec["packages"])  # of which a cell shows numpy alone
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         bytecode = syscalls.program(platform.machine()) if confined else None
         if bytecode:
@@ -398,8 +400,6 @@ def main() -> None:
     made.loader.exec_module(wire)
     sys.modules["decksmith_wire"] = wire
     sys.path.remove(LIB)  # what the stranger imports is not ours
-    if spec.get("packages"):
-        sys.path.append(spec["packages"])  # of which a cell shows numpy alone
     for name in [name for name in sys.modules if name.partition(".")[0] == "decksmith"]:
         del sys.modules[name]
     # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is

@@ -25,10 +25,15 @@ TITLES = {"math": "mathematics", "choice": "choices"}
 
 
 def errors(names: Iterable[str]) -> str:
-    """How often these graders decide as a person does on labelled replies, where that was measured (`make bench-labelled`); else ""."""
+    """How often these graders decided as a person does on labelled replies when first asked (docs/maintain/labelled.md), where that was
+    measured; else ""."""
     measured = json.loads((cli.ROOT / "assets/graders.json").read_text())
     said = [f"{TITLES[name]} {measured[name]:.1%}" for name in TITLES if name in set(names)]
-    return f"Graders decide as a person does: {', '.join(said)} of labelled replies" if said else ""
+    return (
+        f"Graders decide as a person does: {', '.join(said)} of labelled replies that were new to them"
+        if said
+        else ""
+    )
 
 
 def harness(name: str) -> str:

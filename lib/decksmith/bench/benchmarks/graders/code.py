@@ -245,7 +245,7 @@ def examined(
     bound = wall if slow else seconds
     late = slow or "no answer within" in found["said"]
     waited, had = answers.waited, bound * longer - answers.waited
-    if late and waited > 0.1 * bound and had < 1.5 * bound:  # both are known to some tenths only
+    if late and waited > 0.1 * bound and had < 2 * bound:  # both are known to some tenths only
         if longer >= GUARD:
             raise Fault("judge", "starved", BUSY_MACHINE)
         ran = max(answers.seconds - waited, answers.seconds / GUARD)

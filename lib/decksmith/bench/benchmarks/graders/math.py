@@ -128,7 +128,11 @@ def _last(text: str) -> str | None:
     if sentence.endswith("?") or not (shown or re.search(r"[\dπ=<>]", sentence)):
         return None
     if shown:
-        return next(filter(None, shown[-1].groups())).strip().rstrip(".:")
+        parts = [next(filter(None, hit.groups())).strip().rstrip(".:") for hit in shown]
+        first = len(shown) - 1
+        while first and _joined(sentence[shown[first - 1].end() : shown[first].start()]):
+            first -= 1
+        return ", ".join(parts[first:])
     begins = BEFORE.match(sentence)
     said = sentence[begins.end() :] if begins else sentence
     return REMARK.sub("", re.sub(r"^(?:All (?=[a-z]\b)|=\s*)", "", said.strip(" .。!")))
@@ -143,6 +147,7 @@ SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
 ROOT = re.compile(r"(?:√|(?<![\\a-z])sqrt)\s*(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\d+|[a-zA-Z]))")
 SYMBOL = re.compile("|".join(map(re.escape, WRITTEN)))
 REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
+    (r"^(\d+) to (\d+)$", r"\1:\2"), (r"(?<![\d,.])(\d{1,3}),(\d{3})(?= [a-z]{3})", r"\1\2"), (r"\\mathrm\s*\{e\}(?=\s*\^)", "e"),
     (r"\\(?:text|page)?color(?:box)?\s*\{[^{}]*\}|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![a-zA-Z])", ""),
     (r"\\(?:underline|uline|boxed|fbox|framebox|ensuremath|mathord|mathbin|mathrel|boldsymbol|bm|emph|uuline)\s*(?=\{)", ""),
     (r"(?<![\w}\]^_\\\s])\{((?:[^{}]|\{[^{}]*\})*)\}", r"\1"), (r"(?<![\w}\]^_\\\s])\{([^{}\\]*)\}", r"\1"),
@@ -628,7 +633,7 @@ def _as_numbers(expected: str, answer: str) -> bool | None:
             return ours[0] == its[0] or shares[0] == shares[1]
         return ours[0] == its[0] or _near(other, ours[0]) or _near(one, its[0])
     # A time of day, or a ratio that looks like one.
-    other = re.sub(r"(?<=\d)\s*a\.?m\.?$", "", re.sub(r"(?<=\d) to (?=\d)", ":", other), flags=re.I)
+    other = re.sub(r"(?<=\d)\s*a\.?m\.?$", "", other, flags=re.I)
     timed = any(re.fullmatch(r"\d{1,2}:\d\d", text) for text in (one, other))
     if timed and ":" in one and ":" in other and not NAME.match(one):
         return one.lstrip("0") == other.lstrip("0")

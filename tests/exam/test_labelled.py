@@ -1,0 +1,36 @@
+"""Graders decide as a person does on the labelled replies, and their page is of today's rules."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import labelled  # noqa: E402
+
+
+@pytest.mark.slow
+def test_mathematics_and_choices_are_decided_as_a_person_does_in_both_halves():
+    given = labelled.rows()
+    verdicts = labelled.ours(given)
+    for kind in ("math", "choice"):
+        for half in labelled.HALVES:
+            pairs = [
+                (row["truth"], said)
+                for row, said in zip(given, verdicts, strict=True)
+                if (row["kind"], row["half"]) == (kind, half)
+            ]
+            assert sum(truth == said for truth, said in pairs) >= 0.97 * len(pairs)
+            assert not [said for truth, said in pairs if said and not truth]
+            assert sum(not truth for truth, _ in pairs) >= 0.35 * len(pairs)
+    page = (labelled.ROOT / "docs/maintain/labelled.md").read_text()
+    ours = [
+        labelled._line(labelled.TITLES[kind], "ours", *_of(kind, given, verdicts))
+        for kind in labelled.TITLES
+    ]
+    assert all(line in page for line in ours), "make bench-labelled"
+
+
+def _of(kind, given, verdicts):
+    pairs = [(row, said) for row, said in zip(given, verdicts, strict=True) if row["kind"] == kind]
+    return [row for row, _ in pairs], [said for _, said in pairs]
