@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import fuzz
 import pytest
 from decksmith.core import stream
 from decksmith.measure.decks.clean import clean, parse
@@ -231,7 +232,8 @@ def test_our_slices_of_a_fixture_are_those_of_the_official_parser(official, path
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.fuzz
+@settings(max_examples=fuzz.times(1500), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(LINES), max_size=30), st.sampled_from(["\n", "\r\n"]))
 @example(["```yaml", "layout:", "\t```"], "\n")
 def test_our_slices_of_any_mixture_of_lines_are_those_of_the_official_parser(
@@ -272,7 +274,8 @@ def test_the_first_slide_that_is_shown_is_the_cover_and_defaults_name_the_layout
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.fuzz
+@settings(max_examples=fuzz.times(1500), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(YAML), min_size=1, max_size=5))
 def test_our_frontmatter_is_that_of_the_official_parser(official, lines):
     agree(
@@ -283,7 +286,7 @@ def test_our_frontmatter_is_that_of_the_official_parser(official, lines):
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=300) | st.lists(st.sampled_from(LINES + YAML), max_size=40).map("\n".join))
 def test_the_parser_never_raises_and_slides_and_separators_cover_every_line(text):
     deck = Deck.parse(text)
@@ -447,7 +450,7 @@ def test_a_closing_mark_is_no_slide_of_its_own(official, reply):
     assert len(official(deck)["shown"]) == 2
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.text(max_size=200)
     | st.lists(

@@ -8,10 +8,10 @@ import os
 import signal
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.render import pool as render_pool
@@ -930,31 +930,21 @@ def test_nothing_is_left_running(tmp_path, end):
     )
     stage.stdin.write(stream.dumps(record) + b"\n")
     stage.stdin.flush()
-    began, family = time.monotonic(), []
-    while (
-        not any("--type=renderer" in command for command in commands(family))
-        and time.monotonic() < began + 60
-    ):
-        time.sleep(0.02)
-        family = worker.tree(stage.pid)
-    assert {"worker.mjs", "--type=renderer"} <= {
-        word
-        for command in commands(family)
-        for word in ("worker.mjs", "--type=renderer")
-        if word in command
-    }
+    family = []
+
+    def at_work():
+        family[:] = worker.tree(stage.pid)
+        said = "".join(commands(family))
+        return "worker.mjs" in said and "--type=renderer" in said
+
+    waits.until(at_work, stage)
     if end == "stdin closes":
         stage.stdin.close()
         assert json.loads(stage.stdout.read())["render"]["error"]["class"] == "deadline"
     else:
-        time.sleep(1)
-        family = worker.tree(stage.pid)
         stage.kill()
     stage.wait()
-    began = time.monotonic()
-    while commands(family) and time.monotonic() < began + 20:
-        time.sleep(0.05)
-    assert commands(family) == []
+    waits.until(lambda: not commands(family))
     assert not list(tmp_path.glob("x/*.tmp"))
 
 

@@ -16,6 +16,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.decks import lint
@@ -119,7 +120,7 @@ def visits(wanted):
         input=json.dumps(wanted),
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=waits.HANG,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -40,6 +40,7 @@ class ImageItem(TypedDict):
 
 class Images(TypedDict, total=False):
     path: Annotated[str, "illustrated.md, line for line as deck.md; deck.md without queries"]
+    sha256: Annotated[str, "of illustrated.md"]
     items: Annotated[list[ImageItem], "one for each query, in their order"]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
