@@ -13,7 +13,7 @@ export function find(slide) {
   // The renderer shows each slide once: another one is put there to be measured in its place.
   if (roots.length > 1)
     throw new Error('a second slide stands beside the slide')
-  globalThis.letters = { root: roots[0], nodes: [], undo: [], lost: new Set() }
+  globalThis.letters = { root: roots[0], nodes: [], owners: [], undo: [], lost: new Set() }
 }
 
 /**
@@ -21,7 +21,7 @@ export function find(slide) {
  * A form's fields stand in for its properties of their names: those of elements are read from their prototypes.
  */
 export function strip(most) {
-  const { root, nodes, undo } = globalThis.letters
+  const { root, nodes, undo, owners } = globalThis.letters
   const lines = []
   if (!root)
     return lines
@@ -41,6 +41,7 @@ export function strip(most) {
     const { textDecorationColor, textEmphasisColor } = getComputedStyle(el)
     const stays = { 'text-decoration-color': textDecorationColor, 'text-emphasis-color': textEmphasisColor }
     wanted.set(el, { ...wanted.get(el), ...gone, ...stays, ...(el instanceof SVGElement && { fill: 'transparent', stroke: 'transparent' }) })
+    owners.push(el)
   }
   const visit = (top, host) => {
     const walker = document.createTreeWalker(top, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT)
@@ -60,7 +61,7 @@ export function strip(most) {
   visit(root, root)
   globalThis.letters.style = el => Reflect.get((el instanceof HTMLElement ? HTMLElement : el instanceof SVGElement ? SVGElement : MathMLElement).prototype, 'style', el)
   for (const [el, values] of wanted) {
-    undo.push([el, Element.prototype.getAttribute.call(el, 'style')])
+    undo.push([el, Element.prototype.getAttribute.call(el, 'style'), values])
     const style = globalThis.letters.style(el)
     for (const [name, value] of Object.entries({ transition: 'none', ...values }))
       style.setProperty(name, value, 'important')
@@ -69,6 +70,18 @@ export function strip(most) {
   sheet.replaceSync('*::first-line, *::first-letter { -webkit-text-fill-color: transparent !important; -webkit-text-stroke-color: transparent !important; text-shadow: none !important }')
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet]
   return lines
+}
+
+/** In the page: after `strip`, every letter as it was but for those of the numbered nodes. */
+export function leave(numbers) {
+  const { undo, owners, style } = globalThis.letters
+  document.adoptedStyleSheets.at(-1).disabled = true
+  const gone = new Set(numbers.map(number => owners[number]))
+  for (const [el, before, values] of undo) {
+    Element.prototype.setAttribute.call(el, 'style', before ?? '')
+    for (const [name, value] of Object.entries({ transition: 'none', ...(gone.has(el) && values) }))
+      style(el).setProperty(name, value, 'important')
+  }
 }
 
 /** In the page: every letter as it was; those of the numbered nodes, and of nodes behind `last`, are marked as lost for `measure`. */

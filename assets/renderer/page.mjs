@@ -3,8 +3,8 @@
  */
 import { errorSlide } from './compile.mjs'
 import { parts } from './editable.mjs'
-import { MOST, find, restore, strip } from './letters.mjs'
-import { unseen } from './pixels.mjs'
+import { MOST, find, leave, restore, strip } from './letters.mjs'
+import { crowded, unseen } from './pixels.mjs'
 import { measure } from './xray.mjs'
 
 /** Px of a slide whose deck says nothing else. */
@@ -60,7 +60,8 @@ async function settle() {
   }
   return state()
   function state() {
-    return { faults: deck.faults, diagrams: deck.diagrams }
+    const few = list => Array.from({ length: Math.min(20, list?.length || 0) }, (_, i) => list[i])
+    return { faults: few(deck.faults), diagrams: few(deck.diagrams) }
   }
 }
 
@@ -78,12 +79,17 @@ function said({ faults, diagrams, stuck }) {
 /** Every animation at its end, or where it has none at its beginning; and what began since the page settled, settled too. */
 function hold() {
   for (const animation of document.getAnimations()) {
-    if (Number.isFinite(Number(animation.effect?.getComputedTiming().endTime))) {
-      animation.finish()
+    try {
+      if (Number.isFinite(Number(animation.effect?.getComputedTiming().endTime))) {
+        animation.finish()
+      }
+      else {
+        animation.pause()
+        animation.currentTime = 0
+      }
     }
-    else {
-      animation.pause()
-      animation.currentTime = 0
+    catch { // one that stands still by its rate has no end, one of a scroll timeline no time
+      animation.cancel()
     }
   }
   for (const svg of document.querySelectorAll('svg')) {
@@ -120,7 +126,7 @@ export async function open(browser, browserContextId, scale, [width, height] = C
   const [{ frameTree }] = await Promise.all([
     send('Page.enable').then(() => send('Page.getFrameTree')), send('Inspector.enable'),
     ...(process.env.DECKSMITH_RENDER_DEBUG ? [send('Runtime.enable'), send('Log.enable'), send('Network.enable')] : []),
-    send('Page.addScriptToEvaluateOnNewDocument', { source: PRELUDE }),
+    send('Animation.enable'), send('Page.addScriptToEvaluateOnNewDocument', { source: PRELUDE }),
     send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, scale, mobile: false, dontSetVisibleSize: true }),
     send('Emulation.setEmulatedMedia', { media: 'screen', features: [{ name: 'prefers-color-scheme', value: 'light' }, { name: 'prefers-reduced-motion', value: 'reduce' }] }),
     send('Emulation.setLocaleOverride', { locale: 'en-US' }), send('Emulation.setTimezoneOverride', { timezoneId: 'UTC' }),
@@ -148,9 +154,10 @@ export async function open(browser, browserContextId, scale, [width, height] = C
     }
     return work
   }
+  const wake = () => Promise.all([send('Emulation.setScriptExecutionDisabled', { value: false }), send('Animation.setPlaybackRate', { playbackRate: 1 })])
   return {
     async visit(url) {
-      await send('Emulation.setScriptExecutionDisabled', { value: false })
+      await wake()
       const load = new Promise(resolve => loaded = resolve)
       const { errorText } = await send('Page.navigate', { url })
       if (errorText)
@@ -160,7 +167,7 @@ export async function open(browser, browserContextId, scale, [width, height] = C
     },
     /** As `visit`, in the page that is there; only after slides that run no code of the deck's own. */
     async turn(address) {
-      await send('Emulation.setScriptExecutionDisabled', { value: false })
+      await wake()
       return said(await frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); return (${settle})() }`), 300))
     },
     /**
@@ -169,7 +176,8 @@ export async function open(browser, browserContextId, scale, [width, height] = C
      */
     async hold() {
       world = (await send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'xray' })).executionContextId
-      await send('Emulation.setScriptExecutionDisabled', { value: true })
+      // What no script finds, in a closed shadow root or a frame, stands still by the clock of the page.
+      await Promise.all([send('Emulation.setScriptExecutionDisabled', { value: true }), send('Animation.setPlaybackRate', { playbackRate: 0 })])
       await run(world, `${hold}`)
       await send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true })
       await run(world, `${hold}`)
@@ -190,6 +198,12 @@ export async function open(browser, browserContextId, scale, [width, height] = C
         return
       const lines = await run(world, strip, MOST)
       const lost = lines.length ? unseen(shown, await this.picture(), lines, width) : []
+      const [groups, rest] = crowded(lines, lost)
+      for (const group of groups) {
+        await run(world, leave, group)
+        lost.push(...unseen(shown, await this.picture(), lines.filter(([node]) => group.includes(node)), width))
+      }
+      lost.push(...rest)
       // What was not looked at, since there is too much of it, is not read.
       await run(world, restore, { lost, last: lines.length < MOST ? Number.MAX_SAFE_INTEGER : lines.at(-1)[0] })
     },
@@ -279,16 +293,17 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
       }
       catch (failure) {
         // A page that goes elsewhere, closes or breaks its own builtins under our hands was told to by the deck; anything else is ours.
-        if (failure.crash || replaced || !/^in the page|context was destroyed|navigated|closed|detached|not find context|Session with given id|frame (?:with|for) /i.test(failure.message))
+        const broke = /^in the page|^Runtime\.evaluate: (?!.*(?:context|navigated|closed|detached|session))/i.test(failure.message) // what a page says of itself may be nothing that can be said
+        if (failure.crash || replaced || !broke && !/context was destroyed|navigated|closed|detached|not find context|Session with given id|frame (?:with|for) /i.test(failure.message))
           throw failure
         page.close()
         page = await open(browser, browserContextId, scale, deck.canvas)
-        shot = await (/^in the page/.test(failure.message) ? replace('vue-runtime', 'the slide broke the page it stands in') : replace('forbidden', 'the slide tried to leave its page'))
+        shot = await (broke ? replace('vue-runtime', 'the slide broke the page it stands in') : replace('forbidden', 'the slide tried to leave its page'))
       }
       for (const fault of shot.state.diagrams) {
         const block = slide.diagrams.find(diagram => diagram.code === fault.code)
         const inner = /(?:Parse error|Lexical error)[^\n]* line (\d+)/.exec(fault.message)
-        error('mermaid', fault.message.split('\n')[0], (block?.line ?? slide.row) + (inner ? Number(inner[1]) : 0))
+        error('mermaid', fault.message.split('\n')[0], Math.min(deck.lines.length, (block?.line ?? slide.row) + (inner ? Number(inner[1]) : 0)))
       }
       if (shot.state.stuck)
         error('deadline', `${shot.state.stuck} was not ready in 60 seconds`)

@@ -1,7 +1,8 @@
 /** Two pictures of a slide, compared. */
 import zlib from 'node:zlib'
 
-const [CHANGE, INK, SHARE] = [8, 0.008, 0.4] // of 255; of a cell's pixels; of a text's cells
+const [CHANGE, EDGE, INK, SHARE] = [8, 16, 0.008, 0.4] // of 255, twice; of a cell's pixels; of a text's cells
+const [MOST, MOST_PAIRS] = [6, 1e4] // pictures more for texts that stand on each other; such texts
 
 /** The numbers of the nodes that cannot be seen: `shown` and `bare` are the slide's pictures (PNG, base64) with its letters and without. */
 export function unseen(shown, bare, lines, width) {
@@ -10,6 +11,7 @@ export function unseen(shown, bare, lines, width) {
   const cells = new Map() // by node: [with ink, all]
   for (const [node, letters, x, y, wide, high] of lines) {
     const [left, top, right, bottom] = [x, y, x + wide, y + high].map(value => Math.round(value * scale))
+    cells.get(node) ?? cells.set(node, [0, 0])
     const along = right - left >= bottom - top
     // A full stop is low in its line: one cell.
     const step = letters < 3 ? Infinity : Math.max(4, Math.min(right - left, bottom - top))
@@ -19,26 +21,64 @@ export function unseen(shown, bare, lines, width) {
       const ink = inked(a, b, cell)
       if (ink === null)
         continue
-      const count = cells.get(node) ?? cells.set(node, [0, 0]).get(node)
+      const count = cells.get(node)
       count[0] += ink
       count[1]++
     }
   }
-  return [...cells].filter(([, [ink, all]]) => ink < all * SHARE).map(([node]) => node)
+  return [...cells].filter(([, [ink, all]]) => ink < all * SHARE || !all).map(([node]) => node)
 }
 
-/** Whether letters are in a cell of the picture; null where it lies outside. */
+/**
+ * Groups of nodes that stand on others, none of a group on another of it: only taken away alone do they show which of them the picture shows.
+ * Returns at most `MOST` groups, and the nodes of no group.
+ */
+export function crowded(lines, lost) {
+  const gone = new Set(lost)
+  const sorted = lines.filter(([node]) => !gone.has(node)).sort((a, b) => a[3] - b[3])
+  const meets = new Map() // by node: those that it meets
+  let pairs = 0
+  const meet = (a, b) => (meets.get(a) ?? meets.set(a, new Set()).get(a)).add(b)
+  sorted.forEach(([node, , x, y, wide, high], i) => {
+    for (let j = i + 1; j < sorted.length && sorted[j][3] < y + high && pairs <= MOST_PAIRS; j++) {
+      const [other, , left, top, across, down] = sorted[j]
+      const shared = Math.min(x + wide, left + across) - Math.max(x, left)
+      if (other === node || shared <= 0 || shared * (Math.min(y + high, top + down) - top) < 0.3 * Math.min(wide * high, across * down))
+        continue
+      pairs++
+      meet(node, other)
+      meet(other, node)
+    }
+  })
+  if (pairs > MOST_PAIRS)
+    return [[], [...meets.keys()]]
+  const groups = []
+  const rest = []
+  for (const [node, others] of meets) {
+    const group = groups.find(group => !group.some(member => others.has(member)))
+    if (group)
+      group.push(node)
+    else
+      groups.length < MOST ? groups.push([node]) : rest.push(node)
+  }
+  return [groups, rest]
+}
+
+/** Whether letters are in a cell of the picture, which have edges: a blur and a block have none. Null where it lies outside. */
 function inked(a, b, [x0, y0, x1, y1]) {
   const [left, top, right, bottom] = [Math.max(0, x0), Math.max(0, y0), Math.min(a.width, x1), Math.min(a.height, y1)]
   if (right - left < 2 || bottom - top < 2)
     return null
   let least = Math.max(1, (right - left) * (bottom - top) * INK)
-  for (let y = top; y < bottom; y++) {
-    for (let at = y * a.stride + 1 + left * a.depth, end = at + (right - left) * a.depth; at < end; at += a.depth) {
-      if (Math.abs(a.bytes[at] - b.bytes[at]) > CHANGE || Math.abs(a.bytes[at + 1] - b.bytes[at + 1]) > CHANGE || Math.abs(a.bytes[at + 2] - b.bytes[at + 2]) > CHANGE) {
-        if (--least < 0)
-          return 1
-      }
+  const change = at => Math.max(Math.abs(a.bytes[at] - b.bytes[at]), Math.abs(a.bytes[at + 1] - b.bytes[at + 1]), Math.abs(a.bytes[at + 2] - b.bytes[at + 2]))
+  for (let y = top + 1; y < bottom; y++) {
+    let at = y * a.stride + 1 + left * a.depth
+    let before = change(at)
+    for (const end = at + (right - left - 1) * a.depth; at < end;) {
+      const here = change(at += a.depth)
+      if (here > CHANGE && (Math.abs(here - before) > EDGE || Math.abs(here - change(at - a.stride)) > EDGE) && --least < 0)
+        return 1
+      before = here
     }
   }
   return 0

@@ -494,7 +494,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
       }
     }
     const lean = best && leaning(best.piece.el)
-    if (!best || lean === null || (lean && best.piece.rects.length > 1))
+    if (!best || lean === null)
       return null
     const { piece: { node, style: s, rects }, rect } = best
     const rectsOf = (from, to) => {
@@ -502,16 +502,17 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
       range.setEnd(node, to)
       return [...range.getClientRects()]
     }
+    const many = !lean && rects.length > 1
     const here = r => r.width > 0 && Math.abs(r.top - rect.top) < 2 && r.left >= rect.left - 1 && r.right <= rect.right + 1
     let start = 0
-    while (start < node.length && (!node.data[start].trim() || (rects.length > 1 && start < 2000 && !rectsOf(start, start + 1).some(here))))
+    while (start < node.length && (!node.data[start].trim() || (many && start < 2000 && !rectsOf(start, start + 1).some(here))))
       start++
     let end = Math.min(node.length, start + SAMPLE)
     // A word that is cut joins and clusters its letters otherwise than on the page (Arabic, Thai).
     const whole = [...segmenter.segment(node.data.slice(start, end + SAMPLE))].findLast(word => word.index <= end - start)?.index
     if (start + SAMPLE < node.length && whole > 3)
       end = start + whole
-    while (end > start && (!node.data[end - 1].trim() || (rects.length > 1 && !rectsOf(end - 1, end).some(here))))
+    while (end > start && (!node.data[end - 1].trim() || (many ? !rectsOf(end - 1, end).some(here) : lean && rectsOf(start, end).length > 1)))
       end--
     const line = end > start && rectsOf(start, end).find(r => lean || here(r))
     let words = node.data.slice(start, end)
@@ -577,7 +578,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     say('unjudged', unjudged)
     say('cut', cut)
     say('covered', covered)
-    say('unseen', entry.pieces.length > 0 && entry.pieces.every(piece => piece.lost))
+    say('unseen', x < width && y < height && right > 0 && bottom > 0 && entry.pieces.length > 0 && entry.pieces.every(piece => piece.lost))
     say('broken', broken)
     Object.assign(box, inkOf(entry))
     say('on', on?.map(([other, share]) => [kept.indexOf(other), share]).filter(([other]) => other >= 0).slice(0, 5))

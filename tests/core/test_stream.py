@@ -130,7 +130,7 @@ def test_a_wrong_key_is_named_before_any_work_and_what_is_lacking_or_unknown_pas
     bad = [
         {**prompt, "gen": {"usage": {**usage, "cost": "0.1"}}},
         {**prompt, "messages": ["x"]},
-        {**prompt, "render": {"xray": [{"slide": True}]}},
+        {**prompt, "deck": {"slides": True}},
     ]
     path = tmp_path / "rows.jsonl"
     stream.write_records(path, good)
@@ -141,7 +141,7 @@ def test_a_wrong_key_is_named_before_any_work_and_what_is_lacking_or_unknown_pas
         with pytest.raises(cli.BadData) as stop:
             list(stream.records(path, DeckRecord))
         places.append(str(stop.value).removeprefix(f"{path}:4: ").split(": ")[0])
-    assert places == ["gen.usage.cost", "messages.0", "render.xray.0.slide"]
+    assert places == ["gen.usage.cost", "messages.0", "deck.slides"]
     data = "".join(json.dumps(row) + "\n" for row in [*good, {**bad[0], "id": "p4"}])
     script = [ROOT / "bin" / "deck-score"]
     done = subprocess.run(script, input=data, capture_output=True, text=True, cwd=tmp_path)

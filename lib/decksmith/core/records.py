@@ -7,6 +7,7 @@ imports that type. Each field has its sentence; `make numbers` writes them into 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired
 
+from annotated_types import MaxLen
 from typing_extensions import TypedDict
 
 Record = dict[str, Any]  # one line of JSONL
@@ -68,8 +69,8 @@ Error = TypedDict(
     "Error",
     {
         "kind": Annotated[Kind, "whose fault it is"],
-        "class": Annotated[str, "what failed, a word that is counted by"],
-        "message": Annotated[str, "a sentence for people"],
+        "class": Annotated[str, "what failed, a word that is counted by", MaxLen(80)],
+        "message": Annotated[str, "a sentence for people", MaxLen(4000)],
         "slide": Annotated[NotRequired[int | None], "from 1"],
         "line": Annotated[NotRequired[int | None], "of deck.md, from 1"],
         "retriable": Annotated[

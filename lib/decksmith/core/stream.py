@@ -215,7 +215,8 @@ def records(path: str | Path, takes: type[R] | None = None) -> Iterator[tuple[in
 
 
 def typed(record: Record, takes: type[R]) -> R:
-    """The record itself, once what it has is of the type `takes`. Raises ValueError naming the key."""
+    """The record itself, once what it has is of the type `takes`; a `render` that is not so is an
+    error. Raises ValueError naming another such key."""
     from decksmith.core import validation  # pydantic: no --help waits for it
 
     # What one of our own stages made was typed when it was made: it says by whom.
@@ -223,6 +224,14 @@ def typed(record: Record, takes: type[R]) -> R:
         return isinstance(value, dict) and isinstance(value.get("by"), dict)
 
     outside = {key: value for key, value in record.items() if not is_ours(value)}
+    drawn, kind = record.get("render"), takes.__annotations__.get("render")
+    if kind and isinstance(drawn, dict):
+        # A page had its hand in it, whoever wrote it down: what is wrong here ends this record alone.
+        outside.pop("render", None)
+        if wrong := validation.misfit(drawn, kind, without=("engine", "by")):
+            said = f"its render is damaged, run deck-render again: {wrong}"
+            warn(record["id"], said)
+            record = {**record, "render": {"error": Fault("infra", "bad-record", said).error}}
     validation.check_record(outside, takes)
     return cast(R, record)
 

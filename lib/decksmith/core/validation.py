@@ -5,8 +5,9 @@ A field's `description` is what should have been sent; the sentence names the fi
 the description.
 """
 
-from collections.abc import Mapping
-from functools import cache
+import json
+from collections.abc import Collection, Mapping
+from functools import cache, reduce
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
@@ -88,12 +89,48 @@ def check_record(record: Mapping[str, object], takes: type) -> None:
     try:
         _adapter(takes).validate_python(record, strict=True)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
-        for each in found:
+        for each in error.errors(include_url=False, include_context=False):
             if each["type"] != "missing":
-                place, said = ".".join(map(str, each["loc"])), each["msg"]
-                came = repr(each["input"])[:SHOWN]
-                raise ValueError(f"{place}: {said[:1].lower()}{said[1:]}, not {came}") from None
+                raise ValueError(_said(each)) from None
+
+
+def misfit(value: object, takes: type, without: Collection[int | str] = ()) -> str | None:
+    """A sentence on the first thing of a value of JSON that does not fit its type; None where all
+    does. A key that it lacks does not, unless it is below one of `without`."""
+    found = (each for each in _misfits(value, takes) if not _lacks(each, without))
+    return next(map(_said, found), None)
+
+
+def cut(value: Any, takes: type) -> str | None:
+    """Cut in place what is longer than the type of a value of JSON has it. Returns a sentence on
+    the first, None where all fits. Raises ValueError on what no cut makes fit."""
+    first = None
+    while wrong := _misfits(value, takes):
+        first = first or _said(wrong[0])
+        for each in wrong:
+            if not (most := each.get("ctx", {}).get("max_length")):
+                raise ValueError(_said(each))
+            *way, last = each["loc"]
+            holder = reduce(lambda held, step: held[step], way, value)
+            holder[last] = holder[last][:most]
+    return first
+
+
+def _misfits(value: Any, takes: type) -> list[ErrorDetails]:
+    try:
+        _adapter(takes).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        return error.errors(include_url=False)
+    return []
+
+
+def _lacks(error: ErrorDetails, without: Collection[int | str]) -> bool:
+    return error["type"] == "missing" and any(step in without for step in error["loc"][:-1])
+
+
+def _said(error: ErrorDetails) -> str:
+    place, said = ".".join(map(str, error["loc"]))[:SHOWN], error["msg"]
+    return f"{place}: {said[:1].lower()}{said[1:]}, not {repr(error['input'])[:SHOWN]}"
 
 
 @cache

@@ -16,13 +16,12 @@ from decksmith.measure.decks import templates
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.clean import illustrated
 from decksmith.measure.decks.parser import LINK, PICTURE, SLOT, TAG, Deck
-from decksmith.measure.decks.records import Box, Finding, Limits, Page, Xray
+from decksmith.measure.decks.records import BOXES, Box, Finding, Limits, Page, Xray
 
 CANVAS = (980, 552)  # px of a slide whose deck says nothing else
 
 # What stands farther out behind all else past the edge was put there; it did not flow there.
 GAP_PX = 60
-MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some between them are left out
 # Layouts that show a statement, a picture or nothing in place of a title.
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
 
@@ -159,7 +158,7 @@ def _flow(
     flow, edge = [], 0
     for i in sorted(out, key=lambda i: spans[i][0]):
         start, end = spans[i]
-        if start <= edge + GAP_PX or shown >= MOST:
+        if start <= edge + GAP_PX or shown >= BOXES:  # some between them are left out
             flow.append(i)
             edge = max(edge, end)
     # Lines go on below the edge; beside the slide something that nothing leads to was put there.

@@ -1,10 +1,27 @@
-"""What stands in a record of a deck, up to its pictures and files."""
+"""What stands in a record of a deck, up to its pictures and files.
 
+What a page has a hand in is held against its lengths and ranges where it comes in
+(measure/render/worker.py) and where a record is read again (core/stream.py).
+"""
+
+import re
 from typing import Annotated, Literal, NotRequired
 
+from annotated_types import Interval, Len, MaxLen, Predicate
 from typing_extensions import TypedDict
 
-from decksmith.core.records import By, Error, Record
+from decksmith.core.records import By, Error, Record, Row
+
+# Bounds. A browser lays nothing out beyond 2**25 px; WCAG's ratios end at 21.
+PX, SIZE, SHARE = Interval(ge=-1e8, le=1e8), Interval(ge=0, le=1e6), Interval(ge=0, le=1)
+RATIO, COUNT = Interval(ge=0, le=22), Interval(ge=0, le=10_000_000)
+BOXES, LETTERS = 60, 80  # boxes of a slide, and letters of each, that a record keeps
+Pixels = list[Annotated[int, PX]]
+Length = Annotated[float, PX]
+Side = Annotated[int, SIZE]
+Overflow = dict[Literal["x", "y"], Length]
+On = tuple[Annotated[int, Interval(ge=0, lt=BOXES)], Annotated[float, SHARE]]
+KINDS = "title, text, item, quote, cell, code, formula, table, diagram, image, background"
 
 
 class Deck(TypedDict, total=False):
@@ -47,62 +64,71 @@ class Images(TypedDict, total=False):
 
 
 class Font(TypedDict):
-    min: Annotated[float | None, "px, the smallest"]
-    dominant: Annotated[float | None, "px, of most letters"]
-    title: Annotated[float | None, "px, of the title"]
+    min: Annotated[float | None, "px, the smallest", SIZE]
+    dominant: Annotated[float | None, "px, of most letters", SIZE]
+    title: Annotated[float | None, "px, of the title", SIZE]
 
 
 class Box(TypedDict):
-    kind: Annotated[
-        str, "title, text, item, quote, cell, code, formula, table, diagram, image, background"
-    ]
-    tag: Annotated[str, "the HTML element"]
-    box: Annotated[list[int], "[x, y, width, height] of what is seen of it (text by its lines)"]
-    text: Annotated[NotRequired[str], "its first 80 characters"]
-    size: Annotated[NotRequired[float], "px, the smallest type"]
-    contrast: Annotated[NotRequired[float], "the smallest ratio against what is painted under it"]
+    kind: Annotated[str, KINDS, MaxLen(20)]
+    tag: Annotated[str, "the HTML element", MaxLen(80)]
+    box: Annotated[Pixels, "[x, y, width, height] of what is seen of it", Len(4, 4)]
+    text: Annotated[NotRequired[str], "its first 80 characters", MaxLen(LETTERS)]
+    size: Annotated[NotRequired[float], "px, the smallest type", SIZE]
+    contrast: Annotated[NotRequired[float], "the least ratio to what is painted under it", RATIO]
     unjudged: Annotated[NotRequired[bool], "text over a picture or gradient"]
-    cut: Annotated[NotRequired[list[int]], "[x, y] px that its own or an outer box hides"]
-    part: Annotated[NotRequired[str], "the line of code that is cut"]
-    on: Annotated[NotRequired[list[tuple[int, float]]], "[[index, share]] of the texts it lies on"]
+    cut: Annotated[NotRequired[Pixels], "[x, y] px that its own or an outer box hides", Len(2, 2)]
+    part: Annotated[NotRequired[str], "the line of code that is cut", MaxLen(120)]
+    on: Annotated[NotRequired[list[On]], "[[index, share]] of the texts it lies on", MaxLen(BOXES)]
     covered: Annotated[NotRequired[bool], "something lies on it"]
     unseen: Annotated[NotRequired[bool], "its letters change nothing in the picture"]
-    src: Annotated[NotRequired[str], "of a picture"]
+    src: Annotated[NotRequired[str], "of a picture", MaxLen(200)]
     broken: Annotated[NotRequired[bool], "the picture did not load"]
-    line: Annotated[NotRequired[list[float]], "[x, y, width, height] of its widest line's start"]
-    lean: Annotated[NotRequired[float], "degrees that this line is turned clockwise"]
+    line: Annotated[NotRequired[list[Length]], "the like of its widest line's start", Len(4, 4)]
+    lean: Annotated[NotRequired[float], "degrees it is turned clockwise", PX]
     ink: Annotated[
         NotRequired[str],
-        "how these letters look drawn plainly: the share of ink, upper half of the line and lower, in "
-        "hexadecimal digits (lib/decksmith/measure/judging/legibility.py)",
+        "the share of ink of these letters drawn plainly: upper half of the line, lower; hexadecimal",
+        Predicate(re.compile("(?:[0-9a-f]{2}){1,800}").fullmatch),
     ]
+
+
+def _agree(boxes: list[Box]) -> bool:
+    """Whether what the boxes say of each other is there."""
+    others = (other for box in boxes for other, _ in box.get("on", ()))
+    inked = all("line" in box for box in boxes if "ink" in box)
+    return inked and max(others, default=-1) < len(boxes)
 
 
 class Page(TypedDict, total=False):
-    slide: Annotated[int, "from 1"]
-    line: Annotated[int, "of deck.md, where the slide begins"]
-    layout: Annotated[str, "the layout it is shown in"]
-    title: Annotated[str, "its heading"]
-    text: Annotated[str, "all that can be read"]
-    words: Annotated[int, "of that text"]
-    bullets: Annotated[int, "items of lists"]
-    images: Annotated[int, "pictures"]
-    images_broken: Annotated[int, "of them, that did not load"]
-    code_lines: Annotated[int, "lines of code"]
-    table_cells: Annotated[int, "cells of tables"]
-    diagrams: Annotated[int, "mermaid diagrams"]
-    formulas: Annotated[int, "KaTeX formulas"]
-    quotes: Annotated[int, "block quotes"]
-    columns: Annotated[int, "side by side"]
-    overflow: Annotated[dict[str, float], "px `x`, `y` past the canvas or its own clipping box"]
-    overlap: Annotated[float, "share of the canvas"]
+    slide: Annotated[int, "from 1", COUNT]
+    line: Annotated[int, "of deck.md, where the slide begins", COUNT]
+    layout: Annotated[str, "the layout it is shown in", MaxLen(200)]
+    title: Annotated[str, "its heading", MaxLen(2000)]
+    text: Annotated[str, "all that can be read", MaxLen(100_000)]
+    words: Annotated[int, "of that text", COUNT]
+    bullets: Annotated[int, "items of lists", COUNT]
+    images: Annotated[int, "pictures", COUNT]
+    images_broken: Annotated[int, "of them, that did not load", PX]
+    code_lines: Annotated[int, "lines of code", COUNT]
+    table_cells: Annotated[int, "cells of tables", COUNT]
+    diagrams: Annotated[int, "mermaid diagrams", COUNT]
+    formulas: Annotated[int, "KaTeX formulas", COUNT]
+    quotes: Annotated[int, "block quotes", COUNT]
+    columns: Annotated[int, "side by side", COUNT]
+    overflow: Annotated[Overflow, "px past the canvas or its own clipping box"]
+    overlap: Annotated[float, "share of the canvas", SHARE]
     font: Annotated[Font, "sizes of type"]
-    contrast: Annotated[float | None, "the smallest WCAG ratio of any text; null without text"]
-    text_area: Annotated[float, "share of the canvas"]
-    whitespace: Annotated[float, "share of the canvas"]
+    contrast: Annotated[float | None, "the smallest WCAG ratio; null without text", RATIO]
+    text_area: Annotated[float, "share of the canvas", SHARE]
+    whitespace: Annotated[float, "share of the canvas", SHARE]
     blank: Annotated[bool, "nothing is on it"]
-    canvas: Annotated[tuple[int, int], "px across and down, where they are not 980 and 552"]
-    boxes: Annotated[list[Box], "at most 60 in document order; those with a defect stay"]
+    canvas: Annotated[tuple[Side, Side], "px across and down, where they are not 980 and 552"]
+    boxes: Annotated[list[Box], "at most 60", MaxLen(BOXES), Predicate(_agree)]
+
+
+Numbered = Annotated[Page, Predicate(lambda page: {"slide", "line"} <= page.keys())]
+Picture = Annotated[str, Predicate(re.compile(r"(?:(?!\.\./)[^/]+/)+\d{1,6}\.png").fullmatch)]
 
 
 class Engine(TypedDict):
@@ -118,16 +144,22 @@ class Engine(TypedDict):
 class Render(TypedDict, total=False):
     status: Annotated[
         Literal["ok", "partial", "failed"],
-        "every slide clean; errors and pictures; no picture. Whatever a protocol tolerates",
+        "every slide clean; errors and pictures; no picture",
     ]
-    slides: Annotated[list[str], "the pictures, one for each slide"]
-    expected: Annotated[int | None, "how many slides the deck has"]
-    errors: Annotated[list[Error], "at most 200, the first of each class among them"]
-    xray: Annotated[list[Page], "the measures of each slide"]
+    slides: Annotated[list[Picture], "the pictures, one for each slide"]
+    expected: Annotated[int | None, "how many slides the deck has", COUNT]
+    errors: Annotated[list[Error], "at most 200, the first of each class", MaxLen(200)]
+    xray: Annotated[list[Numbered], "the measures of each slide", MaxLen(100_000)]
     engine: Annotated[Engine, "what it was rendered with"]
     imported: Annotated[str, "of another program's deck: pdf, pptx, office, html or pictures"]
-    error: Annotated[Error, "the decisive one of `errors`, for which the deck does not count"]
+    error: Annotated[Error, "the decisive one of `errors`"]
     by: Annotated[By, "who made it"]
+
+
+class Rendered(Row, total=False):
+    """A record whose other stages are read as they are."""
+
+    render: Render
 
 
 class Limits(TypedDict):

@@ -10,7 +10,7 @@ from decksmith.core.records import Asks, Record
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.lint import CANVAS, canvas
 from decksmith.measure.decks.parser import Deck
-from decksmith.measure.decks.records import Box, Limits, Page
+from decksmith.measure.decks.records import BOXES, LETTERS, Box, Limits, Page
 from decksmith.measure.decks.words import LONGEST, fold, head, length
 from decksmith.measure.judging.records import Answer
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 THUMB = (98, 55)  # a tenth of the canvas, in pixels
-BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many letters of each
 PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 
 
@@ -149,16 +148,12 @@ class Pages:
 
 
 ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
-# Elements that a slide shows where the X-ray has counted some.
-_COUNTED: dict[str, Page] = {
+# The X-ray of a slide that shows an element.
+SHOWN: dict[str, Page] = {
     "code": {"code_lines": 1},
     "mermaid": {"diagrams": 1},
     "katex": {"formulas": 1},
     "table": {"table_cells": 1},
-}
-# The X-ray of a slide that shows an element.
-SHOWN: dict[str, Page] = {
-    **_COUNTED,
     "image": {"images": 1},
     "quote": {"quotes": 1},
     "two-cols": {"columns": 2},
@@ -181,7 +176,7 @@ def shows(page: Page, element: str) -> bool:
             return layout in ("cover", "intro")
         case "end":
             return layout == "end"
-    return any(page.get(key) for key in _COUNTED.get(element, {}))
+    return any(page.get(key) for key in SHOWN.get(element, {}))
 
 
 def _large(page: Page) -> bool:

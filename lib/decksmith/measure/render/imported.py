@@ -23,7 +23,7 @@ from decksmith.core.cells import contained
 from decksmith.core.records import Record
 from decksmith.measure.decks.records import Page
 from decksmith.measure.render import cell, pool, toolchain
-from decksmith.measure.render.worker import RenderRequest, Worker
+from decksmith.measure.render.worker import Measured, RenderRequest, Worker, bounded
 
 FORM = "import-1"  # raise it when a deck is read otherwise
 LARGEST = 100 << 20  # bytes of a file, or of all in a folder
@@ -81,11 +81,8 @@ def import_deck(ident: str, path: Path, drawn: Path | None, into: Path) -> tuple
         pairs = zip(drawings, said, strict=True)
         slides = [{**a, **b, "page": {**a["page"], **b["page"]}} for a, b in pairs]
     text = _markdown(key, slides)  # which tells each page its line
-    drawn_deck = {
-        "expected": len(slides),
-        "errors": [],
-        "xray": [slide["page"] for slide in slides],
-    }
+    pages = [slide["page"] for slide in slides]
+    drawn_deck = bounded(Measured(expected=len(slides), errors=[], xray=pages))
     pictures = [base64.b64decode(slide["picture"]) for slide in slides]
     about = {**drawn_deck, "pictures": pictures, "imported": kind, "key": key}
     pool.store(into / f"{ident}.deck", about)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import cast
 
-from decksmith.core import cli, stream, workspace
+from decksmith.core import cli, stream, validation, workspace
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
@@ -79,8 +79,9 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
 
 
 def intact(run: str | Path, value: Render) -> bool:
-    """Whether the pictures of a journaled value are still there and whole."""
-    return all(is_whole(Path(run) / name) for name in value.get("slides", []))
+    """Whether a journaled value is whole, and its pictures are still there and whole."""
+    wrong = validation.misfit(value, Render, without=("engine", "by"))
+    return not wrong and all(is_whole(Path(run) / name) for name in value.get("slides", []))
 
 
 class Pool:

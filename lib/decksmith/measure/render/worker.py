@@ -15,8 +15,9 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
+from decksmith.core import stream, validation
 from decksmith.core.cells import Walls, enclosed
 from decksmith.core.records import Error, Kind, Record
 from decksmith.measure.decks.records import Page
@@ -27,6 +28,8 @@ if TYPE_CHECKING:  # python-pptx, for those who want such a file
     from decksmith.measure.render.shapes import Part
 
 _TICK = os.sysconf("SC_CLK_TCK")
+MOST = 16 << 20  # bytes of errors and measures of a deck
+TOO_LARGE = "what is known of the deck is too large"
 LOOK = 0.3  # seconds between two looks at what a deck takes; a look costs 2 ms of CPU
 OWN_ADDRESS = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?(?:/|\Z)")  # the worker's server
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
@@ -79,6 +82,9 @@ class RenderResult(Measured):
     notes: NotRequired[list[str]]
 
 
+Held = TypeVar("Held", bound=Measured)
+
+
 class Drawn(Measured):
     """A deck with its pictures (PNG)."""
 
@@ -96,6 +102,25 @@ def failure(
     """The result of a deck of which there is no picture."""
     error: Error = {"kind": kind, "class": cls, "slide": slide, "line": line, "message": message}
     return {"pictures": [], "expected": expected, "errors": [error], "xray": []}
+
+
+def bounded(result: Held) -> Held:
+    """A result held against the types of what a page has a hand in. What is longer is cut, and
+    measures that do not fit are those of an empty slide: the deck's fault, and said."""
+    for number, page in enumerate(result["xray"], 1):
+        line = page.setdefault("line", 1)
+        try:
+            wrong = validation.cut(page, Page)
+        except ValueError as error:
+            wrong = str(error)
+            none = Page(slide=number, line=line, title="", text="", blank=True)
+            result["xray"][number - 1] = none
+        if wrong:
+            said = f"what the page reports is too much: {wrong}"
+            result["errors"] += failure("out-of-bounds", said, "model", number, line)["errors"]
+    for found in result["errors"]:
+        found["message"] = words(found["message"])[:4000]
+    return result
 
 
 class ResourceUse:
@@ -196,7 +221,7 @@ class Worker:
         """The next reply to this request (None: any), or None when the worker has ended."""
         # A line without an end: it was killed in the middle of it.
         while (line := await self.replies.readline()).endswith(b"\n"):
-            reply: Record = json.loads(line)
+            reply = stream.json_object(line)
             if ident and "slide" in reply:
                 self.seen = reply["slide"], reply["line"], reply["of"]
             elif ident is None or reply.get("id") == ident:
@@ -224,13 +249,15 @@ class Worker:
                 reply = None if verdict else answer.result()
             except ValueError:  # a line without an end
                 reply = None
-                verdict = ("model", "memory", "what is known of the deck is too large")
+                verdict = ("model", "memory", TOO_LARGE)
         finally:
             answer.cancel()
             if not answer.done() or verdict:
                 self.kill()
         if reply and "result" in reply:
-            result: RenderResult = reply["result"]
+            result = bounded(cast(RenderResult, reply["result"]))
+            if len(stream.dumps([result["errors"], result["xray"]])) > MOST:
+                return failure("memory", TOO_LARGE, "model", *self.seen)
             return result
         in_page = reply and reply.get("page")
         if reply and not in_page:  # what it threw leaves it in order; a known good deck tells

@@ -13,6 +13,7 @@ from decksmith.core import cli, stream
 from decksmith.core.progress import Progress
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
+from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import report, runs
@@ -103,7 +104,7 @@ def follow(out: Path, folders: list[Path], during: Path, protocol: str) -> None:
     """Pass the scored records on stdin through to stdout, and write the page as they come. Raises cli.BadData."""
     follower, progress = Follower(out, folders, during, Protocol.load(protocol)), Progress("report")
     try:
-        for _, record in stream.records("/dev/stdin"):
+        for _, record in stream.records("/dev/stdin", Rendered):
             sys.stdout.buffer.write(stream.dumps(record) + b"\n")
             sys.stdout.buffer.flush()
             progress.step()

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from decksmith.core import cli, stream
 from decksmith.core.records import Numbers, Optionals, Record
 from decksmith.measure.decks import conditions
+from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout
@@ -140,7 +141,7 @@ def in_folder(folder: Path) -> Run:
             raise cli.Missing(f"{folder} has no {name}; `{make}` makes it")
     summary = cast(Summary, _object(folder / "summary.json", make))
     protocol = _object(folder / "protocol.json", make)
-    rows = [record for _, record in stream.records(folder / "scores.jsonl")]
+    rows = [record for _, record in stream.records(folder / "scores.jsonl", Rendered)]
     for record in rows:
         if not isinstance(record.get("score"), dict):
             raise cli.BadData(

@@ -13,6 +13,7 @@ from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
+from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging import identity
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout
@@ -189,7 +190,7 @@ def _run(path: Path, name: str) -> StudiedRun:
     registry = cli.ROOT / "assets" / "models.toml"
     known = tomllib.loads(registry.read_text()) if registry.exists() else {}
     decks: dict[str, dict[int, StudyDeck]] = defaultdict(dict)
-    for number, record in stream.records(files[0]):
+    for number, record in stream.records(files[0], Rendered):
         if not any(isinstance(record.get(key), dict) for key in ("gen", "deck", "render")):
             raise cli.BadData(
                 f'{files[0]}:{number}: {record["id"]}: no "render" in this record; '

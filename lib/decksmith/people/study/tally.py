@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of, sample_of
+from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord, Score
 from decksmith.measure.results import layout, plots, runs
@@ -247,8 +248,8 @@ def scored(path: Path) -> Iterator[tuple[DeckKey, DeckRecord]]:
     if path.is_dir():
         if not (path / "scores.jsonl").is_file():
             raise layout.missing(path)
-        found = [cast(DeckRecord, row) for _, row in stream.records(path / "scores.jsonl")]
-        named = [(layout.run_name(path), found)]
+        found = [row for _, row in stream.records(path / "scores.jsonl", Rendered)]
+        named = [(layout.run_name(path), cast(list[DeckRecord], found))]
     elif path.is_file():
         named = [(run["name"], run["records"]) for run in runs.load([path])]
     else:

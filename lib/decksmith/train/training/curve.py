@@ -84,7 +84,7 @@ def figure(tone: dict[str, str], lines: list[CurvePoint]) -> "Figure":
     panels, more = _panels(lines)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    width, top = max(6.0, 3.6 * columns), 1.85
+    width, top = max(6.0, 3.6 * columns), 1.3
     made, grid = pyplot.subplots(
         rows, columns, figsize=(width, top + 2.5 * rows), squeeze=False, gridspec_kw={"hspace": 0.7}
     )

@@ -29,6 +29,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from decksmith.core import cli, stream
 from decksmith.core.records import PromptRow
+from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.models import embedded
 from decksmith.train.training import adapters, curve, hacking, trl_trainer
@@ -85,7 +86,8 @@ class Rollouts:
             stream.write(run / "prompts.jsonl", asked)
             with embedded.lease(loras={"policy": weights}) as lease:
                 self._pipeline(run, url=lease.base_url, samples=samples, seed=seed)
-        return [cast(DeckRecord, record) for _, record in stream.records(run / "decks.jsonl")]
+        made = [record for _, record in stream.records(run / "decks.jsonl", Rendered)]
+        return cast(list[DeckRecord], made)
 
     def _pipeline(self, run: Path, **asking: object) -> None:
         where, bin_folder = shlex.quote(str(run)), shlex.quote(str(cli.ROOT / "bin"))
