@@ -12,7 +12,7 @@ import katex from 'katex'
 import lz from 'lz-string'
 import MagicString from 'magic-string'
 import nested from 'postcss-nested'
-import transformDirectives from '@unocss/transformer-directives'
+import transformerDirectives from '@unocss/transformer-directives'
 import { MODULES } from './browser.mjs'
 import { chart } from './charts.mjs'
 import { clean, frontmatter, guard } from './policy.mjs'
@@ -23,6 +23,7 @@ const CONTEXT = ['$slidev', '$nav', '$clicksContext', '$clicks', '$page', '$rend
 const KNOWN = new Set(['$route', '$router', '$attrs', '$slots', '$refs', '$el', '$emit', '$props', '$root', '$parent', '$options', '$nextTick', '$forceUpdate', '$watch', '$data'])
 const MATHML = new Set('annotation math menclose mfrac mglyph mi mlabeledtr mn mo mover mpadded mphantom mroot mrow mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover semantics'.split(' '))
 
+const DIRECTIVES = transformerDirectives() // @apply and the like
 const themes = new Map()
 const markdowns = new Map()
 
@@ -89,6 +90,7 @@ function watch(md, entry) {
     md.renderer.rules.math_block = strict(true, block)
   md.renderer.rules.fence = (tokens, idx, ...rest) => {
     const token = tokens[idx]
+    token.info = token.info.replace(/\{monaco[\w-]*\}/, '') // an editor there, code here; or no line of it would be one to look at
     if (/^mermaid\b/.test(token.info.trim()))
       entry.seen.diagrams.push({ code: lz.compressToBase64(token.content.trim()), row: token.map?.[0] ?? 0, chart: chart(token.content) })
     return fence(tokens, idx, ...rest)
@@ -403,7 +405,7 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
     const plain = style.replace(/\/\*[\s\S]*?\*\//g, '')
     try {
       const text = new MagicString(plain)
-      await transformDirectives(text, uno, {})
+      await DIRECTIVES.transform(text, 'slide.css', { uno })
       const { code, errors: [error] } = await compileStyleAsync({ source: text.toString(), filename: 'slide.css', id: scope, scoped: true, postcssPlugins: [nested()] })
       if (error)
         throw error

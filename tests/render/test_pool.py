@@ -638,6 +638,15 @@ def test_a_defect_has_its_class_and_line(broken, name):
     assert ("error" in value) == (value["status"] == "failed")
 
 
+def test_styles_may_apply_classes_and_code_for_an_editor_is_code(tmp_path):
+    code = "\n\n---\n\n# Code\n\n```ts {}\nlet a = 1\n```\n"
+    text = "# T\n\n<p class='x'>gone</p>\n\n<style>\n.x { @apply hidden; }\n</style>\n"
+    text += code.replace(" {}", " {monaco}") + code.replace(" {}", "")
+    [value] = rendered(tmp_path, [put(tmp_path, "applied", text)])
+    assert (value["errors"], value["xray"][0]["text"]) == ([], "T")
+    assert len(set(hashes(tmp_path, value)[1:])) == 1
+
+
 def test_an_unknown_theme_is_told_which_there_are(broken):
     (error,) = broken[1]["unknown-theme"]["errors"]
     assert (
