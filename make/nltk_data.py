@@ -47,7 +47,7 @@ def fetch(target: Path, url: str = URL, sha256: str = SHA256) -> None:
         return
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-            data = answer.read()
+            data = answer.read(1 << 26)
     except OSError as error:
         raise cli.TryAgain(
             f"no tagger from {url} ({error}); IFBench needs it for six rows; again: make nltk-data"
@@ -67,13 +67,15 @@ def fetch(target: Path, url: str = URL, sha256: str = SHA256) -> None:
 
 def _place(folder: Path, files: dict[str, bytes]) -> None:
     """Make a folder of `files` that is there as a whole or not at all."""
-    if folder.is_dir():
+    if folder.is_dir() and all(path.stat().st_nlink == 1 for path in folder.iterdir()):
         return
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     for name, data in files.items():
         (temporary / name).write_bytes(data)
+    if folder.is_dir():
+        shutil.rmtree(folder)  # hard-linked: NLTK refuses it
     try:
         temporary.rename(folder)
     except OSError:  # another process was first

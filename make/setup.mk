@@ -7,7 +7,7 @@ export IMAGES
 # Python 3.11 or later, which the toolchain is made with.
 PYTHON ?= $(FOUND_PYTHON)
 # Where torch's wheel for a machine without a GPU comes from.
-TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://download.pytorch.org/whl/cpu)
+TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl $(PIP_FIND_LINKS:%=%/torch-*+cpu-*)),,https://download.pytorch.org/whl/cpu)
 # Python 3.13 or later for NeMo Gym's verifiers.
 GYM_PYTHON ?= $(FOUND_GYM_PYTHON)
 
@@ -53,11 +53,11 @@ NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 \
   npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 NODE_MAJOR := 24
 export UV_PYTHON_DOWNLOADS := never
-.venv/.python: pyproject.toml uv.lock
+.venv/.python: pyproject.toml uv.lock assets/uv.txt
 	$(PYTHON) -c 'import sys; sys.exit("decksmith needs Python 3.11 or later; name one: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else 0'
 	if [ ! -x .venv/bin/uv ]; then
 	  $(PYTHON) -m venv --clear .venv
-	  .venv/bin/python3 -m pip install --quiet --disable-pip-version-check "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
+	  .venv/bin/python3 -m pip install --quiet --disable-pip-version-check --require-hashes -r assets/uv.txt
 	fi
 	$(call SAY,setting up: Python packages)
 	$(UV)
@@ -76,7 +76,8 @@ export UV_PYTHON_DOWNLOADS := never
 	fi
 	touch $@
 
-.venv/.local .venv/.hub .venv/.corpus .venv/.synth .venv/.bench .venv/.dev .venv/.docs .venv/.mcp: .venv/.%: .venv/.python
+.venv/.local .venv/.hub .venv/.corpus .venv/.synth .venv/.bench .venv/.dev .venv/.docs .venv/.mcp \
+  .venv/.audit: .venv/.%: .venv/.python
 	$(call SAY,setting up: Python packages of group $*)
 	$(UV) --group $*
 	$(NLTK_FOR_$*)
@@ -91,14 +92,23 @@ NLTK_DATA = PYTHONPATH=lib .venv/bin/python3 make/nltk_data.py
 nltk-data: .venv/.bench
 	$(NLTK_DATA)
 
-# torch comes by pip, which takes a CPU wheel where one is offered (PIP_FIND_LINKS, or PyTorch's
-# own index on a machine without a GPU):
-# the registry's own needs CUDA. All versions are the lock's.
-.venv/.train: .venv/.corpus
+# On Linux without a GPU, torch is the wheel of PyTorch's own index, or of the folder that
+# PIP_FIND_LINKS names, with the hashes of PyTorch's: uv.lock has PyPI's, which needs CUDA.
+CPU_TORCH = $(if $(wildcard /proc/version),$(TORCH_INDEX)$(if $(wildcard /dev/nvidiactl),,$(PIP_FIND_LINKS)))
+CUDA_PACKAGES := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 \
+  nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
+LOCKED := .venv/bin/uv pip install --quiet --no-deps --require-hashes
+WHEELS = $(PIP_FIND_LINKS:%=--find-links %) $(TORCH_INDEX:%=--extra-index-url %)
+.venv/.train: .venv/.corpus assets/torch-cpu.txt
 	$(call SAY,setting up: torch and transformers)
-	.venv/bin/uv export --frozen --quiet --only-group train --no-hashes --output-file .venv/train.txt
-	.venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts \
-	  $(TORCH_INDEX:%=--extra-index-url %) --constraint .venv/train.txt accelerate gguf peft torch transformers trl
+	if [ -z '$(CPU_TORCH)' ]; then
+	  $(UV) --group train
+	else
+	  .venv/bin/uv export --frozen --quiet --only-group train --no-emit-package torch \
+	    $(CUDA_PACKAGES:%=--prune %) --output-file .venv/train.txt
+	  $(LOCKED) -r .venv/train.txt
+	  $(LOCKED) $(WHEELS) -r assets/torch-cpu.txt
+	fi
 	touch $@
 
 # NeMo Gym's verifiers (2 GB): a toolchain of its own, with Python 3.13 or later, since the wheel's
@@ -113,12 +123,14 @@ FOUND_GYM_PYTHON = $(call first_python,(3$(comma)13),python3.13 python3.14 pytho
 	$(call SAY,setting up: the verifiers of NeMo Gym)
 	if [ -n '$(GYM_PYTHON)' ]; then
 	  $(or $(GYM_PYTHON),false) -m venv --clear .venv-gym
-	elif ! UV_PYTHON_DOWNLOADS=automatic .venv/bin/uv venv --quiet --clear --seed --python 3.13 .venv-gym; then
+	elif ! UV_PYTHON_DOWNLOADS=automatic .venv/bin/uv venv --quiet --clear --python 3.13 .venv-gym; then
 	  echo 'NeMo Gym needs Python 3.13 or later: none is here, and uv could fetch none. Install it (apt install python3.13-venv, or pyenv install 3.13) or name one: make .venv-gym GYM_PYTHON=/path/to/python3.13' >&2
 	  exit 1
+	else
+	  .venv-gym/bin/python3 -m ensurepip > /dev/null
 	fi
 	.venv-gym/bin/python3 -m pip install --quiet --disable-pip-version-check --no-deps \
-	  --ignore-requires-python -r assets/gym/requirements.txt
+	  --require-hashes --ignore-requires-python -r assets/gym/requirements.txt
 	touch $@
 
 # After a change of assets/gym/requirements.txt or tests/fixtures/gym.json.
@@ -128,7 +140,7 @@ gym-table: .venv-gym/.done
 	.venv-gym/bin/python3 tests/gym_table.py > assets/gym.toml.tmp
 	mv assets/gym.toml.tmp assets/gym.toml
 
-assets/engine/node_modules/.done: NPM += --omit=optional
+assets/engine/node_modules/.done: NPM += --omit=optional --omit=dev
 %/node_modules/.done: %/package-lock.json %/package.json .venv/.node
 	$(call SAY,setting up: Node packages of $*)
 	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
@@ -140,9 +152,8 @@ assets/engine/node_modules/.done: NPM += --omit=optional
 assets/engine/node_modules/.cuda: assets/engine/node_modules/.done
 	$(call SAY,setting up: the engine for NVIDIA GPUs)
 	cd assets/engine
-	build=@node-llama-cpp/linux-x64-cuda@$$(node -p 'require("./package.json").dependencies["node-llama-cpp"]')
-	$(subst npm ci,npm install --no-save --omit=optional,$(NPM)) $$build > /dev/null
-	touch node_modules/.cuda
+	$(NPM) --omit=optional > /dev/null
+	touch node_modules/.done node_modules/.cuda
 
 # The renderer's browser is unpacked and Slidev's runtime bundled here, so that no deck pays for it.
 assets/renderer/node_modules/.built: assets/renderer/node_modules/.done \

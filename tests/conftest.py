@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +26,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # What one test has rendered is there for the others of this run of the suite, in all its workers.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["DECKSMITH_RENDERS"] = tempfile.mkdtemp(prefix="decksmith-test-renders-")
+# An example has no time in which it must be done: a machine may be busy.
+hypothesis.settings.register_profile(
+    "house", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("house")
 # On a busy machine a second thread waits more than it works.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -39,10 +45,14 @@ sys.dont_write_bytecode = False
 
 def pytest_addoption(parser):
     parser.addoption("--slowest", type=int, metavar="N", help="print the N files that took longest")
+    parser.addoption("--busy", type=int, metavar="N", help="keep the machine busy with N processes")
 
 
 def pytest_configure(config):
     config.option.loadscopereorder = False  # xdist keeps the order that is made below
+    if not hasattr(config, "workerinput"):
+        loop = [sys.executable, "-c", "while True: pass"]
+        config.busy = [subprocess.Popen(loop) for _ in range(config.getoption("busy") or 0)]
 
 
 def pytest_collection_finish():
@@ -51,6 +61,8 @@ def pytest_collection_finish():
 
 def pytest_unconfigure(config):
     if not hasattr(config, "workerinput"):
+        for process in config.busy:
+            process.kill()
         shutil.rmtree(os.environ["DECKSMITH_RENDERS"], ignore_errors=True)
 
 

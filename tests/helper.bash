@@ -9,11 +9,17 @@ load "$ROOT/tests/node_modules/bats-assert/load"
 export PATH=$BIN:$ROOT/tests/tools:$PATH IMAGES=off
 cd "$BATS_TEST_TMPDIR" || exit 1
 
+# Run a command until it succeeds. After five minutes it hangs: no test knows a shorter clock.
+await() {
+  for _ in $(seq 3000); do "$@" && return; sleep 0.1; done
+  return 1
+}
+
 # Start the misbehaving endpoint with the given options; sets $URL, stops with the test.
 start_endpoint() {
   "$ROOT/.venv/bin/python3" "$ROOT/tests/endpoint.py" "$@" > endpoint.url &
   ENDPOINT=$!
-  for _ in $(seq 100); do [ -s endpoint.url ] && break; sleep 0.1; done
+  await [ -s endpoint.url ]
   URL=$(cat endpoint.url)
 }
 

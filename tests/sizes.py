@@ -20,11 +20,11 @@ PYTHON = {
     "Node, where the machine's own is another": ["--only-group", "node"],
     "torch and transformers": ["--only-group", "train"],
 }
-# What make/setup.mk asks pip for, under the lock: without CUDA's packages where there is no GPU.
+# What the group train asks for: without CUDA's packages where there is no GPU.
 TRAIN = ["accelerate", "gguf", "peft", "torch", "transformers", "trl"]
 NODE = {
     "Node packages of the renderer, with its browser and fonts": ("assets/renderer", []),
-    "Node packages of the embedded engine": ("assets/engine", ["--omit=optional"]),
+    "Node packages of the embedded engine": ("assets/engine", ["--omit=optional", "--omit=dev"]),
 }
 # The parts that a command needs.
 COMMANDS = {

@@ -7,7 +7,7 @@
 import fs from 'node:fs'
 import path from 'node:path'
 import { compileStyleAsync, compileTemplate } from '@vue/compiler-sfc'
-import { detectFeatures, parseSync } from '@slidev/parser/core'
+import { detectFeatures, parseAspectRatio, parseSync } from '@slidev/parser/core'
 import katex from 'katex'
 import lz from 'lz-string'
 import MagicString from 'magic-string'
@@ -145,6 +145,8 @@ function alike(lines, text, needle) {
   return best[0] >= 0 ? best[0] : needle ? alike(lines, text) : 0
 }
 
+/** A brace that begins a text, as a paragraph, heading, item or cell. */
+const BRACES = /^(?:[\s>|#]|[-*+] |\d+[.)] |.*\| ?(?=\{))*(\{(?!\{)[^}]*\}?)/
 const shown = value => (typeof value === 'string' ? value : `${JSON.stringify(value)}`).slice(0, 60)
 const json = value => JSON.stringify(value ?? null).replace(/</g, '\\u003C').replace(/\u2028|\u2029/g, c => `\\u${c.charCodeAt(0).toString(16)}`)
 
@@ -171,45 +173,77 @@ export async function compile(text, least = 3, template = {}) {
   }
 }
 
-async function compileDeck(text, least, template = {}) {
-  const { text: source, findings } = clean(text)
-  const lines = source.split('\n')
-  const deck = parseSync(source, '/deck.md', { noParseYAML: true })
+/**
+ * A deck as Slidev's parser cuts it: {lines, headmatter, head (how the first block reads, shown or not), shown: slides with their number, errors}. What may not
+ * be asked for is taken out of a slide once it is cut.
+ */
+export function cut(text) {
+  const source = text.replace(/^\uFEFF/, '')
+  const lines = source.split(/\r?\n/)
   const errors = []
-  const slideAt = (line, slides) => slides.findLast(slide => slide.start < line)?.no
-  const raw = []
-  let headmatter = {}
-  for (const slide of deck.slides) {
+  const shown = []
+  let head
+  for (const slide of parseSync(source, '/deck.md', { noParseYAML: true }).slides) {
     // The parser reads a first yaml fence as frontmatter too.
     const first = slide.frontmatterStyle === 'yaml' ? lines.findIndex((l, i) => i >= slide.start && /^\s*```ya?ml/.test(l)) + 1 : slide.start + 2
-    const parsed = frontmatter(slide.frontmatterRaw?.replace(/^\n/, ''), first, raw.length)
-    if (raw.length === 0 && slide === deck.slides[0])
-      headmatter = parsed.data
-    if (parsed.data.hide || parsed.data.disabled)
+    const parsed = frontmatter(slide.frontmatterRaw?.replace(/^\n/, ''), first, slide.index)
+    head ??= parsed
+    if (parsed.hidden)
       continue
+    // It shows another file's slides in this one's place, and there is no other file.
+    if (parsed.file) {
+      errors.push({ kind: 'model', slide: null, class: 'forbidden', line: parsed.where('src'), message: `this slide is not shown: src names another file, and a deck is one file` })
+      continue
+    }
+    const no = shown.length + 1
+    const begin = slide.content.split('\n')[0].trim()
     let row = slide.contentStart
-    const head = slide.content.split('\n')[0]
-    while (row < slide.end && lines[row].trim() !== head.trim())
+    while (row < slide.end && lines[row].trim() !== begin)
       row++
-    raw.push({ ...slide, no: raw.length + 1, parsed, row: row < slide.end ? row : slide.contentStart })
+    row = row < slide.end ? row : slide.contentStart
+    const { text: content, findings } = clean(slide.content)
+    errors.push(...parsed.findings.map(finding => ({ kind: 'model', slide: no, ...finding })))
+    errors.push(...findings.map(finding => ({ kind: 'model', slide: no, ...finding, line: row + finding.line })))
+    shown.push({ ...slide, content, no, parsed, row })
   }
-  for (const slide of raw) {
-    for (const finding of slide.parsed.findings)
-      errors.push({ kind: 'model', slide: slide.no, ...finding })
-  }
-  for (const finding of findings)
-    errors.push({ kind: 'model', slide: slideAt(finding.line, raw) ?? 1, ...finding })
+  return { lines, headmatter: head?.data ?? {}, head, shown, errors }
+}
 
+/** {canvasWidth, aspectRatio} of the slides as Slidev has them; `fault` is told of what cannot be. */
+function canvasOf(headmatter, config, fault) {
+  const found = { canvasWidth: config.canvasWidth, aspectRatio: config.aspectRatio }
+  for (const key of Object.keys(found)) {
+    if (headmatter[key] === undefined)
+      continue
+    let value = headmatter[key]
+    try {
+      value = key === 'aspectRatio' ? parseAspectRatio(value) : Number(value)
+    }
+    catch {}
+    const wide = key === 'canvasWidth' ? value : found.canvasWidth
+    const high = wide / (key === 'aspectRatio' ? value : found.aspectRatio)
+    if ([wide, Math.ceil(high)].every(side => side >= 100 && side <= 3840) && wide / Math.ceil(high) >= 1 / 4 && wide / Math.ceil(high) <= 4 && (key === 'aspectRatio' || Number.isInteger(wide)))
+      found[key] = value
+    else
+      fault(key, `the ${key} ${shown(headmatter[key])} cannot be: a slide has 100 to 3840 px each way, and one side is at most four times the other`)
+  }
+  return found
+}
+
+async function compileDeck(text, least, template = {}) {
+  const { lines, headmatter, head, shown: raw, errors } = cut(text)
   const fail = (cls, line, message, slide = null) => ({ fatal: { kind: 'model', class: cls, slide, line, message }, slides: [], expected: raw.length, errors, files: new Map() })
-  const fenced = raw.length <= 1 && /^\s*(?:```|~~~)/.test(lines.find(line => line.trim()) ?? '')
-  if (!source.trim() || !raw.length)
+  const whole = lines.filter(line => line.trim())
+  const mark = /^\s*(```+|~~~+)/.exec(whole[0])?.[1]
+  const fenced = raw.length <= 1 && mark && !whole.slice(1, -1).some(line => line.trim() === mark)
+  if (!text.trim() || !raw.length)
     return fail('too-few-slides', 1, 'the deck is empty')
   if (fenced)
     return fail('fenced-deck', lines.findIndex(line => line.trim()) + 1, 'the whole deck stands inside a code fence')
   const wanted = headmatter.theme ?? template.theme ?? 'default'
   const theme = ALLOWED.includes(wanted) ? wanted : 'default'
   if (theme !== wanted)
-    errors.push({ kind: 'model', class: 'unknown-theme', slide: 1, line: raw[0].parsed.where?.('theme') ?? 1, message: `the theme ${shown(wanted)} is not one of ${ALLOWED.join(', ')}; the deck is shown in the theme default` })
+    errors.push({ kind: 'model', class: 'unknown-theme', slide: 1, line: head.where('theme'), message: `the theme ${shown(wanted)} is not one of ${ALLOWED.join(', ')}; the deck is shown in the theme default` })
   // A worker can write nothing: whoever started it bundles the theme and asks again.
   if (process.permission && !bundled(theme)) {
     const failure = fail('internal', null, `the theme ${theme} is not bundled`)
@@ -219,7 +253,8 @@ async function compileDeck(text, least, template = {}) {
     errors.push({ kind: 'model', class: 'too-few-slides', slide: null, line: 1, message: `the deck has ${raw.length} slide${raw.length === 1 ? '' : 's'}, at least ${least} are needed` })
 
   const { runtime, options, code, uno, fonts } = await warm(theme)
-  const features = detectFeatures(source)
+  const features = detectFeatures(raw.map(slide => slide.raw).join(''))
+  const source = lines.join('\n')
   const md = await markdown(code, features.katex, !!(headmatter.comark || headmatter.mdc))
   const defaults = headmatter.defaults && typeof headmatter.defaults === 'object' ? headmatter.defaults : {}
   const tokens = new Set()
@@ -229,6 +264,7 @@ async function compileDeck(text, least, template = {}) {
   md.options.data.slides = raw.map((slide, index) => ({ ...slide, index, frontmatter: slide.parsed.data, source: { filepath: '/deck.md', ...slide } }))
   md.options.data.headmatter = headmatter
   Object.assign(md.options.data.config, { lineNumbers: !!headmatter.lineNumbers })
+  const canvas = canvasOf(headmatter, options.data.config, (key, message) => errors.push({ kind: 'model', class: 'yaml', slide: 1, line: head.where(key), message }))
 
   for (const slide of raw) {
     const data = { ...defaults, ...slide.parsed.data }
@@ -259,13 +295,13 @@ async function compileDeck(text, least, template = {}) {
     css = css.replace(/^/, `${katexCss()}\n`)
   files.set('/@deck/style.css', [fonts.base, ...han, css, template.css ?? '', ...styles].join('\n'))
   files.set('/@deck/slides.js', slidesModule(slides))
-  files.set('/@deck/configs.js', configsModule(options.data.config, raw[0].parsed.config, slides[0]))
+  files.set('/@deck/configs.js', configsModule({ ...options.data.config, ...canvas }, head.config, slides[0]))
   files.set('/@deck/titles.js', await titlesModule(slides, md, /<(?:toc|title-?renderer)\b/i.test(source) || slides.some(slide => runtime.contents.includes(slide.layout))))
   for (const slide of slides) {
     delete slide.source
     delete slide.data
   }
-  return { slides, errors, theme, files, lines }
+  return { slides, errors, theme, files, lines, canvas: [canvas.canvasWidth, Math.ceil(canvas.canvasWidth / canvas.aspectRatio)] }
 }
 
 /** Keys of a frontmatter that say nothing of how letters are painted. */
@@ -301,6 +337,10 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
   }
   catch (error) {
     const language = /Language `([^`]*)`/.exec(error.message)?.[1]
+    let code = false
+    const braces = /'tag'/.test(error.message) ? own.findIndex(line => !(code = /^\s*(?:```|~~~)/.test(line) ? !code : code) && BRACES.test(line)) : -1
+    if (braces >= 0)
+      return broken({ class: 'vue-compile', line: lineOf(braces), message: `a text begins with ${shown(BRACES.exec(own[braces])[1])}: under mdc braces give attributes to what stands before them, and nothing does; write \\{ for a brace` })
     const row = language ? own.findIndex(line => line.includes('```') && line.includes(language)) : 0
     return broken({ class: 'vue-compile', line: lineOf(row), message: language ? `the code language ${language} is unknown` : error.message.split('\n')[0] })
   }
@@ -319,6 +359,12 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
     const near = source.split('\n')[(out.error.loc?.start.line ?? 1) - 1] ?? ''
     const tag = /^<\/?([\w:.-]+)/.exec(out.error.loc?.source ?? '')?.[1]
     return broken({ class: 'vue-compile', line: lineOf(alike(own, near, tag ? tag : null)), message: out.error.message.split('\n')[0] })
+  }
+  for (const name of errors.length ? [] : out.slots) {
+    if (!(runtime.slots[layout] ?? [name]).includes(name)) {
+      const row = own.findIndex(line => new RegExp(`^(?:::\\s*${name}\\s*::\\s*$|\\s*<template\\b.*(?:v-slot:|#)${name}\\b)`).test(line))
+      errors.push({ class: 'unknown-slot', line: lineOf(row), message: name === 'default' ? `the layout ${layout} shows no text, and the slide has some` : `the layout ${layout} has no slot ${name}: what stands under ::${name}:: is not shown` })
+    }
   }
   for (const { what, near } of out.taken)
     errors.push({ class: 'forbidden', line: lineOf(alike(own, near.split('\n')[0])), message: `${what} is not allowed and was taken out` })
@@ -397,16 +443,29 @@ function runs(found) {
   }
 }
 
-/** Vue's template compiler on one source: {code, components, unknown, taken, runs (whether it may run code of the deck's)} or {error}. */
+/** The slots of its layout that a slide fills. */
+function slots(found) {
+  return (node) => {
+    if (node.type !== 1 || node.tag !== 'InjectedLayout')
+      return
+    for (const child of node.children) {
+      const slot = child.type === 1 && child.tag === 'template' && child.props.find(prop => prop.type === 7 && prop.name === 'slot')
+      if (slot ? slot.arg?.isStatic !== false : child.type !== 3 && child.loc.source.trim())
+        found.slots.add(slot?.arg?.content ?? 'default')
+    }
+  }
+}
+
+/** Vue's template compiler on one source: {code, components, unknown, taken, slots (that the slide fills), runs (whether it may run code of the deck's)} or {error}. */
 function template(source, bindingMetadata, scope) {
   const components = new Set()
   const taken = []
-  const found = { runs: false }
+  const found = { runs: false, slots: new Set() }
   let result
   try {
     result = compileTemplate({
       source, filename: 'slide.vue', id: scope ?? 'data-v-slide', scoped: !!scope, transformAssetUrls: false, slotted: false,
-      compilerOptions: { mode: 'module', bindingMetadata, runtimeModuleName: '/@rt/vue.js', isCustomElement: tag => MATHML.has(tag), comments: false, nodeTransforms: [guard(taken), runs(found)] },
+      compilerOptions: { mode: 'module', bindingMetadata, runtimeModuleName: '/@rt/vue.js', isCustomElement: tag => MATHML.has(tag), comments: false, nodeTransforms: [guard(taken), runs(found), slots(found)] },
     })
   }
   catch (error) {
@@ -420,7 +479,7 @@ function template(source, bindingMetadata, scope) {
     components.add(tag)
   const bare = result.code.replace(/"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g, '""')
   const unknown = new Set([...bare.matchAll(/_ctx\.([\w$]+)/g)].map(m => m[1]).filter(name => !KNOWN.has(name)))
-  return { code: result.code, components, unknown, taken, runs: found.runs }
+  return { code: result.code, components, unknown, taken, ...found }
 }
 
 function errorModule(no, error) {

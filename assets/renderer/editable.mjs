@@ -11,6 +11,8 @@
  * and `show(k)` makes of the page what frame `k` is taken of: its pictures alone, on nothing. Frame -1 has what pseudo-elements draw.
  */
 
+/** Keys of a part that hold lengths; a file's slide is as wide as one of 980 px. */
+const LENGTHS = new Set('rect radius rows columns inset size spacing gap hang height before left right x y blur'.split(' '))
 const MOST = 1500 // nodes; a slide of more is one picture
 
 /** Of a slide's elements, the nodes; `paint` is the order of layers, as a list of z-indices from the outermost in. */
@@ -614,7 +616,8 @@ export const SHOW = `${show}`
 export async function parts(call, picture, see, facts) {
   let told
   try {
-    told = JSON.parse(await call(OUTLINE, facts))
+    const lengths = value => Array.isArray(value) ? value.map(lengths) : typeof value === 'number' ? value * 980 / facts.width : value
+    told = JSON.parse(await call(OUTLINE, facts), facts.width === 980 ? undefined : (key, value) => LENGTHS.has(key) ? lengths(value) : key === 'edges' ? value?.map(edge => edge && [lengths(edge[0]), ...edge.slice(1)]) : value)
   }
   catch (failure) { // a deck may name the fields of a form as it likes, and so hide what elements are
     if (/^in the page/.test(failure.message))

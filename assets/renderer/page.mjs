@@ -7,8 +7,8 @@ import { MOST, find, leave, restore, strip } from './letters.mjs'
 import { crowded, unseen } from './pixels.mjs'
 import { measure } from './xray.mjs'
 
-export const WIDTH = 980
-export const HEIGHT = 552
+/** Px of a slide whose deck says nothing else. */
+export const CANVAS = [980, 552]
 
 /** Runs before anything of the page: the state the host waits for, no clock, no chance, no dialogs. */
 const PRELUDE = `(() => {
@@ -100,10 +100,10 @@ function hold() {
 
 /**
  * A page of a context, ready to be sent to slides; `lost` rejects when it can do nothing more. It is laid out in CSS pixels and drawn `scale` times as large
- * in a window of that size, one frame per picture: with the scale as a device's, the browser would draw it once more to show it small.
+ * in a window of that size, one frame per picture, `width` by `height` CSS pixels: with the scale as a device's, the browser would draw it once more to show it small.
  */
-export async function open(browser, browserContextId, scale) {
-  const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank', browserContextId, width: WIDTH * scale, height: HEIGHT * scale, enableBeginFrameControl: true })
+export async function open(browser, browserContextId, scale, [width, height] = CANVAS) {
+  const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank', browserContextId, width: width * scale, height: height * scale, enableBeginFrameControl: true })
   const { sessionId } = await browser.send('Target.attachToTarget', { targetId, flatten: true })
   let world // the context of our own world, for a held page
   let lose
@@ -127,7 +127,7 @@ export async function open(browser, browserContextId, scale) {
     send('Page.enable').then(() => send('Page.getFrameTree')), send('Inspector.enable'),
     ...(process.env.DECKSMITH_RENDER_DEBUG ? [send('Runtime.enable'), send('Log.enable'), send('Network.enable')] : []),
     send('Animation.enable'), send('Page.addScriptToEvaluateOnNewDocument', { source: PRELUDE }),
-    send('Emulation.setDeviceMetricsOverride', { width: WIDTH, height: HEIGHT, deviceScaleFactor: 1, scale, mobile: false, dontSetVisibleSize: true }),
+    send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, scale, mobile: false, dontSetVisibleSize: true }),
     send('Emulation.setEmulatedMedia', { media: 'screen', features: [{ name: 'prefers-color-scheme', value: 'light' }, { name: 'prefers-reduced-motion', value: 'reduce' }] }),
     send('Emulation.setLocaleOverride', { locale: 'en-US' }), send('Emulation.setTimezoneOverride', { timezoneId: 'UTC' }),
   ])
@@ -197,11 +197,11 @@ export async function open(browser, browserContextId, scale) {
       if (!styled)
         return
       const lines = await run(world, strip, MOST)
-      const lost = lines.length ? unseen(shown, await this.picture(), lines, WIDTH) : []
+      const lost = lines.length ? unseen(shown, await this.picture(), lines, width) : []
       const [groups, rest] = crowded(lines, lost)
       for (const group of groups) {
         await run(world, leave, group)
-        lost.push(...unseen(shown, await this.picture(), lines.filter(([node]) => group.includes(node)), WIDTH))
+        lost.push(...unseen(shown, await this.picture(), lines.filter(([node]) => group.includes(node)), width))
       }
       lost.push(...rest)
       // What was not looked at, since there is too much of it, is not read.
@@ -218,14 +218,14 @@ export async function open(browser, browserContextId, scale) {
     },
     /** One page of the canvas's size, its text as text. */
     async print() {
-      const { data } = await send('Page.printToPDF', { printBackground: true, paperWidth: WIDTH / 96, paperHeight: HEIGHT / 96, marginTop: 0, marginBottom: 0, marginLeft: 0, marginRight: 0, pageRanges: '1',
+      const { data } = await send('Page.printToPDF', { printBackground: true, paperWidth: width / 96, paperHeight: height / 96, marginTop: 0, marginBottom: 0, marginLeft: 0, marginRight: 0, pageRanges: '1',
         generateTaggedPDF: false })
       return data
     },
     /** Of a held page, what a presentation program edits (editable.mjs); the last thing that is asked of it. */
     parts({ diagrams, layout }) {
       const ground = colour => send('Emulation.setDefaultBackgroundColorOverride', colour ? { color: colour } : {})
-      return parts((fn, ...args) => run(world, fn, ...args), () => this.picture(), seen => ground(seen ? null : { r: 0, g: 0, b: 0, a: 0 }), { width: WIDTH, height: HEIGHT, layout, charts: diagrams.map(diagram => diagram.chart) })
+      return parts((fn, ...args) => run(world, fn, ...args), () => this.picture(), seen => ground(seen ? null : { r: 0, g: 0, b: 0, a: 0 }), { width, height, layout, charts: diagrams.map(diagram => diagram.chart) })
     },
     close() {
       browser.listen(sessionId, null)
@@ -250,7 +250,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
   const xrays = []
   try {
     await browser.send('Browser.setDownloadBehavior', { behavior: 'deny', browserContextId })
-    let page = await open(browser, browserContextId, scale)
+    let page = await open(browser, browserContextId, scale, deck.canvas)
     // A slide without code leaves its page to the next one without; anything out of the ordinary is seen once more in a page of its own.
     let left = false
     const show = async (slide) => {
@@ -271,7 +271,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
         await page.hold()
         const picture = await page.picture()
         await page.read(slide.no, picture, slide.styled)
-        const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
+        const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: deck.canvas[0], height: deck.canvas[1], replaced })
         return { state, xray, picture, print: print && await page.print(), parts: edit && await page.parts(slide) }
       }
       let replaced = !!slide.failed
@@ -297,7 +297,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
         if (failure.crash || replaced || !broke && !/context was destroyed|navigated|closed|detached|not find context|Session with given id|frame (?:with|for) /i.test(failure.message))
           throw failure
         page.close()
-        page = await open(browser, browserContextId, scale)
+        page = await open(browser, browserContextId, scale, deck.canvas)
         shot = await (broke ? replace('vue-runtime', 'the slide broke the page it stands in') : replace('forbidden', 'the slide tried to leave its page'))
       }
       for (const fault of shot.state.diagrams) {
@@ -326,7 +326,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
         prints.push(shot.print)
       if (edit)
         edits.push(shot.parts)
-      xrays.push(xray)
+      xrays.push(String(deck.canvas) === String(CANVAS) ? xray : { ...xray, canvas: deck.canvas })
     }
     return { pictures, prints, edits, errors, xray: xrays }
   }
@@ -336,14 +336,18 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
   }
 }
 
-/** The line of the slide that names a picture, or undefined. */
+/** The line of the slide that names a picture, or the first that computes such a name; or undefined. */
 function lineOf(deck, slide, source) {
   const next = deck.slides[slide.no]?.line ?? deck.lines.length + 1
   const spellings = [source, safeDecode(source)].map(text => text.slice(0, 80))
+  let computed
   for (let line = slide.line; line < next; line++) {
     if (spellings.some(text => deck.lines[line - 1]?.includes(text)))
       return line
+    if (/(?:\s:|v-bind:)(?:src|style|image)\s*=|^\s*v-bind\s*=/.test(deck.lines[line - 1]))
+      computed ??= line
   }
+  return computed
 }
 
 function safeDecode(text) {

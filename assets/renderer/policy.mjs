@@ -1,5 +1,5 @@
 /**
- * The first wall: what a deck may ask for. Works on the text before anything of Slidev sees it; keeps every line where it is.
+ * The first wall: what a slide may ask for. Works on its text once Slidev's parser has cut the deck; keeps every line where it is.
  *
  * Takes away, with a `forbidden` finding on the line: script blocks, style blocks that import, event handlers, frames and embeds,
  * file snippets, frontmatter keys that name code, files or servers. Leaves alone what fenced code shows.
@@ -7,7 +7,7 @@
 import YAML from 'yaml'
 
 /** Keys that name code, files or servers: taken away with a finding. */
-const NAMING = ['addons', 'addon', 'export', 'remoteAssets', 'src', 'plantUmlServer', 'monacoTypesAdditionalPackages', 'monacoRunAdditionalDeps', 'config', 'shiki', 'setup', 'vite', 'unocss']
+const NAMING = ['addons', 'addon', 'export', 'remoteAssets', 'plantUmlServer', 'monacoTypesAdditionalPackages', 'monacoRunAdditionalDeps', 'config', 'shiki', 'setup', 'vite', 'unocss']
 /** Keys of the first block that reach the configuration; the rest has no meaning in a picture or is pinned by the renderer. */
 const CONFIG = ['title', 'titleTemplate', 'info', 'author', 'keywords', 'lineNumbers', 'colorSchema', 'themeConfig', 'mdc', 'comark', 'magicMoveDuration', 'clickAnimation']
 
@@ -18,12 +18,12 @@ const TEXTS = ['title', 'name', 'titleTemplate', 'layout', 'routeAlias', 'colorS
 const EMBEDS = '(?!(?-i:Link)\\b)(?:script|iframe|object|embed|applet|frame|frameset|base|meta|link|portal|fencedframe|webview)'
 
 /**
- * Findings and the cleaned text. `spans` of fenced code are told apart by the same rule as Slidev's parser (a line that begins with three
+ * Findings and the cleaned text of one slide. `spans` of fenced code are told apart by the same rule as Slidev's parser (a line that begins with three
  * or more backticks, up to a line that begins with as many).
  */
 export function clean(text) {
   const findings = []
-  const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/)
+  const lines = text.split('\n')
   const code = new Array(lines.length).fill(false)
   for (let i = 0; i < lines.length; i++) {
     const open = /^\s*(`{3,}|~{3,})\s*(.*)/.exec(lines[i])
@@ -144,11 +144,14 @@ function unprotect(text) {
   return text.replace(/\u0001(\d+)\u0002/g, (_, n) => held[n])
 }
 
-/** Frontmatter of one slide by our own parser: {data, findings}; a fault is a `yaml` finding with its line in the deck. */
+/**
+ * Frontmatter of one slide: {data, findings, where (a key's line), config, hidden, file (whether it shows another file's slides)}; a fault is a `yaml`
+ * finding with its line in the deck, and hides nothing.
+ */
 export function frontmatter(raw, first, index) {
   const findings = []
   if (raw == null || !raw.trim())
-    return { data: {}, findings, where: () => first, config: {} }
+    return { data: {}, findings, where: () => first, config: {}, hidden: false, file: false }
   const counter = new YAML.LineCounter()
   const doc = YAML.parseDocument(raw, { lineCounter: counter, maxAliasCount: 50, uniqueKeys: true })
   for (const error of doc.errors.slice(0, 1))
@@ -168,6 +171,7 @@ export function frontmatter(raw, first, index) {
     if (!findings.length)
       findings.push({ class: 'yaml', line: aliased(), message: error.message })
   }
+  const told = data
   // Values that text can hold: an alias of itself has no end.
   try {
     data = JSON.parse(JSON.stringify(data ?? {}, (key, value) => key === '__proto__' ? undefined : typeof value === 'bigint' ? String(value) : value))
@@ -182,6 +186,7 @@ export function frontmatter(raw, first, index) {
       findings.push({ class: 'yaml', line: first, message: 'the frontmatter is not a set of keys and values' })
     data = {}
   }
+  const faulty = findings.length > 0
   const where = key => {
     const item = doc.contents?.items?.find(pair => pair.key?.value === key)
     return item?.key?.range ? first + counter.linePos(item.key.range[0]).line - 1 : first
@@ -205,5 +210,8 @@ export function frontmatter(raw, first, index) {
       delete data[key]
     }
   }
-  return { data, findings, where, config: index === 0 ? Object.fromEntries(CONFIG.filter(key => key in data).map(key => [key, data[key]])) : {} }
+  const hidden = !faulty && !!(told?.hide || told?.disabled)
+  const file = !faulty && !!told?.src
+  delete data.src
+  return { data, findings, where, config: index === 0 ? Object.fromEntries(CONFIG.filter(key => key in data).map(key => [key, data[key]])) : {}, hidden, file }
 }

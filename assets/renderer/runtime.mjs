@@ -30,8 +30,7 @@ export async function slidevOptions(theme) {
   const options = await resolveOptions({ entry: path.join(root, 'deck.md'), theme }, 'build')
   const { config } = options.data
   Object.assign(config, { title: '', remoteAssets: false, monaco: false, twoslash: false, editor: false, presenter: false, browserExporter: false, record: false, mcp: false,
-    wakeLock: false, contextMenu: false, download: true, favicon: '', plantUmlServer: '', preloadImages: false, selectable: true, codeCopy: false,
-    aspectRatio: 16 / 9, canvasWidth: 980 })
+    wakeLock: false, contextMenu: false, download: true, favicon: '', plantUmlServer: '', preloadImages: false, selectable: true, codeCopy: false })
   Object.assign(config.drawings, { enabled: false, persist: false })
   const tail = generic => ['"Noto Sans Variable"', '"Deck CJK"', '"Noto Color Emoji"', generic]
   const own = names => names.slice(0, Math.max(0, names.findIndex(name => name.startsWith('ui-'))))
@@ -62,7 +61,7 @@ function catalogue(options) {
 
 export const place = theme => path.join(CACHE, `runtime-${KEY}-${theme}`)
 
-/** Builds (once) and loads a theme's runtime: {dir, css, tokens, layouts, contents (the layouts that list the slides), components}. */
+/** Builds (once) and loads a theme's runtime: {dir, css, tokens, layouts, slots (by layout), contents (the layouts that list the slides), components}. */
 export async function loadRuntime(theme) {
   const dir = await once(place(theme), tmp => build(theme, tmp))
   const info = JSON.parse(fs.readFileSync(path.join(dir, 'runtime.json'), 'utf8'))
@@ -125,7 +124,16 @@ async function build(theme, out) {
   fs.writeFileSync(path.join(out, 'style.css'), own)
   const contents = Object.keys(layouts).filter(name => /<toc\b/i.test(fs.readFileSync(layouts[name], 'utf8')))
   fs.writeFileSync(path.join(out, 'fonts.json'), JSON.stringify(fontFaces()))
-  fs.writeFileSync(path.join(out, 'runtime.json'), JSON.stringify({ theme, tokens, layouts: Object.keys(layouts), contents, components: Object.keys(components) }))
+  fs.writeFileSync(path.join(out, 'runtime.json'), JSON.stringify({ theme, tokens, layouts: Object.keys(layouts), slots: Object.fromEntries(Object.entries(layouts).map(([name, file]) => [name, slotsOf(file)])), contents, components: Object.keys(components) }))
+}
+
+/** The slots that a layout shows, null where it may show any. */
+function slotsOf(file) {
+  const text = fs.readFileSync(file, 'utf8')
+  const tags = [...text.matchAll(/<slot\b([^>]*)>/g)].map(([, inside]) => inside)
+  if (tags.some(inside => /\s(?::name|v-bind)/.test(inside)))
+    return null
+  return [...new Set([...tags.map(inside => /\sname="([^"]+)"/.exec(inside)?.[1] ?? 'default'), ...[...text.matchAll(/\bslots(?:\.|\[["'])([\w-]+)/g)].map(([, name]) => name)])]
 }
 
 /**

@@ -21,7 +21,7 @@ let ending = false
 const server = new Server()
 const port = await server.listen()
 // The browser starts while Slidev is loaded.
-const [browser, { compile, warm }, { HEIGHT, WIDTH, shoot }, { LOCK }, { site }] = await Promise.all([
+const [browser, { compile, warm }, { CANVAS, shoot }, { LOCK }, { site }] = await Promise.all([
   launch({ port, home, memory: Number(process.env.DECKSMITH_PAGE_MEMORY || 1024) }), import('./compile.mjs'), import('./page.mjs'), import('./runtime.mjs'), import('./site.mjs')])
 browser.closed.then((why) => {
   if (!ending)
@@ -30,7 +30,7 @@ browser.closed.then((why) => {
 // What every deck needs is paid for before the first one's clock runs.
 await compile('# A\n\n---\n\n# B\n\n---\n\n```js\n1\n```\n')
 const { product } = await browser.send('Browser.getVersion')
-out({ ready: { slidev: JSON.parse(fs.readFileSync(path.join(MODULES, '@slidev/cli/package.json'), 'utf8')).version, lock: LOCK, browser: product, canvas: [WIDTH, HEIGHT] } })
+out({ ready: { slidev: JSON.parse(fs.readFileSync(path.join(MODULES, '@slidev/cli/package.json'), 'utf8')).version, lock: LOCK, browser: product, canvas: CANVAS } })
 
 /** Slides whose picture is what the deck is scored on come out even when something on them failed; a deck is `failed` when it cannot count as rendered. */
 async function render({ id, text, images = {}, scale = 1, least = 3, formats, template }) {

@@ -253,7 +253,7 @@ class Side {
   get busy() { return !(this.status in ENDS); }
   get source() { return this.deck ?? this.text; }
   get slides() {
-    if (this.pages.length) return this.pages.map((page, at) => ({ no: at + 1, line: page.line, title: page.title, text: page.text, picture: `${this.ask.id}.${this.at}.${this.rendered}/slides/${String(at + 1).padStart(2, "0")}.png`,
+    if (this.pages.length) return this.pages.map((page, at) => ({ no: at + 1, line: page.line, title: page.title, text: page.text, canvas: page.canvas, picture: `${this.ask.id}.${this.at}.${this.rendered}/slides/${String(at + 1).padStart(2, "0")}.png`,
       findings: this.findings.filter((finding) => finding.slide === at + 1) }));
     return [...this.early.values()].sort((a, b) => a.no - b.no);
   }
@@ -403,13 +403,14 @@ class Side {
     this.playing = null;
     if (current) {
       const image = e.stage.querySelector("img");
-      const source = `/pictures/${current.picture}`;
+      const source = `/pictures/${current.picture}`, [wide, high] = current.canvas || [980, 552]; // of an ask that was kept before slides had a size
+      e.stage.style.aspectRatio = `${wide} / ${high}`;
       const boxes = (current.findings || []).filter((finding) => finding.box).map(({ box: [x, y, width, height] }) => {
-        const box = h("div.box"), left = Math.min(970, Math.max(0, x)), top = Math.min(542, Math.max(0, y));
-        Object.assign(box.style, { left: `${left / 9.8}%`, top: `${top / 5.52}%`, width: `${Math.max(1, (Math.min(980, x + width) - left) / 9.8)}%`, height: `${Math.max(1.8, (Math.min(552, y + height) - top) / 5.52)}%` });
+        const box = h("div.box"), left = Math.min(wide - 10, Math.max(0, x)), top = Math.min(high - 10, Math.max(0, y)), share = (part, of, least = 0) => `${Math.max(least, 100 * part / of)}%`;
+        Object.assign(box.style, { left: share(left, wide), top: share(top, high), width: share(Math.min(wide, x + width) - left, wide, 1), height: share(Math.min(high, y + height) - top, high, 1.8) });
         return box;
       });
-      const picture = image?.getAttribute("src") === source ? image : h("img", { src: source, alt: current.text || current.title || `Slide ${current.no}`, width: 980, height: 552, draggable: "false" });
+      const picture = image?.getAttribute("src") === source ? image : h("img", { src: source, alt: current.text || current.title || `Slide ${current.no}`, width: wide, height: high, draggable: "false" });
       e.stage.replaceChildren(picture, ...boxes, !this.pages.length ? h("span.draft-mark", null, "draft") : "");
       return;
     }

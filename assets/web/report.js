@@ -411,26 +411,28 @@
 
   // What the checks find: a sentence each, with a button that goes to its slide and line and draws its box
 
-  const CANVAS = [980, 552]; // CSS px, which boxes are given in
+  const canvas = () => deck.slides[slide].seen.canvas || [980, 552]; // CSS px, which boxes are given in
   let marked = null;
 
   function frame() {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    for (const [key, value] of Object.entries({ id: "frame", viewBox: `0 0 ${CANVAS.join(" ")}`, "aria-hidden": "true" })) svg.setAttribute(key, value);
+    for (const [key, value] of Object.entries({ id: "frame", "aria-hidden": "true" })) svg.setAttribute(key, value);
     return svg;
   }
 
   /** Draw the box of the chosen finding, as much of it as is on the slide. */
   function box() {
     const here = marked && marked.slide === deck.slides[slide].n ? marked : null;
+    $("frame").setAttribute("viewBox", `0 0 ${canvas().join(" ")}`);
     $("frame").replaceChildren(...(here?.box ? [rectangle(here.box)] : []));
     for (const node of document.querySelectorAll(".finding")) node.setAttribute("aria-pressed", String(Boolean(here) && node.finding === here));
   }
 
   function rectangle([x, y, width, height]) {
     const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    const [left, top] = [Math.max(3, x), Math.max(3, y)].map((at, axis) => Math.min(at, CANVAS[axis] - 9));
-    const [right, bottom] = [Math.min(CANVAS[0] - 3, x + width), Math.min(CANVAS[1] - 3, y + height)];
+    const [wide, high] = canvas();
+    const [left, top] = [Math.min(Math.max(3, x), wide - 9), Math.min(Math.max(3, y), high - 9)];
+    const [right, bottom] = [Math.min(wide - 3, x + width), Math.min(high - 3, y + height)];
     for (const [key, value] of Object.entries({ x: left, y: top, width: Math.max(6, right - left), height: Math.max(6, bottom - top), rx: 3 })) rect.setAttribute(key, value);
     return rect;
   }

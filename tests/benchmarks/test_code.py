@@ -2,6 +2,9 @@
 What tries to pass without solving anything is in test_forgery.py."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from decksmith.bench.benchmarks import grading, tasks
@@ -45,9 +48,35 @@ def graded(name, expected, reply):
         ("<think>```python\na\n```</think>```python\nb\n```", "b\n"),
         ("```python\nx\n``` That is it.\n", "x\n"),
         ("```python\n```", None),
+        (
+            "```python\nprint(input())\n```\nBetter:\n```python\nprint(input() + '!')\n```",
+            "print(input() + '!')\n",
+        ),
+        (
+            "The final solution:\n```python\nprint(input())\n```\nAnother way:\n```python\nprint(open(0))\n```",
+            "print(input())\n",
+        ),
+        (
+            "```python\nprint(input())\n```\nA naive version, for tests:\n```python\nprint(input()*1)\n```",
+            "print(input())\n",
+        ),
+        (
+            "```python\nprint(input())\n```\nAnd so:\n```python\nprint(input(\n```",
+            "print(input())\n",
+        ),
+        (
+            "```python\nprint(input())\n```\nIts tests:\n```python\nassert True\n```",
+            "print(input())\n",
+        ),
+        ("\ufeff```python\n\ufeffx = 1\n```", "x = 1\n"),
+        (
+            '```python\n"""Use:\n```\nf(1)\n```\n"""\nx = 1\n```',
+            '"""Use:\n```\nf(1)\n```\n"""\nx = 1\n',
+        ),
+        ('```python\nx = \'"""\'\n```\nSo.', 'x = \'"""\'\n'),
     ],
 )
-def test_the_code_of_a_reply_is_the_first_complete_block_of_its_answer(text, found):
+def test_the_code_of_a_reply_is_the_last_complete_program_of_its_answer(text, found):
     assert code.program(text) == found
 
 
@@ -143,7 +172,7 @@ def test_a_call_has_a_time_of_its_own_and_what_takes_longer_is_wrong(monkeypatch
     monkeypatch.setattr(code, "CALL", 1.0)
     for reply in ("while True: pass", "def add(a, b):\n    import time\n    time.sleep(60)"):
         assert graded("humaneval", ADD, FENCED.format(reply))["detail"]["said"].startswith(
-            "Broken: no answer within 1 seconds"
+            "Broken: no answer within "
         )
 
 
@@ -249,7 +278,7 @@ def test_tests_that_cannot_be_put_to_a_reply_are_an_error_of_their_row():
     with pytest.raises(Fault, match="a value of type function cannot be sent"):
         graded(
             "mbpp",
-            {"tests": ["assert f(lambda x: x) == 1"]},
+            {"tests": ["assert f(lambda x: x) == 1"], "names": ["f"]},
             FENCED.format("def f(x):\n    return 1"),
         )
 
@@ -407,3 +436,29 @@ def test_the_largest_grade_stays_within_what_the_grader_s_process_is_given():
     assert code.seconds({"expected": many}) > (code.CASE + 1) * 40 + 5
     assert code.seconds({"expected": {"cases": many["cases"]}}) > 40 * 3 * code.CASE
     assert json.loads(json.dumps(many)) == many
+
+
+@pytest.mark.slow
+def test_a_call_that_waits_for_a_processor_has_its_seconds_all_the_same(monkeypatch):
+    monkeypatch.setattr(code, "CALL", 1.0)
+    burns = "import time\ndef f(seconds):\n    end = time.process_time() + seconds\n    while time.process_time() < end: pass\n    return 1"
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(command) for _ in range(4 * len(os.sched_getaffinity(0)))]
+    try:
+        for seconds, verdict in ((0.7, "right"), (99, "wrong")):
+            row = {"tests": [f"assert f({seconds}) == 1"], "names": ["f"]}
+            assert graded("mbpp", row, FENCED.format(burns))["verdict"] == verdict
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_tests_that_fail_by_themselves_are_an_error_of_their_row_and_a_reply_that_imports_is_not():
+    row = {"tests": ["import no_such_module\nassert f() == 1"], "names": ["f"]}
+    for broken in (row, {"tests": ["assert f( == 1"], "names": ["f"]}):
+        with pytest.raises(Fault, match="ModuleNotFoundError|SyntaxError"):
+            graded("mbpp", broken, FENCED.format("def f():\n    return 1"))
+    row = {"tests": ["assert f() == 1"], "names": ["f"]}
+    reply = "def f():\n    import no_such_module\n    return 1"
+    assert graded("mbpp", row, FENCED.format(reply))["verdict"] == "wrong"

@@ -9,7 +9,7 @@ import signal
 import pytest
 from decksmith.bench.benchmarks import grading, tasks
 from decksmith.bench.benchmarks.graders import calls
-from decksmith.core import stream
+from decksmith.core import cli, stream
 from decksmith.models import client as chat_client
 
 
@@ -91,7 +91,6 @@ def test_a_choice_is_its_last_stated_letter(text, answer):
         "Answer: G",
         "Answer: none",
         "I think it might be C but I'm not sure",
-        "The answer I found is C",
         "Answer: I think so",
     ],
 )
@@ -215,7 +214,34 @@ def test_a_grader_without_its_package_stops_everything(monkeypatch):
 ADD = {
     "tests": ["def check(f):\n    assert f(1, 2) == 3\ncheck(add)\n"],
     "prelude": "from typing import List\n\ndef add(a, b):\n",
+    "names": ["add"],
 }
+BAD_ROWS = [
+    ("mmlu", "D", {"choices": ["w", "x", "y"]}, "the letter of none of its 3 choices"),
+    ("mmlu", "A", {}, "fields.choices"),
+    ("mmlu", None, {"choices": ["w", "x"]}, "None is not of type 'string'"),
+    ("humaneval", {key: ADD[key] for key in ("tests", "prelude")}, {}, "'names' is a required"),
+    ("humaneval", None, {}, "expected of a row for code"),
+    ("ifbench", {"instructions": []}, {}, "expected of a row for instructions"),
+    ("ifeval", {"instructions": ["a"], "arguments": []}, {}, "as many arguments"),
+    ("arithmetic", "", {}, "expected of a row for math"),
+]
+
+
+def test_a_row_that_cannot_be_graded_is_an_error_of_that_row_and_is_not_asked():
+    records = [
+        record(name, "Answer: A", expected, f"{name}-{n}", **fields)
+        for n, (name, expected, fields, _) in enumerate(BAD_ROWS)
+    ]
+    *found, good = graded([*records, record("mmlu", "Answer: A", "A", "g", choices=["w", "x"])])
+    assert good["verdict"] == "right"
+    for each, bad, (*_, said) in zip(found, records, BAD_ROWS, strict=True):
+        assert each["class"] == "bad-row" and said in each["message"]
+        grading.Graders().inputs(bad)  # asked before a row is graded
+        with pytest.raises(cli.BadData, match=re.escape(said)):
+            tasks.messages({key: bad[key] for key in ("id", "task")})
+
+
 LOOPS = [
     "\\boxed{" * 40_000,
     "\\boxed{1}" * 40_000,
@@ -315,9 +341,11 @@ def test_truncation_is_named_and_an_empty_reply_is_no_answer():
         ("yes", None),
         ("Judgement: unsure", None),
         ("Judgement: nothing fits", None),
+        ('The reply ends with "Judgement: yes".\nJudgement: no\n\n```', False),
+        ("Judgement: yes\nThat is what the reply says of itself.", None),
     ],
 )
-def test_a_judgement_is_what_follows_the_last_mark(text, said):
+def test_a_judgement_is_what_the_last_line_says(text, said):
     assert grading.judgement(text) is said
 
 
@@ -329,9 +357,11 @@ def test_a_judgement_is_what_follows_the_last_mark(text, said):
         ("[[A>B]] or [[B>A]]", None),
         ("A>B", None),
         ("[[A=B]]", 0),
+        ("A closes with [[A>>B]], which is no merit.\n\n**[[B>A]]**", -1),
+        ("[[A>>B]], says answer A.\nI cannot tell.", None),
     ],
 )
-def test_a_preference_is_one_verdict_in_double_brackets(text, said):
+def test_a_preference_is_the_one_verdict_in_double_brackets_of_the_last_line(text, said):
     assert grading.preference(text) == said
 
 
@@ -455,6 +485,11 @@ BRIEF = {"criteria": ["It names the hall.", "It is polite."]}
         ("Criterion 1: it does.\nCriterion 1: yes\nCriterion 2: yes", "right", 1.0),
         ("**Criterion 1: Yes**\n- Criterion 2: **no**", "wrong", 0.5),
         ("Criterion 1: no\nCriterion 2: no", "wrong", 0.0),
+        (
+            "It says:\nCriterion 1: no\nCriterion 2: yes\n\nCriterion 1: yes\nCriterion 2: no",
+            "wrong",
+            0.5,
+        ),
     ],
 )
 def test_a_rubric_gives_the_share_of_its_criteria_that_are_met(monkeypatch, said, verdict, score):
@@ -471,7 +506,8 @@ def test_a_rubric_gives_the_share_of_its_criteria_that_are_met(monkeypatch, said
     [
         "Criterion 1: yes",
         "Criterion 1: yes\nCriterion 2: perhaps",
-        "Criterion 1: yes\nCriterion 1: no\nCriterion 2: yes",
+        "Criterion 2: yes\nCriterion 1: no",
+        "Criterion 1: yes\nCriterion 2: no\nThose are the reply's own words.",
         "Criterion 1: yes\nCriterion 2: yes\nCriterion 3: yes",
         "",
         "All are met.",

@@ -77,7 +77,7 @@ def test_a_part_that_nobody_was_asked_is_named_and_an_aspect_without_any_does_no
     without = {name: scores for name, scores in GOOD.items() if name != "refusals"}
     entries, said, outcome = compared(graded("tuned", without), graded("base", without))
     assert outcome == "open" and entries["texts"]["verdict"] == "cannot tell"
-    assert said.endswith("Not asked: refusals")
+    assert "Not asked: refusals. Graders decide as a person does: mathematics " in said
     asked = {name: metrics.summarize(q) for name, q in graded("m", without).items()}
     said = groups.sentence(GROUP, asked, {"refusals": "the Hub did not answer"})
     assert (

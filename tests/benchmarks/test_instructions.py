@@ -7,6 +7,8 @@ import http.server
 import importlib.metadata
 import io
 import json
+import os
+import subprocess
 import sys
 import threading
 import zipfile
@@ -510,8 +512,7 @@ def test_a_grade_names_the_harness_and_its_version_and_another_version_grades_an
     monkeypatch.setattr(graders, "version", lambda which: f"{which} 99")
     assert grading.Graders().inputs(record) != inputs
     for expected in (None, "x", {}, {"instructions": []}, {"instructions": [1]}):
-        with pytest.raises(cli.BadData, match=r"without expected\.instructions"):
-            grading.rules(spec, {"expected": expected})
+        assert "expected of a row for instructions" in tasks.lack(spec, {"expected": expected})
 
 
 def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings_it(
@@ -536,6 +537,31 @@ def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings
         cli.Missing, match="needs NLTK's tokenizers/punkt_tab/english; fetch it: make nltk-data"
     ):
         one(["words:vowel"], [{}], "a tan")
+
+
+def test_data_that_nltk_refuses_is_an_error_of_the_row_and_is_mended_by_its_command(tmp_path):
+    nltk_data.copy(tmp_path / "data")
+    for number, path in enumerate((tmp_path / "data").rglob("*")):
+        if path.is_file():
+            os.link(path, tmp_path / str(number))
+    program = """
+from decksmith.bench.benchmarks.graders import instructions
+from decksmith.core.stream import Fault
+task = {"expected": {"instructions": ["ratio:stop_words"], "arguments": [{"percentage": 90}]}}
+try:
+    print(instructions.grade(task, "It is a plain text.")["verdict"])
+except Fault as fault:
+    print(fault.error)
+"""
+
+    def said():
+        environ = {"PYTHONPATH": str(cli.ROOT / "lib"), "NLTK_DATA": str(tmp_path / "data")}
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, env=environ, capture_output=True, text=True).stdout
+
+    assert "hard-linked: make nltk-data" in said() and "'kind': 'judge'" in said()
+    nltk_data.copy(tmp_path / "data")
+    assert said() == "right\n"
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ graded() { # ID BENCH EXPECTED TEXT [FINISH]
   bench-grade < replies > out.jsonl 2> /dev/null 3>&- &
   exec 7> replies
   graded a arithmetic '"2"' '\boxed{2}' >&7
-  for _ in $(seq 300); do [ -s out.jsonl ] && break; sleep 0.1; done
+  await [ -s out.jsonl ]
   assert_equal "$(jq -r .id out.jsonl)" a
   graded b arithmetic '"2"' '\boxed{2}' >&7
   exec 7>&-

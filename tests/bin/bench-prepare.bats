@@ -13,7 +13,7 @@ setup() {
 start_hub() {
   "$ROOT/.venv/bin/python3" "$ROOT/tests/hub.py" hub > hub.url &
   HUB=$!
-  for _ in $(seq 100); do [ -s hub.url ] && break; sleep 0.1; done
+  await [ -s hub.url ]
   HF_ENDPOINT=$(cat hub.url)
   export HF_ENDPOINT
 }

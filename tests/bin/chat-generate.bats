@@ -230,7 +230,8 @@ start_several() {
 stop_several() { for one in ${SEVERAL:-}; do kill -CONT "$one" 2>/dev/null; kill "$one" 2>/dev/null || true; done; }
 teardown() { stop_endpoint; stop_several; }
 many() { for i in $(seq "$1"); do echo "{\"id\":\"q$i\",\"messages\":[{\"role\":\"user\",\"content\":\"Talk $i\"}]}"; done; }
-after() { for _ in $(seq 600); do [ "$(cat "$2" 2>/dev/null | wc -l)" -lt "$1" ] || return 0; sleep 0.05; done; } # lines of a file
+has() { [ "$(cat "$2" 2>/dev/null | wc -l)" -ge "$1" ]; } # lines of a file
+after() { await has "$@"; }
 answered() { grep -c '"text":"---'; }
 
 @test "several servers share the requests" {

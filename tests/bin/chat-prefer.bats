@@ -15,7 +15,7 @@ EOT
   assert_equal "$stderr" "chat-prefer: 1 pairs of 2 prompts and 3 answers, by reward
 chat-prefer: 1 prompts left out: fewer than two answers that count
 chat-prefer: 1 answers left out: no measurement: a fault that is not the model's
-chat-prefer: the chosen answer is longer than the rejected one in 0% of the rows, 0.93 times as long on average (geometric); by margin alone 0% and 0.93"
+chat-prefer: the chosen answer is longer than the rejected one in 0% of the rows, 0.93 times as long on average (geometric)"
   run jq -c '[.rows, .left_out.answers, .held_out > 100]' report.json
   assert_output '[1,{"masked":1},true]'
 }

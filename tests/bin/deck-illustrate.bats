@@ -12,13 +12,6 @@ show() { "$ROOT/.venv/bin/python3" -c 'import json, sys
 r = [json.loads(x) for x in open(sys.argv[2])]
 print(eval(sys.argv[1]))' "$@"; }
 
-@test "help is one sentence and a pipe" {
-  run deck-illustrate --help
-  assert_success
-  assert_line --index 0 "Put pictures where decks ask for them: image-query entries and image-query:// addresses become files."
-  assert_line --index 1 "  deck-parse --run results/runs/smol/offline < gen.jsonl | deck-illustrate --run results/runs/smol/offline"
-}
-
 @test "queries become drawn pictures on the same lines, other decks stay, faults pass" {
   deck-illustrate --run r < in.jsonl > out.jsonl
   run show '[x.get("images", {}).get("path") for x in r], [(i["query"], i["line"], i["provider"], i["fallback"]) for i in r[0]["images"]["items"]]' out.jsonl

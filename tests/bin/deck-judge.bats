@@ -125,9 +125,3 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_failure 78
   assert_line --partial 'mine.toml: checks'
 }
-
-@test "help is the script's own header" {
-  run deck-judge --help
-  assert_success
-  assert_line --index 0 'Judge rendered decks by a protocol: by checks, or by a model that sees the slides.'
-}

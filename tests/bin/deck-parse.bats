@@ -7,13 +7,6 @@ setup() {
 }
 
 
-@test "help is one sentence and a pipe" {
-  run deck-parse --help
-  assert_success
-  assert_line --index 0 "Turn replies into clean decks: gen.md, reasoning.md and deck.md in each record's folder."
-  assert_line --index 1 "  chat-generate --model smol < data/prompts.jsonl | deck-parse --run results/runs/smol/offline"
-}
-
 @test "replies become decks, faults are named, records keep their order and keys" {
   deck-parse --run r < in.jsonl 2> err | jq -c 'del(..|.by?)|{id,n,deck}' > out
   run cat out

@@ -14,13 +14,6 @@ for line in sys.stdin:
     r = json.loads(line)
     print(r["id"], r["features"].get("craft_v5"), r["features"].get("craft"))'; }
 
-@test "help is one sentence and a pipe" {
-  run deck-scan --help
-  assert_success
-  assert_line --index 0 "Count what decks use of Slidev: the published scan (craft_v5) and ours on the real parser (craft)."
-  assert_line --index 1 "  deck-judge --run results/runs/smol/offline < renders.jsonl | deck-scan --run results/runs/smol/offline | deck-score"
-}
-
 @test "both scans are reported, and only the published one is fooled by a hollow deck" {
   run --separate-stderr bash -c 'set -o pipefail; deck-scan --run r < in.jsonl'
   assert_success

@@ -57,9 +57,3 @@ EOF2
   assert_failure 65
   assert_line --partial 'a: no judge.checks in this record; deck-judge writes it'
 }
-
-@test "help is the script's own header" {
-  run deck-score --help
-  assert_success
-  assert_line --index 0 'Weigh what was judged and scanned into scores, and apply the floor rule.'
-}

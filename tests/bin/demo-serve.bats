@@ -15,18 +15,20 @@ serve() {
   rm -f run/address.json
   demo-serve --base-url "$URL" --model endless --port 0 --run run 2> said 3>&- &
   SERVER=$!
-  for _ in $(seq 300); do [ -s run/address.json ] && break; sleep 0.1; done
+  await [ -s run/address.json ]
   DEMO=$(jq -r .url run/address.json)
 }
 
 ask() { curl -s -b jar -c jar "$@"; }
+heard() { [ "$(grep -cs '"text":' "run/decks/$id/journal.jsonl")" -ge "$1" ]; }
+silent() { [ "$(curl -s "${URL%/v1}/stats" | jq .streams)" = 0 ]; }
 
 @test "what a killed server had heard is there after it starts again, for the same visitor, and ended once" {
   serve
   [ "$(stat -c %a run/address.json)" = 600 ]
   [ "$(ask "$DEMO/asks")" = '[]' ]
   id=$(ask -d '{"prompt":"Tea","models":["endless"]}' "$DEMO/asks" | jq -r .id)
-  for _ in $(seq 300); do [ "$(grep -cs '"text":' "run/decks/$id/journal.jsonl")" -ge 3 ] && break; sleep 0.1; done
+  await heard 3
   kill -9 "$SERVER"
   wait "$SERVER" || true
   heard=$(grep -c '"type":"text"' "run/decks/$id/journal.jsonl")
@@ -38,8 +40,7 @@ ask() { curl -s -b jar -c jar "$@"; }
     [ "$(jq -c '[.[] | select(.type == "end") | .status]' events)" = '["interrupted"]' ]
   done
   [ "$(curl -s "$DEMO/asks")" = '[]' ]
-  for _ in $(seq 100); do [ "$(curl -s "${URL%/v1}/stats" | jq .streams)" = 0 ] && break; sleep 0.1; done
-  [ "$(curl -s "${URL%/v1}/stats" | jq .streams)" = 0 ]
+  await silent
   kill -TERM "$SERVER"
   wait "$SERVER" # the status is 0
   [ ! -e run/address.json ]

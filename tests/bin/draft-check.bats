@@ -11,12 +11,6 @@ setup() {
 record() { printf '{"id":"%s","seed":%s,"draft":{"path":"%s"}}\n' "$1" "$(tr -d '\n' < kept/seed.json)" "$2"; }
 
 
-@test "help is one sentence and a pipe" {
-  run draft-check --help
-  assert_success
-  assert_line --index 0 "Check drafts (PROMPT.md, think.md, deck.md) against the rules of the corpus, by text and rendered."
-}
-
 @test "folders are checked: every fault with file, line, rule and remedy, a table, and 65" {
   run --separate-stderr draft-check --no-render kept cold
   assert_failure 65

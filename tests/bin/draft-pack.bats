@@ -9,12 +9,6 @@ setup() {
 }
 
 
-@test "help is one sentence and a pipe" {
-  run draft-pack --help
-  assert_success
-  assert_line --index 0 "Pack checked drafts into chat rows: system, user, assistant with the deck and the reasoning apart."
-}
-
 @test "good records become rows, faults end here and are counted, lengths are told" {
   run --separate-stderr draft-pack --cheatsheet 0 < in.jsonl
   assert_success
@@ -36,11 +30,4 @@ setup() {
   run draft-pack < <(echo '{"id":"x","seed":{},"draft":{"path":"kept"}}')
   assert_failure 65
   assert_output --partial 'stdin:1: x: no "check" in this record'
-}
-
-@test "a tokenizer that cannot be used is named" {
-  echo '{}' > tokenizer.json
-  run draft-pack --tokenizer tokenizer.json < in.jsonl
-  assert_failure
-  assert_output --partial 'tokenizer'
 }

@@ -15,7 +15,7 @@ serve() {
   rm -f eval/server.json
   eval-serve --root eval 2> said &
   SERVER=$!
-  for _ in $(seq 300); do [ -s eval/server.json ] && break; sleep 0.1; done
+  await [ -s eval/server.json ]
 }
 request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"; }
 
@@ -50,7 +50,7 @@ request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"
   echo 1 > house/pace
   request run --rollout 1 --base-url "$URL" --bench needle > answer 2> progress &
   asking=$!
-  for _ in $(seq 300); do [ ! -s house/asked ] || break; sleep 0.1; done
+  await [ -s house/asked ]
   kill -KILL "$SERVER"
   sleep 1
   serve

@@ -11,7 +11,7 @@ serve() {
   rm -f eval/server.json
   eval-serve --root eval "$@" 2> said &
   SERVER=$!
-  for _ in $(seq 300); do [ -s eval/server.json ] && break; sleep 0.1; done
+  await [ -s eval/server.json ]
   URL=$(jq -r .url < eval/server.json)
 }
 ask() { curl -s -H "Authorization: Bearer $(cat eval/token)" "$@"; }
@@ -45,7 +45,7 @@ ask() { curl -s -H "Authorization: Bearer $(cat eval/token)" "$@"; }
   worker=eval/jobs/$(jq -r .job_id <<< "$output")/needle/process.json
   ip=$(hostname -I | cut -d' ' -f1)
   [ -z "$ip" ] || run -7 curl -s --noproxy '*' "http://$ip:${URL##*:}/health"
-  for _ in $(seq 300); do [ ! -s "$worker" ] || break; sleep 0.1; done
+  await [ -s "$worker" ]
   pid=$(jq -r .pid < "$worker")
   grep -zq DECKSMITH_ROOT= "/proc/$pid/environ" && ! grep -zq secret-of-this-test "/proc/$pid/environ"
 }

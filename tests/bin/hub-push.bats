@@ -18,7 +18,7 @@ setup() {
 start_hub() {
   "$ROOT/.venv/bin/python3" "$ROOT/tests/hub.py" hub > hub.url &
   HUB=$!
-  for _ in $(seq 300); do [ -s hub.url ] && break; sleep 0.1; done
+  await [ -s hub.url ]
   HF_ENDPOINT=$(cat hub.url)
   export HF_ENDPOINT
 }
@@ -63,10 +63,8 @@ print(found['train'].num_rows, found['test'].num_rows)"
   start_hub
   touch hub/.stall
   hub-push data --repo lab/decks --push > out.json 2> err.txt &
-  for _ in $(seq 600); do
-    [ "$(find hub/.objects -type f 2>/dev/null | wc -l)" = 1 ] && [ "$(grep -c '^PUT' hub/.log)" = 3 ] && break
-    sleep 0.1
-  done
+  half_way() { [ "$(find hub/.objects -type f 2> /dev/null | wc -l)" = 1 ] && [ "$(grep -c '^PUT' hub/.log)" = 3 ]; }
+  await half_way
   done_once=$(ls hub/.objects)
   kill -9 $!
   [ "$(commits)" = 0 ] && [ "$(ls -A hub/lab/decks)" = .gitattributes ]

@@ -101,8 +101,9 @@ NOTE='it'\"'\"'s'"
   run submit --dry-run --env "NOTE=mine" -- --time=01:00:00
   assert_success
   assert_line --regexp '^command +sbatch --parsable .*--time=01:00:00 '
-  assert_line --regexp '^NOTE +mine   \(job.env\)$'
-  assert_line --regexp '^frozen data/v0_1/train.jsonl 2 lines, sha256 '
+  assert_line --regexp '^NOTE +mine$'
+  assert_line --regexp '^data +\{"data/v0_1/train.jsonl": "[0-9a-f]{64}"\}$'
+  assert_line --regexp '^seeds +\{"sft.seed": 7\}$'
   assert_equal "$(ls run)" recipe.yaml
   [ ! -e calls ]
 }
@@ -163,10 +164,4 @@ account=mine'
     run grep -nE '^#SBATCH.*(account|partition|qos|mail)' "$script"
     assert_output ''
   done
-}
-
-@test "help is the script's own header" {
-  run job-submit --help
-  assert_success
-  assert_line --index 0 'Submit a batch script with a frozen copy of the code, the recipe and its data; print the job'"'"'s number.'
 }

@@ -19,12 +19,12 @@ teardown() {
 start() {
   model-serve --adapter adapter --name x "$@" 2> said &
   SERVER=$!
-  for _ in $(seq 150); do [ -s serve/x.json ] && return; sleep 0.1; done
-  cat said serve/x.log; return 1
+  await [ -s serve/x.json ] || { cat said serve/x.log; return 1; }
 }
 field() { python3 -c 'import json,sys; v=json.load(open(sys.argv[1])); [v := v[k] for k in sys.argv[2:]]; print(v)' "$@"; }
 said_in_log() { head -1 serve/x.log | python3 -c 'import json,sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
-ended() { for _ in $(seq 50); do [ -d "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status" || return 0; sleep 0.1; done; return 1; }
+dead() { [ ! -d "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
+ended() { await dead "$1"; }
 
 @test "a server that is healthy, lists both names and answers differently under each is published, with what it serves" {
   start

@@ -19,10 +19,10 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
   port=$(free)
   (sleep 1; announce "$port" null x) &
   stub "$port"
-  run --separate-stderr model-wait --timeout 30
+  run --separate-stderr model-wait --timeout 300
   assert_success
   assert_output --partial "\"url\": \"http://127.0.0.1:$port/v1\""
-  run --separate-stderr model-wait --timeout 30 --address
+  run --separate-stderr model-wait --timeout 300 --address
   assert_output "http://127.0.0.1:$port/v1"
 }
 
@@ -32,7 +32,7 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
   stub "$port"
   announce 9 '"7_1"' a
   announce "$port" '"8"' b
-  run --separate-stderr model-wait --job 8 --timeout 30
+  run --separate-stderr model-wait --job 8 --timeout 300
   assert_success
   assert_output --partial "$port"
   run model-wait --job 7 --timeout 1

@@ -68,12 +68,6 @@ setup() {
   assert_output --partial "'0/3' is not I/N with I from 1 to N"
 }
 
-@test "help is the script's own header" {
-  run record-sample --help
-  assert_success
-  assert_line --index 0 'Keep the records for which a jq program says true.'
-}
-
 @test "--shuffle draws by the hashes of the ids, so that a longer draw begins with the shorter one, whatever the order of the input" {
   for n in $(seq 40); do echo "{\"id\":\"p$n\"}"; done > many.jsonl
   record-sample --shuffle --limit 12 < many.jsonl > twelve

@@ -101,12 +101,6 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_output 'run-compare: there is no run results/runs/gpt-5.4/offline; `make baseline MODEL=gpt-5.4 PROTOCOL=offline` makes it'
 }
 
-@test "help is the script's own header" {
-  run run-compare --help
-  assert_success
-  assert_line --index 0 'Put runs of different models side by side, with intervals and paired differences.'
-}
-
 @test "looks are counted" {
   cp -r "$RUNS/smol" "$RUNS/smol-sft" .
   rm -f smol*/journal/looks.jsonl

@@ -19,9 +19,3 @@ setup_file() {
   assert_failure 65
   assert_output --partial 'would both be logs/smol_offline.eval; write them into two folders'
 }
-
-@test "help is the script's own header" {
-  run run-export --help
-  assert_success
-  assert_line --index 0 --partial 'Write finished runs as logs of Inspect'
-}

@@ -13,9 +13,3 @@ load ../helper
   assert_failure 65
   assert_output 'run-pack: two of these runs have one name; a capsule tells them apart by it'
 }
-
-@test "help is the script's own header" {
-  run run-pack --help
-  assert_success
-  assert_line --index 0 'Pack finished runs into a capsule: one tar from which every number can be derived again, offline.'
-}

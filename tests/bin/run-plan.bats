@@ -37,12 +37,6 @@ setup_file() {
   assert_output 'run-plan: there is no run results/runs/nobody; `make baseline MODEL=nobody` makes it'
 }
 
-@test "help is the script's own header" {
-  run run-plan --help
-  assert_success
-  assert_line --index 0 'Say what a comparison of two models could detect, and what it would cost, before it is run.'
-}
-
 @test "--register writes the comparison to come into its folders, and refuses once a reply is there" {
   for model in smol base; do
     mkdir -p "runs/$model/journal"

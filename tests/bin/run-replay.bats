@@ -24,9 +24,3 @@ load ../helper
   assert_failure 69
   assert_output 'run-replay: x.tar: No such file or directory; `make capsule` makes one'
 }
-
-@test "help is the script's own header" {
-  run run-replay --help
-  assert_success
-  assert_line --index 0 'Derive every number of a capsule again, offline, and name each that differs.'
-}

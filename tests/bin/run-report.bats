@@ -29,9 +29,3 @@ setup_file() {
   assert_failure 69
   assert_output 'run-report: half has no protocol.json; `make baseline MODEL=NAME` makes it'
 }
-
-@test "help is the script's own header" {
-  run run-report --help
-  assert_success
-  assert_line --index 0 'Write a page to look through every deck of one or more runs.'
-}

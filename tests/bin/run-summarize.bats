@@ -45,9 +45,3 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_failure 65
   assert_output 'run-summarize: stdin:2: b: no "score" in this record; deck-score writes it'
 }
-
-@test "help is the script's own header" {
-  run run-summarize --help
-  assert_success
-  assert_line --index 0 'Reduce the scored decks of one run to its means, counts and faults.'
-}

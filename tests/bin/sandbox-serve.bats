@@ -5,7 +5,7 @@ setup() {
   export DECKSMITH_SANDBOX_TOKEN=secret-of-this-test PATH=$ROOT/.venv/bin:$PATH
   sandbox-serve --address address.json --jobs 1 2> said &
   SERVER=$!
-  for _ in $(seq 150); do [ -s address.json ] && break; sleep 0.1; done
+  await [ -s address.json ]
   URL=$(jq -r .url address.json)
 }
 
@@ -41,14 +41,16 @@ ask() { curl -s -w '\n %{http_code}\n' -H "Authorization: Bearer $DECKSMITH_SAND
   assert_line --index 1 ' 404'
 }
 
+runs() { grep -qs 'sleep.9.87654321' /proc/[0-9]*/cmdline; }
+ended() { ! runs; }
+
 @test "a signal ends it and what it runs, with status 0, and takes the address file away" {
   ask -d '{"code": "import os; os.execv(\"/bin/sleep\", [\"sleep\", \"9.87654321\"])"}' "$URL/run" &
-  for _ in $(seq 50); do grep -qs 9.87654321 /proc/[0-9]*/cmdline && break; sleep 0.1; done
+  await runs
   kill -TERM "$SERVER"
   wait "$SERVER" # the status is 0
   [ ! -e address.json ]
-  for _ in $(seq 50); do grep -qs 'sleep.9.87654321' /proc/[0-9]*/cmdline || return 0; sleep 0.1; done
-  return 1
+  await ended
 }
 
 @test "a port that is taken is named, and the server that has it stays" {

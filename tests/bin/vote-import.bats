@@ -17,9 +17,3 @@ nothing was taken"
   run vote-import --study new
   assert_failure 2
 }
-
-@test "help is the script's own header" {
-  run vote-import --help
-  assert_success
-  assert_line --index 0 'Make a study of votes that others collected, or add them to one.'
-}

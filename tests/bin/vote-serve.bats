@@ -15,7 +15,7 @@ start() {
   rm -f study/server.json
   vote-serve --study study "$@" 2> said &
   SERVER=$!
-  for _ in $(seq 200); do [ -s study/server.json ] && break; sleep 0.1; done
+  await [ -s study/server.json ]
   URL=$(jq -r .url study/server.json) OWNER=$(jq -r .owner study/server.json)
 }
 
@@ -23,7 +23,7 @@ start() {
   start
   run cat said
   assert_line --index 0 "vote-serve: study: 4 pairs; people vote at $URL/"
-  assert_line --index 1 "vote-serve: the owner's page, which makes links and closes the study: $OWNER"
+  assert_line --index 1 "vote-serve: the owner's page, which makes links and closes the study: \`owner\` of study/server.json"
   assert_equal "$(stat -c %a study/server.json study/secret | tr '\n' ' ')" '600 600 '
   link=$URL$(curl -s -d '{"name": "Ada"}' "$URL/join" | jq -r .link)
   pair=$(curl -s "${link}sheet" | jq -r '.pairs[0].id')

@@ -60,9 +60,3 @@ setup() { cp -r "$STUDY" here; }
   assert_failure 69
   assert_output 'vote-tally: empty is no study; `pair-build --study empty RUN RUN` makes one'
 }
-
-@test "help is the script's own header" {
-  run vote-tally --help
-  assert_success
-  assert_line --index 0 'Count the votes of a blind study: preferences, strengths, agreement, attention, and the judge beside people.'
-}

@@ -9,11 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+import waits
 
 pytestmark = pytest.mark.slow
 
@@ -48,17 +48,14 @@ def serving(tmp_path):
         )
         started.append(process)
         path = tmp_path / address
-        while not path.exists():
-            if process.poll() is not None:
-                raise AssertionError(process.stderr.read())
-            time.sleep(0.05)
+        waits.until(path.exists, process)
         return process, json.loads(path.read_text())
 
     yield start
     for process in started:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
+            process.wait(waits.HANG)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -83,31 +80,35 @@ def besiege(url, pid, n, halves=HALVES, health="/health"):
     """Open n connections that never ask anything whole; the server answers others meanwhile, with as many threads as before (what it
     answers with may start), and cuts all of them off."""
     host, port = url.removeprefix("http://").split("/")[0].split(":")
-    with urllib.request.urlopen(f"http://{host}:{port}{health}", timeout=60) as reply:
+    with urllib.request.urlopen(f"http://{host}:{port}{health}", timeout=waits.HANG) as reply:
         assert reply.status == 200
     before = threads(pid)
     with contextlib.ExitStack() as held:
         strangers = []
         for number in range(n):
-            stranger = held.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            stranger = held.enter_context(
+                socket.create_connection((host, int(port)), timeout=waits.HANG)
+            )
             stranger.sendall(halves[number % len(halves)])
             strangers.append(stranger)
         for _ in range(3):
-            with urllib.request.urlopen(f"http://{host}:{port}{health}", timeout=60) as reply:
+            with urllib.request.urlopen(
+                f"http://{host}:{port}{health}", timeout=waits.HANG
+            ) as reply:
                 assert reply.status == 200
         assert threads(pid) <= before + 8
         poll, left = select.poll(), {stranger.fileno(): stranger for stranger in strangers}
         for number in left:
             poll.register(number, select.POLLIN | select.POLLHUP)
-        until = time.monotonic() + 90
-        while left and time.monotonic() < until:
-            for number, _ in poll.poll(1000):
+        while left:
+            found = poll.poll(waits.HANG * 1000)
+            assert found, f"{len(left)} of {n} are still connected"
+            for number, _ in found:
                 with contextlib.suppress(ConnectionError):
                     if left[number].recv(4096):  # a word of farewell
                         continue
                 poll.unregister(number)
                 del left[number]
-        assert not left, f"{len(left)} of {n} are still connected"
 
 
 def test_the_eval_server_bears_1200(serving, tmp_path):
@@ -201,7 +202,7 @@ def test_the_demo_cuts_strangers_off_on_both_of_its_ports(serving):
         health="/",
     )
     host, port = facts["decks"].removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as stranger:
+    with socket.create_connection((host, int(port)), timeout=waits.HANG) as stranger:
         stranger.sendall(b"GET /x")
         assert stranger.recv(100) == b""
 
@@ -237,9 +238,6 @@ web.run(make)"""
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.connect((host, int(port)))
         stuck.sendall(b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        with urllib.request.urlopen(f"{facts['url']}/slow", timeout=60) as reply:
+        with urllib.request.urlopen(f"{facts['url']}/slow", timeout=waits.HANG) as reply:
             assert reply.read() == b"late"  # twice the seconds that an idle connection has
-        until = time.monotonic() + 60
-        while len(os.listdir(f"/proc/{process.pid}/fd")) > idle and time.monotonic() < until:
-            time.sleep(0.2)
-        assert len(os.listdir(f"/proc/{process.pid}/fd")) <= idle
+        waits.until(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) <= idle)

@@ -121,7 +121,7 @@ def test_an_image_takes_locks_and_the_bundling_code_from_the_checkout_and_no_scr
     copied = [line.split() for line in recipe(PLACE / f"{image}.def")[1].get("files", []) if line]
     for source, target in copied:
         assert (cli.ROOT / source).is_file() and target == f"/toolchain/{source}"
-        assert source in ("pyproject.toml", "uv.lock") or re.match(
+        assert source in ("pyproject.toml", "uv.lock", "assets/uv.txt") or re.match(
             r"assets/(engine|renderer)/[\w-]+\.(json|mjs)$", source
         )
 

@@ -12,10 +12,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 import requests
+import waits
 from decksmith.core import cli, web
 from decksmith.people.study import pairs
 
@@ -126,17 +126,17 @@ def proxy(kind, routes, certificate, folder):
         )
     try:
         for _, public in routes:
-            until = time.monotonic() + 60
-            while time.monotonic() < until:
-                assert process.poll() is None, (folder / "out").read_text()
+
+            def listens(public=public):
                 with contextlib.suppress(OSError):
                     socket.create_connection(("127.0.0.1", public)).close()
-                    break
-                time.sleep(0.05)
+                    return True
+
+            waits.until(listens, process)
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(waits.HANG)
 
 
 @contextlib.contextmanager
@@ -146,13 +146,11 @@ def started(command, facts):
         command, env=os.environ | {"IMAGES": "off"}, stderr=subprocess.DEVNULL
     )
     try:
-        while not facts.exists():
-            assert process.poll() is None
-            time.sleep(0.05)
+        waits.until(facts.exists, process)
         yield json.loads(facts.read_text())
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(waits.HANG)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import waits
 from decksmith.core import progress
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ def run(folder, *wanted):
         text=True,
         capture_output=True,
         env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
-        timeout=60,
+        timeout=waits.HANG,
     )
 
 
@@ -70,7 +71,7 @@ def test_an_interrupt_waits_until_the_phase_has_put_its_things_away(tmp_path):
     )
     assert process.stdout.readline() == "up\n"
     os.killpg(process.pid, signal.SIGINT)
-    said, words = process.communicate(timeout=60)
+    said, words = process.communicate(timeout=waits.HANG)
     assert process.returncode and said == "put away\n"
     assert "Traceback" not in words
     assert words.splitlines()[-1] == "log: stopped in long; what is done is kept: run it again"

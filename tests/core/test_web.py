@@ -20,7 +20,7 @@ def test_the_token_is_whole_and_its_owners_alone(tmp_path, monkeypatch, capsys):
     assert "others could read the token" in capsys.readouterr().err
     path.unlink()
     path.mkdir()
-    with pytest.raises(cli.BadConfig, match="no token can be kept there"):
+    with pytest.raises(cli.Missing, match="token is no regular file"):
         web.secret(tmp_path, "DECKSMITH_A_TOKEN")
 
 

@@ -8,9 +8,11 @@ import subprocess
 import sys
 
 import pytest
+import waits
 from decksmith.core import cli
 from decksmith.core.stream import Fault
 from decksmith.measure.decks import conditions
+from decksmith.measure.render import toolchain
 from decksmith.models import client, registry
 from decksmith.train.corpus import agents
 
@@ -147,7 +149,8 @@ def test_an_agent_in_its_cell_sees_its_deck_through_the_server(tmp_path):
     python = cli.ROOT / ".venv/bin/python3"
     line = f"command:{python} -c {shlex.quote(LOOKS)} {cli.ROOT / 'bin/deck-serve'}"
     show = ["bin", "lib", "assets", ".venv", "pyproject.toml", "assets/renderer/node_modules"]
-    model = registry.Model("looks", line, "looks", timeout=300, show=show)
+    show.append(str(toolchain.node().resolve().parent))  # a linked toolchain has it elsewhere
+    model = registry.Model("looks", line, "looks", timeout=waits.HANG, show=show)
     gen = asyncio.run(agents.Agent(model, tmp_path).answer({"id": "p1"}, MESSAGES))
     assert "2 of 2 slides drawn." in gen.get("text", ""), gen
     assert "overflows by" in gen["text"]

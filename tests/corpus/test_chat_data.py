@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fuzz
 import pytest
 from decksmith.core import cli, stream
 from decksmith.train.corpus import chat_data, chat_sources
@@ -347,9 +348,6 @@ def test_names_that_would_write_on_the_terminal_are_shown_plain(tmp_path):
         chat_data.convert(str(jsonl(tmp_path / "my.jsonl", [odd])), "sft", tmp_path / "out")
 
 
-MUTANTS = 2000
-
-
 def mutant(dice, content):
     """The bytes with a few of them changed, cut, doubled, or turned round."""
     made = bytearray(content)
@@ -383,7 +381,7 @@ def mutant(dice, content):
     return bytes(made)
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet", "arrow"])
 def test_mutated_files_are_taken_in_part_or_refused_and_give_no_rubbish(
     tmp_path, kind, monkeypatch
@@ -403,7 +401,7 @@ def test_mutated_files_are_taken_in_part_or_refused_and_give_no_rubbish(
     )
     ends: dict[str, int] = {"taken": 0, "refused": 0}
     path = tmp_path / f"mutant.{kind}"
-    for _ in range(MUTANTS):
+    for _ in range(fuzz.times(2000)):
         path.write_bytes(mutant(dice, content))
         try:
             chat_data.convert(str(path), "sft", tmp_path / "out")

@@ -1,5 +1,6 @@
 """Pairs and best answers: margins, lengths, near-duplicates, leaks, votes; and what a row holds."""
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -130,8 +131,12 @@ def test_where_longer_answers_earn_more_the_chosen_one_is_not_the_longer_one_for
             samples.append(answer(f"p{n}", k, worth, size))
             samples[-1]["messages"][1]["content"] = words(9, n)
     rows, report = chosen(samples)
-    controlled, unchecked = report["length"]["chosen"], report["length"]["unchecked"]
-    assert unchecked["longer"] > 0.85 and unchecked["ratio"] > 1.15
+    controlled, best_is_longer = report["length"], 0
+    for _, group in itertools.groupby(samples, key=lambda one: one["id"].partition("~")[0]):
+        ranked = sorted(group, key=lambda one: one["reward"]["reward"])
+        worst, best = (len(one["gen"]["text"]) for one in (ranked[0], ranked[-1]))
+        best_is_longer += best > worst
+    assert best_is_longer > 0.85 * 200  # by margin alone
     assert 0.4 <= controlled["longer"] <= 0.56 and 0.95 <= controlled["ratio"] <= 1.05
     assert len(rows) > 120
     longer = sum(r["prefer"]["tokens"]["chosen"] > r["prefer"]["tokens"]["rejected"] for r in rows)
@@ -175,7 +180,6 @@ def test_the_best_answer_is_of_middling_length_among_those_as_good_and_good_enou
     assert [message["role"] for message in rows[0]["messages"]] == ["system", "user", "assistant"]
     assert rows[0]["messages"][-1]["reasoning_content"] == "Think."
     assert report["left_out"]["prompts"] == {"least": 1}
-    assert report["length"]["chosen"]["ratio"] < report["length"]["unchecked"]["ratio"]
 
 
 def test_an_answer_is_chosen_once(chosen):

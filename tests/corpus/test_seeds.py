@@ -16,6 +16,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+import waits
 from decksmith.core import cli, stream
 from decksmith.models import client as chat_client
 from decksmith.models import registry
@@ -377,7 +378,7 @@ def test_the_gateway_serves_nobody_but_its_own_data_designer(tmp_path, table, en
         found=table,
     ) as sampler:
         reply = requests.post(
-            f"{sampler.gateway.url}/chat/completions", json={"messages": []}, timeout=10
+            f"{sampler.gateway.url}/chat/completions", json={"messages": []}, timeout=waits.HANG
         )
     assert reply.status_code == 401 and not stub.bodies
 
@@ -425,7 +426,9 @@ def test_kill_9_loses_no_reply_and_pays_for_none_twice(tmp_path, endpoint):
     first.wait()
     done = sum(1 for _ in stream.records(tmp_path / "journal/seed.jsonl"))
     assert 4 <= done <= 6
-    second = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300)
+    second = subprocess.run(
+        arguments, env=environment, capture_output=True, text=True, timeout=waits.HANG
+    )
     assert second.returncode == 0, second.stderr
     assert [json.loads(line)["id"] for line in second.stdout.splitlines()] == [
         f"s{i:05d}" for i in range(1, 13)

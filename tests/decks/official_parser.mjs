@@ -1,11 +1,12 @@
-// Answers one JSON string (a deck) per line with the slices of the official @slidev/parser: [{start, end, content, note, title, yaml, data, error}].
-// The path of the parser's core module is the only argument.
+// Answers one JSON string (a deck) per line with {slides: the slices of the official @slidev/parser [{start, end, content, note, title, yaml, data, error}],
+// shown: [{start, end, note, faulty}], what the renderer shows}. The renderer's folder is the only argument.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const core = process.argv[2];
+const core = `${process.argv[2]}/node_modules/@slidev/parser/dist/core.mjs`;
 const { parseSync } = await import(pathToFileURL(core).href);
+const { cut } = await import(pathToFileURL(`${process.argv[2]}/compile.mjs`).href);
 const YAML = createRequire(core)("yaml");
 
 function slice(slide) {
@@ -21,6 +22,12 @@ function slice(slide) {
   return { start, end, content, note: note ?? null, title: title ?? null, yaml: frontmatterRaw ?? null, data, error };
 }
 
+function shown({ start, end, note, parsed }) {
+  return { start, end, note: note ?? null, faulty: parsed.findings.some(finding => finding.class === "yaml") };
+}
+
 for await (const line of createInterface({ input: process.stdin })) {
-  console.log(JSON.stringify(parseSync(JSON.parse(line), "deck.md", { noParseYAML: true }).slides.map(slice)));
+  const text = JSON.parse(line);
+  const { slides } = parseSync(text, "deck.md", { noParseYAML: true });
+  console.log(JSON.stringify({ slides: slides.map(slice), shown: cut(text).shown.map(shown) }));
 }

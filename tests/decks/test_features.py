@@ -228,7 +228,7 @@ def test_a_layout_counts_when_its_slide_fills_it(layout, body, counted):
     assert craft(deck)[1]["layouts"] == counted
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(

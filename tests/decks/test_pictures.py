@@ -181,7 +181,7 @@ def test_a_deck_without_usable_queries_stays_the_deck(tmp_path, deck):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.sampled_from(

@@ -292,6 +292,26 @@ def test_a_visitor_is_a_cookie_that_no_script_and_no_other_site_gets(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "cookie", ["0" * 64, "known", "f" * 4000, "", "'quoted", "\u00e9" * 64, "a" * 63 + "A", "../x"]
+)
+def test_a_cookie_that_we_did_not_make_is_replaced_and_one_that_we_made_is_not(tmp_path, cookie):
+    async def work(pages, decks, studio):
+        await pages.get("/asks")
+        [own] = [each.value for each in pages.session.cookie_jar]
+        pages.session.cookie_jar.clear()
+        forged = own[:-1] + ("0" if own[-1] != "0" else "1") if cookie == "known" else cookie
+        sent = {"Cookie": f"{demo_app.COOKIE}={forged}"}
+        answer = await pages.get("/asks", headers=sent)
+        fresh = answer.cookies[demo_app.COOKIE].value
+        assert answer.status == 200 and len(fresh) == 64 and fresh not in (own, forged)
+        pages.session.cookie_jar.clear()
+        ours = {"Cookie": f"{demo_app.COOKIE}={own}"}
+        assert "Set-Cookie" not in (await pages.get("/asks", headers=ours)).headers
+
+    talk(tmp_path, work)
+
+
+@pytest.mark.parametrize(
     ("more", "words"),
     [
         ({"prompt": " \n"}, "Say what the deck is about."),
@@ -696,18 +716,18 @@ def test_a_reference_deck_is_seen_by_all_and_changed_by_nobody(tmp_path):
         ask.say(0, "end", status="done", message=None)
         assert (await (await pages.post("/references/p002")).json()) == {"id": ask.id}
         assert (await pages.post("/references/p999")).status == 404
-        for token in ("0" * 64, "1" * 64):
-            cookie = {"Cookie": f"{demo_app.COOKIE}={token}"}
-            pages.session.cookie_jar.clear()
-            assert (await pages.get(f"/asks/{ask.id}/events", headers=cookie)).status == 200
+        for _ in "ab":
+            pages.session.cookie_jar.clear()  # somebody else
+            assert (await (await pages.get("/asks")).json()) == []
+            assert (await pages.get(f"/asks/{ask.id}/events")).status == 200
             for method, path, body in (
                 ("POST", f"/asks/{ask.id}/0/text", {"text": "# A"}),
                 ("POST", f"/asks/{ask.id}/0/change", {"slide": 1, "wish": "x"}),
                 ("POST", f"/asks/{ask.id}/0/stop", None),
                 ("DELETE", f"/asks/{ask.id}", None),
             ):
-                answer = await pages.request(method, path, json=body, headers=cookie)
+                answer = await pages.request(method, path, json=body)
                 assert answer.status == 403, path
-            assert (await (await pages.get("/asks", headers=cookie)).json()) == []
+            assert (await (await pages.get("/asks")).json()) == []
 
     talk(tmp_path, work)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import requests
+import waits
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = (
@@ -26,7 +27,7 @@ class DelegateError(Exception):
     pass
 
 
-def trainer(server, payload, *, timeout=10.0, attempts=1, pause=0.02, headers=None):
+def trainer(server, payload, *, timeout=waits.HANG, attempts=1, pause=0.02, headers=None):
     """The client of slime up to v0.2.1 and of miles, as it was measured: `timeout` bounds connecting and each read; whatever requests raises
     is tried again, every status of 400 and above and every body that is no JSON too; pauses of 2, 4, 8, .. 30 s (here in units of `pause`
     / 2); of the answer it takes raw_metrics, by a hard index."""
@@ -101,7 +102,7 @@ class Server:
             stderr=self.log,
             stdout=self.log,
         )
-        wait(address.exists, self.process)
+        waits.until(address.exists, self.process)
         found = json.loads(address.read_text())
         self.url, self.token = found["url"], found["token"]
         return self
@@ -117,7 +118,7 @@ class Server:
             self.url + path,
             json=body,
             headers={"Authorization": f"Bearer {self.token}"},
-            timeout=60,
+            timeout=waits.HANG,
             **more,
         )
 
@@ -128,15 +129,8 @@ class Server:
         return self.ask("GET", "/jobs", params=query).json()["jobs"]
 
     def until(self, check, ident):
-        wait(lambda: check(self.job(ident)))
+        waits.until(lambda: check(self.job(ident)))
         return self.job(ident)
-
-
-def wait(check, process=None, seconds=60):
-    until = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < until and (process is None or process.poll() is None)
-        time.sleep(0.1)
 
 
 class Router:

@@ -15,6 +15,7 @@ import time
 import types
 
 import pytest
+import waits
 from decksmith.bench.evalserver import eval_client as loop
 from decksmith.core import cli
 
@@ -61,10 +62,10 @@ def serve(root):
 @pytest.fixture(scope="module")
 def server(root):
     process = [serve(root)]
-    loop.ready(root / "server.json", 60)
+    loop.ready(root / "server.json", waits.HANG)
     yield process
     process[0].send_signal(signal.SIGINT)
-    process[0].wait(30)
+    process[0].wait(waits.HANG)
 
 
 def test_the_loop_of_the_documentation_runs_as_it_stands_there(server, root, router):
@@ -105,11 +106,11 @@ def test_a_server_that_is_killed_and_comes_back_is_found_again_and_nothing_is_ev
         )
     )
     asks.start()
-    until(lambda: jobs(root, "killed") and jobs(root, "killed")[0]["status"] == "running")
+    waits.until(lambda: jobs(root, "killed") and jobs(root, "killed")[0]["status"] == "running")
     server[0].kill()
     server[0].wait()
     server[0] = serve(root)
-    asks.join(120)
+    asks.join(waits.HANG)
     assert found["eval/delegate/ok"] == found["eval/arithmetic/delegate/ok"] == 1.0
     assert [job["status"] for job in jobs(root, "killed")] == ["done"]
 
@@ -123,13 +124,6 @@ def jobs(root, run):
         ) as reply,
     ):
         return json.load(reply)["jobs"]
-
-
-def until(test, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_what_the_server_refuses_is_a_metric_and_hard_an_exception(

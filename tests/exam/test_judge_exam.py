@@ -17,6 +17,7 @@ import judge_exam
 import numpy
 import planted_defects as defects
 import pytest
+import waits
 from aiohttp import web
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
@@ -319,7 +320,7 @@ class Endpoint:
         self.loop = asyncio.new_event_loop()
         ready = threading.Event()
         threading.Thread(target=self._serve, args=(ready,), daemon=True).start()
-        ready.wait(30)
+        ready.wait(waits.HANG)
 
     def learn(self):
         """The versions by their pictures, once these are drawn."""

@@ -13,10 +13,14 @@ class Canary:
 
     def __init__(self):
         self.hits = []
-        self.tcp = socket.create_server(("127.0.0.1", 0))
-        self.port = self.tcp.getsockname()[1]
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.udp.bind(("127.0.0.1", self.port))
+        while True:  # until a port is free for both
+            self.tcp = socket.create_server(("127.0.0.1", 0))
+            self.port = self.tcp.getsockname()[1]
+            with contextlib.suppress(OSError):
+                self.udp.bind(("127.0.0.1", self.port))
+                break
+            self.tcp.close()
         threading.Thread(target=self._tcp, daemon=True).start()
         threading.Thread(target=self._udp, daemon=True).start()
 

@@ -339,7 +339,6 @@ def check_neighbours(run, values, reference):
             assert digest(run, value) == reference, f"{name} looks different"
 
 
-@pytest.mark.timeout(300)
 def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(
     tmp_path, monkeypatch, reference, canary, tripwire
 ):
@@ -378,7 +377,6 @@ def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(
     check_neighbours(tmp_path / "run", values, reference)
 
 
-@pytest.mark.timeout(300)
 def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path, reference):
     values = batch(tmp_path, between(STRANGE, 6), jobs=2, deadline=8)
     for name, value in values.items():
@@ -389,9 +387,8 @@ def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path,
     check_neighbours(tmp_path, values, reference)
 
 
-@pytest.mark.timeout(300)
 def test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself(tmp_path, reference):
-    values = batch(tmp_path, between(ENDLESS), jobs=1, deadline=3)
+    values = batch(tmp_path, between(ENDLESS), jobs=1, deadline=2)
     named = {name: value["error"]["class"] for name, value in values.items() if "~" not in name}
     assert named.pop("loop-template") in ("deadline", "memory")
     assert named == {name: "deadline" for name in ENDLESS if name != "loop-template"}
@@ -406,7 +403,6 @@ def test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself(tmp_path, re
     check_neighbours(tmp_path, values, reference)
 
 
-@pytest.mark.timeout(300)
 def test_a_deck_that_eats_the_memory_costs_only_itself(tmp_path, reference):
     values = batch(tmp_path, between(BOMBS), jobs=1, memory=700)
     assert {name: value["error"]["class"] for name, value in values.items() if "~" not in name} == {
@@ -429,7 +425,6 @@ BLAME = {  # what once was taken for a fault of ours: (deck, class, line)
 }
 
 
-@pytest.mark.timeout(300)
 def test_what_a_deck_brings_about_in_the_compiler_is_its_own_fault_with_a_line(tmp_path):
     values = batch(tmp_path, {name: text for name, (text, _, _) in BLAME.items()})
     for name, (_, cls, line) in BLAME.items():
@@ -456,7 +451,6 @@ def broken(cls):
 GOOD = "bad (known good)"
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("cls", ["internal", "crash", "deadline"])
 def test_what_breaks_while_a_known_good_deck_works_is_the_deck_s_fault_and_asked_twice_at_most(
     tmp_path, monkeypatch, cls
@@ -471,13 +465,11 @@ def test_what_breaks_while_a_known_good_deck_works_is_the_deck_s_fault_and_asked
     assert requests == (["bad", GOOD] if cls == "deadline" else ["bad", GOOD, "bad"])
 
 
-@pytest.mark.timeout(120)
 def test_what_breaks_a_known_good_deck_too_is_our_fault(tmp_path, monkeypatch):
     value, requests = asked(tmp_path, monkeypatch, lambda request, _: broken("internal"))
     assert (value["error"]["kind"], requests) == ("renderer", ["bad", GOOD, GOOD])
 
 
-@pytest.mark.timeout(120)
 def test_a_deck_that_fails_once_is_rendered_once_more(tmp_path, monkeypatch):
     value, requests = asked(
         tmp_path, monkeypatch, lambda _, number: broken("crash") if number == 1 else None
@@ -505,7 +497,6 @@ LATE = {  # ways to change the page some time after it was mounted
 }
 
 
-@pytest.mark.timeout(200)
 def test_picture_and_measures_are_of_one_frame(tmp_path):
     style = "<style>\n@keyframes x { to { opacity: 1 } }\n.x { animation: x 1ms }\n</style>\n"
     decks = {

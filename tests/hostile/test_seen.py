@@ -324,14 +324,12 @@ def read(tmp_path, slides):
     return {name: (pages.readable.get(n, ""), n in found) for n, name in enumerate(slides, 1)}
 
 
-@pytest.mark.timeout(300)
 def test_what_the_picture_does_not_show_is_not_read(tmp_path):
     slides = {name: block(*form) for name, form in HIDDEN.items()}
     slides |= {f"{name} (markup)": markup for name, markup in HIDDEN_MARKUP.items()}
     assert [name for name, (text, _) in read(tmp_path, slides).items() if "heron" in text] == []
 
 
-@pytest.mark.timeout(300)
 def test_what_the_picture_shows_is_read_and_nothing_is_said_against_it(tmp_path):
     slides = {name: block(style) for name, style in SHOWN.items()}
     slides |= {f"{name} (markup)": markup for name, markup in SHOWN_MARKUP.items()}

@@ -8,10 +8,10 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import cells, cli
 from decksmith.core.protocol import Protocol
 from decksmith.measure.render import cell, toolchain, worker
@@ -68,7 +68,7 @@ def node(*args, **options):
         [toolchain.node().resolve(), *args],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=waits.HANG,
         **options,
     )
 
@@ -175,7 +175,7 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=waits.HANG,
     )
     os.close(lock)
     subprocess.run(["rm", "-rf", folder], check=True)
@@ -276,8 +276,7 @@ def test_the_browser_has_a_sandbox_of_its_own_where_the_kernel_allows_it(tmp_pat
             pool.render(tmp_path, {"id": "x", "deck": {"path": "x/deck.md"}})
         )
         try:
-            began = time.monotonic()
-            while time.monotonic() < began + 60:
+            while True:
                 await asyncio.sleep(0.1)
                 for pid in (
                     worker.tree(pool.workers[0].process.pid) if pool.workers[0].process else []
@@ -376,7 +375,7 @@ def test_an_ordinary_user_without_namespaces_is_told_and_can_accept_it(tmp_path)
             input=record,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=waits.HANG,
             env={**os.environ, "IMAGES": "off", "DECKSMITH_RENDERS": "off", "DECKSMITH_WALLS": ""},
         )
 

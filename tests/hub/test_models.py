@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import cli
 
 MB = 1 << 20
@@ -62,7 +62,7 @@ class Site:
     def fetch(self, *words, **env):
         """(status, stdout, stderr)"""
         running = self.start(*(words or ("lab/base",)), **env)
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate(timeout=waits.HANG)
         return running.returncode, out.strip(), err.strip()
 
     def put(self, name, text=""):
@@ -119,9 +119,7 @@ def killed_half_way(site, *words):
     """A fetch that is killed while a large file is on its way."""
     hang = site.put(".hang", str(22 * MB))
     running = site.start(*words)
-    deadline = time.monotonic() + 60
-    while max(site.parts(), default=0) < 2 * CHUNK and time.monotonic() < deadline:
-        time.sleep(0.05)
+    waits.until(lambda: max(site.parts(), default=0) >= 2 * CHUNK, running)
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
     hang.unlink()

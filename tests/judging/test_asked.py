@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import fuzz
 import jsonschema
 import pytest
 from decksmith.core import cli
@@ -137,9 +138,10 @@ def mutated(draw):
     return "".join(letters)
 
 
-def test_two_thousand_spoilt_requests_are_read_into_what_the_schema_takes():
+@pytest.mark.fuzz
+def test_spoilt_requests_are_read_into_what_the_schema_takes():
     draw = random.Random(34)
-    for _ in range(2000):
+    for _ in range(fuzz.times(2000)):
         request = mutated(draw)
         assert not list(ASKS.iter_errors(asked.read(request))), request
 

@@ -751,7 +751,7 @@ pages = st.fixed_dictionaries(
     st.sampled_from([None, "en", "ja", "ru", "xx"]),
     st.lists(st.text(max_size=8), max_size=3),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_page_measures_give_a_share(xray, expected, lang, match):
     record = {
         "id": "h",

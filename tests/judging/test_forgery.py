@@ -224,12 +224,13 @@ def graded(shape, reply):
     )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def brief(monkeypatch):
     monkeypatch.setattr(code, "CALL", 1.5)
     monkeypatch.setattr(code, "CASE", 1.5)
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("shape", TASKS)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_program_that_means_to_deceive_does_not_pass(name, shape):
@@ -238,6 +239,7 @@ def test_a_program_that_means_to_deceive_does_not_pass(name, shape):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_a_reply_returns_to_stall_the_tests_costs_its_own_row(name):
     found = graded("mbpp", BOMBS[name])

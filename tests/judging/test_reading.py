@@ -12,7 +12,7 @@ from decksmith.core import cli
 from decksmith.measure.judging import reading
 from decksmith.models import embedded
 
-engine = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
+engine = [pytest.mark.engine, pytest.mark.slow]
 GOOD = {
     1: "Sourdough from a jar\nWhat lives in it, and how to keep it alive",
     2: "Why the starter rises\nWild yeast eats the sugar of the flour and gives off gas\n"

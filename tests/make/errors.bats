@@ -106,6 +106,7 @@ refused() {
   assert_line made
   assert_line 'no such host'
   [ "${#lines[@]}" = 2 ]
+  [ "$("$ROOT/make/room" -c 'echo made; echo said >&2' 2> said)" = made ] && [ "$(< said)" = said ]
   run "$ROOT/make/room" -euo pipefail -c 'echo "npm error code ENOSPC" >&2; exit 7'
   assert_failure 75
   assert_line --partial 'no room is left on the disk'

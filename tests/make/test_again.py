@@ -17,7 +17,6 @@ VERDICT = {
 ENTRY = '[{}]\nlabel = "X"\ncolor = "#336699"\nbase_url = "{}"\nslug = "x"\n'
 
 
-@pytest.mark.timeout(300)
 def test_a_judge_that_failed_is_asked_again_by_the_same_command(tmp_path):
     rows = core(2)
     for row in rows:

@@ -13,6 +13,7 @@ import tomllib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import fuzz
 import pytest
 from decksmith.core import cli, local_servers
 from decksmith.models import registry
@@ -302,7 +303,8 @@ def given(monkeypatch, tmp_path):
     return _module("given")
 
 
-def test_of_2000_words_none_is_a_traceback_and_nothing_is_written_elsewhere(
+@pytest.mark.fuzz
+def test_of_drawn_words_none_is_a_traceback_and_nothing_is_written_elsewhere(
     given, tmp_path, monkeypatch, capsys
 ):
     dice = random.Random(34)
@@ -315,7 +317,7 @@ def test_of_2000_words_none_is_a_traceback_and_nothing_is_written_elsewhere(
         ).stdout.splitlines()
     }
     refused = entered = 0
-    for number in range(2000):
+    for number in range(fuzz.times(2000)):
         if number % 200 == 0:  # reading many entries again and again takes long
             monkeypatch.setenv("DECKSMITH_MODELS", str(tmp_path / f"models-{number}"))
         word = _mutated(dice)
@@ -333,7 +335,7 @@ def test_of_2000_words_none_is_a_traceback_and_nothing_is_written_elsewhere(
             assert given.main(["--named", word]) == 0
             assert re.fullmatch(r"[\w. -]*\n", capsys.readouterr().out, re.ASCII), word
     files = [path for folder in tmp_path.iterdir() for path in folder.iterdir()]
-    assert len(files) == entered > 100 and refused > 500
+    assert len(files) == entered > 10 and refused > 50
     for path in files:
         assert re.fullmatch(r"\w[\w.-]*\.toml", path.name, re.ASCII) and path.is_file()
         assert not re.search(r"\bsk-abc9efghijklmnopqrstuvwxyz", path.read_text())

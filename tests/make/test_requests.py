@@ -9,6 +9,7 @@ import time
 from collections import Counter
 
 import pytest
+from decksmith.core import stream
 from decksmith.measure.results import merge
 from shadow import ROOT, core, endpoint, environment, make
 
@@ -158,10 +159,8 @@ def test_what_a_judge_said_is_taken_over_with_its_files_and_nothing_that_is_ther
     (new / "prompts.jsonl").write_text('{"id":"u-1"}\n{"id":"u-2"}\n')
 
     def line(ident, inputs, key, value):
-        return (
-            json.dumps({"id": ident, "inputs": inputs * 64, key: value}, separators=(",", ":"))
-            + "\n"
-        )
+        entry = {"id": ident, "inputs": inputs * 64, key: value}
+        return stream.summed(entry).decode() + "\n"
 
     mine = line("u-1", "a", "gen", {"text": "own"})
     (new / "journal/gen.jsonl").write_text(mine)

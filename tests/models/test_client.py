@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp.test_utils
 import pytest
+import waits
 from decksmith.core import cli
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
@@ -38,8 +39,8 @@ def test_retry_after_is_read_as_seconds_milliseconds_or_a_date_and_is_bounded():
     assert errors.retry_after({"retry-after": "2.5"}) == 2.5
     assert errors.retry_after({"retry-after-ms": "250"}) == 0.25
     assert errors.retry_after({"retry-after": "99999"}) == 300
-    date = email.utils.formatdate(time.time() + 30, usegmt=True)
-    assert 25 < errors.retry_after({"retry-after": date}) <= 30
+    date = email.utils.formatdate(time.time() + 250, usegmt=True)
+    assert 0 < errors.retry_after({"retry-after": date}) <= 250
     assert errors.retry_after({"retry-after": "soon"}) is None
     assert errors.retry_after({}) is None
 
@@ -355,7 +356,7 @@ def test_whoever_stops_listening_stops_the_endpoint_and_pays_for_what_was_writte
 
 
 def asked(url, text="Deck", *, sampling=None, patience=None, **entry):
-    """What becomes of one request: the Reply or the fault's error, and its seconds."""
+    """What becomes of one request: the Reply or the fault's error."""
 
     async def go():
         client = chat_client.Client(
@@ -368,19 +369,17 @@ def asked(url, text="Deck", *, sampling=None, patience=None, **entry):
         finally:
             await client.close()
 
-    started = time.monotonic()
-    return asyncio.run(go()), time.monotonic() - started
+    return asyncio.run(go())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", ["hang", "stall", "drip"])
 def test_patience_ends_a_request_that_is_never_answered_to_the_end(endpoint, plan):
-    error, seconds = asked(endpoint("--plan", f"{plan}=1", "--times", "99"), patience=1.5)
+    error = asked(endpoint("--plan", f"{plan}=1", "--times", "99"), patience=1.5)
     assert (error["kind"], error["class"]) == (
         "infra",
         "timeout",
     ) and "no whole reply in 1." in error["message"], error
-    assert 1 <= seconds < 60  # and not the entry's 1200
 
 
 @pytest.mark.slow
@@ -394,8 +393,8 @@ def test_patience_ends_a_connection_that_never_opens():
             knock = held.enter_context(socket.socket())
             knock.setblocking(False)
             knock.connect_ex(server.getsockname())
-        error, seconds = asked(f"http://127.0.0.1:{server.getsockname()[1]}/v1", patience=1.5)
-    assert error["class"] in ("timeout", "connection") and 1 <= seconds < 60, error
+        error = asked(f"http://127.0.0.1:{server.getsockname()[1]}/v1", patience=1.5)
+    assert error["class"] in ("timeout", "connection"), error
 
 
 @pytest.mark.slow
@@ -407,15 +406,21 @@ def test_patience_is_the_entry_s_timeout_where_that_is_longer_and_does_not_run_w
     url = endpoint("--latency", "0.3")
 
     async def go():
-        client = chat_client.Client(registry.Model("m", url, "m"), jobs=1, patience=1.5)
+        client = chat_client.Client(registry.Model("m", url, "m"), jobs=1, patience=waits.HANG)
+        loop, ahead, real = asyncio.get_running_loop(), 0, asyncio.get_running_loop().time
+        loop.time = lambda: real() + ahead
         try:
-            return await asyncio.gather(
-                *(client.ask([{"role": "user", "content": str(n)}]) for n in range(8))
-            )
+            asks = [
+                asyncio.create_task(client.ask([{"role": "user", "content": str(n)}]))
+                for n in range(4)
+            ]
+            for ask in asks:  # before each of them the others have waited for half of it
+                await ask
+                ahead += waits.HANG / 2
         finally:
             await client.close()
 
-    assert len(asyncio.run(go())) == 8  # the last waits for more than 1.5 s
+    asyncio.run(go())
 
 
 @pytest.fixture(scope="module")
@@ -438,7 +443,7 @@ PROMPT = "word" * 200  # 200 tokens of the endpoint's
 def test_a_request_that_does_not_fit_is_the_model_s_fault(narrow, server, prompt, limit):
     if server == "llama.cpp" and prompt is PROMPT:
         pytest.skip("it looks at the prompt alone")
-    error, _ = asked(narrow, prompt, slug=server, sampling={"max_tokens": limit})
+    error = asked(narrow, prompt, slug=server, sampling={"max_tokens": limit})
     assert (error["kind"], error["class"], error["retriable"]) == (
         "model",
         "context-overflow",
@@ -466,7 +471,7 @@ def test_what_cut_a_reply_off_follows_from_its_counts(finish, limit, written, th
 
 
 def test_a_request_that_fits_is_answered(narrow):
-    assert asked(narrow, PROMPT, slug="vllm", sampling={"max_tokens": 800})[0].text
+    assert asked(narrow, PROMPT, slug="vllm", sampling={"max_tokens": 800}).text
 
 
 @pytest.mark.parametrize(
@@ -506,7 +511,7 @@ def test_what_speaks_of_something_else_is_no_overflow(status, text):
 
 def test_what_the_endpoint_calls_its_reply_is_kept_be_it_whole_or_streamed(endpoint):
     url = endpoint()
-    for number, (reply, *_) in enumerate((asked(url), stream(url)), 1):
+    for number, (reply, *_) in enumerate(([asked(url)], stream(url)), 1):
         assert reply.response == {
             "id": f"chatcmpl-{number}",
             "model": "m",

@@ -71,7 +71,6 @@ def test_thoughts_are_parted_however_the_text_is_cut():
 
 @pytest.mark.engine
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_file_goes_from_the_hub_to_a_reply_and_its_thought_stands_apart(tmp_path):
     """SmolLM2's own weights, with a template that opens a thought, under the name of another model."""
     data = embedded.weights().read_bytes()

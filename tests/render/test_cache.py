@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+import waits
 from decksmith.core import cli
 from decksmith.measure.render import pool
 
@@ -110,7 +111,7 @@ def test_many_processes_write_and_die_at_once_and_nobody_reads_half_a_render(tmp
         time.sleep(0.2)
         victim.send_signal(signal.SIGKILL)
         victim.wait()
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert [writer.wait(waits.HANG) for writer in writers] == [0, 0]
     names = [name for name in os.listdir(tmp_path) if not name.endswith(".tmp")]
     assert names and all(
         pool.load_kept(tmp_path, name)["pictures"][0][:1].decode() == name for name in names

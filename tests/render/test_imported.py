@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 
+import fuzz
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
@@ -322,14 +323,14 @@ for number in range(int(sys.argv[2])):
 """
 
 
-@pytest.mark.slow
-def test_two_thousand_broken_files_are_read_or_refused(tmp_path):
+@pytest.mark.fuzz
+def test_broken_files_are_read_or_refused(tmp_path):
     """A crash of a library ends its own process, which the host calls unreadable; no file may end in a traceback."""
     paths = []
     for n, data in enumerate(seeds(tmp_path)):
         paths.append(tmp_path / f"seed{n}")
         paths[-1].write_bytes(data)
-    command = [sys.executable, "-c", FUZZ, READER, "2000", *paths]
+    command = [sys.executable, "-c", FUZZ, READER, str(fuzz.times(2000)), *paths]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
     assert done.stdout == ""

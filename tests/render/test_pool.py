@@ -8,10 +8,10 @@ import os
 import signal
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.render import pool as render_pool
@@ -272,6 +272,29 @@ BROKEN = {  # name: (deck, class, line)
         "unknown-layout",
         13,
     ),
+    "slot-missing": (HEAD + "# Three\n\n::left::\n\nnobody sees this\n", "unknown-slot", 17),
+    "slot-of-no-name": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: two-cols\n---\n\na\n\n::rigth::\n\nb\n",
+        "unknown-slot",
+        17,
+    ),
+    "slot-by-hand": (
+        HEAD + "# Three\n\n<template v-slot:foot>\n\nx\n\n</template>\n",
+        "unknown-slot",
+        17,
+    ),
+    "text-without-a-place": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: iframe\n---\n\n# T\n",
+        "unknown-slot",
+        15,
+    ),
+    "braces": (
+        "---\ntheme: default\nmdc: true\n---\n\n# Cover\n\n---\n\n# Two\n\n---\n\n# T\n\n- one\n- {x} two\n",
+        "vue-compile",
+        17,
+    ),
+    "canvas": ("---\ntheme: default\ncanvasWidth: huge\n---\n\n# Cover\n" + TAIL, "yaml", 3),
+    "ratio": ("---\ntheme: default\naspectRatio: 40/1\n---\n\n# Cover\n" + TAIL, "yaml", 3),
     "unknown-theme": ("---\ntitle: x\ntheme: nosuch\n---\n\n# Cover\n" + TAIL, "unknown-theme", 3),
     "theme-as-path": ("---\ntheme: ./here\n---\n\n# Cover\n" + TAIL, "unknown-theme", 2),
     "yaml-first": ("---\ntheme: default\ntitle: a: b\n---\n\n# Cover\n" + TAIL, "yaml", 3),
@@ -300,6 +323,11 @@ BROKEN = {  # name: (deck, class, line)
     "image-relative": (HEAD + "# Three\n\n![x](images/none.png)\n", "missing-image", 17),
     "image-absolute": (HEAD + '# Three\n\n<img src="/none.png" />\n', "missing-image", 17),
     "image-remote": (HEAD + "# Three\n\n![x](https://example.com/x.png)\n", "missing-image", 17),
+    "image-computed": (
+        HEAD + "# Three\n\n<img :src=\"'/no' + 'ne.png'\" />\n",
+        "missing-image",
+        17,
+    ),
     "image-layout": (
         "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: image-right\nimage: images/none.png\n---\n\n# T\n",
         "missing-image",
@@ -318,7 +346,7 @@ BROKEN = {  # name: (deck, class, line)
     "frame": (HEAD + '# Three\n\n<iframe src="https://example.com"></iframe>\n', "forbidden", 17),
     "snippet": (HEAD + "# Three\n\n<<< @/snippets/a.ts\n", "forbidden", 17),
     "other-file": (
-        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n",
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n\n---\n\n# Four\n",
         "forbidden",
         12,
     ),
@@ -893,31 +921,21 @@ def test_nothing_is_left_running(tmp_path, end):
     )
     stage.stdin.write(stream.dumps(record) + b"\n")
     stage.stdin.flush()
-    began, family = time.monotonic(), []
-    while (
-        not any("--type=renderer" in command for command in commands(family))
-        and time.monotonic() < began + 60
-    ):
-        time.sleep(0.02)
-        family = worker.tree(stage.pid)
-    assert {"worker.mjs", "--type=renderer"} <= {
-        word
-        for command in commands(family)
-        for word in ("worker.mjs", "--type=renderer")
-        if word in command
-    }
+    family = []
+
+    def at_work():
+        family[:] = worker.tree(stage.pid)
+        said = "".join(commands(family))
+        return "worker.mjs" in said and "--type=renderer" in said
+
+    waits.until(at_work, stage)
     if end == "stdin closes":
         stage.stdin.close()
         assert json.loads(stage.stdout.read())["render"]["error"]["class"] == "deadline"
     else:
-        time.sleep(1)
-        family = worker.tree(stage.pid)
         stage.kill()
     stage.wait()
-    began = time.monotonic()
-    while commands(family) and time.monotonic() < began + 20:
-        time.sleep(0.05)
-    assert commands(family) == []
+    waits.until(lambda: not commands(family))
     assert not list(tmp_path.glob("x/*.tmp"))
 
 

@@ -16,10 +16,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
+from decksmith.measure.decks import lint
 from decksmith.measure.render import pool, site, toolchain
 from drawing import shared, shared_workers  # noqa: F401
+from PIL import Image
 from test_pool import FEATURES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -117,7 +120,7 @@ def visits(wanted):
         input=json.dumps(wanted),
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=waits.HANG,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -248,6 +251,45 @@ def test_a_pdf_has_a_page_of_the_canvas_per_slide_with_text_and_without_foreign_
         assert [item.title for item in reader.outline][:2] == ["Coral reefs 珊瑚礁", "Code"]
         assert b".deck/" not in data and b"CreationDate" not in data
         assert hashlib.sha256(data).hexdigest() == value["pdf"]["sha256"]
+
+
+def test_a_deck_with_a_size_of_its_own_has_it_in_pictures_measures_and_files(tmp_path):
+    from pptx import Presentation
+    from pypdf import PdfReader
+
+    own = "canvasWidth: 1470\naspectRatio: 4/3\n"
+    box = "<div style='position: absolute; left: {}px; bottom: 4px'>at the edge</div>"
+    decks = {
+        name: f"---\n{more}---\n\n# Wide\n\n---\n\n# Two\n\n{box.format(left)}\n\n---\n\n# Three\n"
+        for name, more, left in (("own", own, 1300), ("usual", "", 866))
+    }
+    values = build(tmp_path, decks, ("pdf", "pptx"))
+    sizes, places = [], []
+    for name in decks:
+        page = PdfReader(tmp_path / values[name]["pdf"]["path"]).pages[0]
+        show = Presentation(tmp_path / values[name]["pptx"]["path"])
+        sizes.append((tuple(map(float, page.mediabox[2:])), show.slide_width, show.slide_height))
+        texts = [one for one in show.slides[1].shapes if one.has_text_frame]
+        [edge] = [one for one in texts if "at the edge" in one.text_frame.text]
+        places.append((edge.left / show.slide_width, (edge.top + edge.height) / show.slide_height))
+    assert sizes == [
+        ((1102.5, 827.25), 12192000, round(12192000 * 1103 / 1470)),
+        ((735, 414), 12192000, round(12192000 * 552 / 980)),
+    ]
+    for place, (right, bottom) in zip(places, [(1300 / 1470, 1099 / 1103), (866 / 980, 548 / 552)], strict=True):  # fmt: skip
+        assert abs(place[0] - right) < 0.01 and abs(place[1] - bottom) < 0.02
+
+    async def draw(pool):
+        return [await pool.render(tmp_path, {"id": name, "deck": {"path": f"{name}/deck.md"}}) for name in decks]  # fmt: skip
+
+    drawn = dict(zip(decks, shared(draw), strict=True))
+    with Image.open(tmp_path / drawn["own"]["slides"][1]) as picture:
+        assert picture.size == (1470, 1103)
+    assert [page.get("canvas") for page in drawn["own"]["xray"]] == [[1470, 1103]] * 3
+    assert all("canvas" not in page for page in drawn["usual"]["xray"])
+    for name, value in drawn.items():
+        found = lint.findings({"id": name, "render": value}, decks[name])
+        assert {f["check"] for f in found} <= {"small-text"}, name
 
 
 def test_a_powerpoint_file_of_pictures_has_one_per_slide_with_its_text_and_the_notes(built):

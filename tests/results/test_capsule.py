@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import identity, scoring
 from decksmith.measure.results import capsule, replay, verify
+from decksmith.measure.results.summary import summarize
 from shadow import ROOT, core, endpoint, environment, make
 
 pytestmark = pytest.mark.slow
@@ -166,6 +168,7 @@ def test_a_replay_chooses_and_revises_again_what_a_condition_did(tmp_path):
     files = members(path)
     entry = json.loads(files["runs/reviser+tries/revise.jsonl"])
     entry["reply"]["reply"] = "It is well as it is."
+    del entry["crc"]
     files["runs/reviser+tries/revise.jsonl"] = stream.dumps(entry) + b"\n"
     with open(root / "edited.tar", "wb") as edited:
         capsule._write(edited, files)
@@ -190,13 +193,16 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
         + "[twin]\nlabel = 'Twin'\nbase_url = 'http://127.0.0.1:9/v1'\nslug = 'fake'\n"
     )
     shutil.copytree(runs / "fake", runs / "twin")
-    for name in ("scores.jsonl", "journal/gen.jsonl", "summary.json"):
-        text = (runs / "twin/offline" / name).read_text()
-        (runs / "twin/offline" / name).write_text(
-            text.replace('"name":"fake"', '"name":"twin"').replace(
-                '"name": "fake"', '"name": "twin"'
-            )
-        )
+    folder = runs / "twin/offline"
+    for name in ("scores.jsonl", "journal/gen.jsonl"):
+        text = re.sub(r',"crc":"[0-9a-f]{8}"', "", (folder / name).read_text())
+        (folder / name).write_text(text.replace('"name":"fake"', '"name":"twin"'))
+    rows = [row for _, row in stream.records(folder / "scores.jsonl")]
+    for row in rows:
+        made_from = ["score", scoring.weighed(row)]
+        row["score"]["by"]["inputs"] = stream.fingerprint(made_from)
+    stream.write_records(folder / "scores.jsonl", rows)
+    (folder / "summary.json").write_text(json.dumps(summarize(enumerate(rows, 1))))
     done = script(
         root, "bin/run-pack --out caps results/runs/fake/offline results/runs/twin/offline"
     )

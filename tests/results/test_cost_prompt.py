@@ -39,7 +39,7 @@ def run(root, model, prompts=3, under="offline"):
 
 def keep(folder, model, rows, completion=500):
     """Journal lines as chat-generate leaves them, asked as the protocol asks now."""
-    request = cost_prompt.asking(registry.model(model), Protocol.load("offline"))
+    would = cost_prompt.asker(registry.model(model), Protocol.load("offline"))
     with open(folder / "journal/gen.jsonl", "ab") as file:
         for row in rows:
             value = {
@@ -47,7 +47,7 @@ def keep(folder, model, rows, completion=500):
                 "model": {"name": model, "slug": model},
                 "usage": {"prompt_tokens": 100, "completion_tokens": completion},
             }
-            inputs = stream.fingerprint(["gen", request(row)])
+            inputs = stream.fingerprint(["gen", would.request(row, row["messages"])])
             file.write(stream.dumps({"id": row["id"], "inputs": inputs, "gen": value}) + b"\n")
 
 

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import bench_stats  # noqa: E402
 import synthetic  # noqa: E402
+import waits
 
 pytestmark = pytest.mark.slow
 
@@ -208,7 +209,7 @@ def test_folders_that_cannot_be_written_are_read_and_what_is_forgotten_is_said(r
         done = context.Queue()
         child = context.Process(target=_as_nobody, args=(folders, done))
         child.start()
-        found = done.get(timeout=60)
+        found = done.get(timeout=waits.HANG)
         child.join()
         for path in (Path(place), *folders, *(folder / "journal" for folder in folders)):
             path.chmod(0o755)
@@ -245,7 +246,7 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
         began = context.Event()
         child = context.Process(target=_look_for_ever, args=(folders, began))
         child.start()
-        assert began.wait(30)
+        assert began.wait(waits.HANG)
         child.join(0.05 + random.Random(seed).random() / 10)
         os.kill(child.pid, signal.SIGKILL)
         child.join()
@@ -259,7 +260,7 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
     for child in together:
         child.start()
     for child in together:
-        child.join(60)
+        child.join(waits.HANG)
         assert child.exitcode == 0
     assert said(load(folders))[0].startswith("Second comparison of a and b")
     assert all(

@@ -76,6 +76,7 @@ def journaled(folder, change):
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     for entry in entries:
         change(entry["gen"])
+        entry.pop("crc", None)
     path.write_bytes(b"".join(stream.dumps(entry) + b"\n" for entry in entries))
 
 

@@ -1,11 +1,12 @@
-"""NeMo Gym's own parts against a reward server, in an environment with nemo-gym 0.7.0:
+"""NeMo Gym's own parts against a reward server, in an environment with nemo-gym 0.4 to 0.7:
 
     python gym_client.py URL TOKEN ROWS EXPORT
 
-Its configuration parser, its agent (simple_agent) and environment server (legacy_agent) with its client, its rollout
-collector, and a stand-in for the model server. The resources server is that of EXPORT, a folder that env-export made, of Gym's
-own class; it asks the reward server at URL. ROWS is a file of {"reply", "row"}: what the model says to which row. Prints one
-JSON object: the collector's results, /aggregate_metrics through the agent, and /reverify_mode.
+Its configuration parser, its agent (simple_agent) and, where it has them, environment server (legacy_agent) with its client, its
+rollout collector, and a stand-in for the model server. The resources server is that of EXPORT, a folder that env-export made, of
+Gym's own class; it asks the reward server at URL. ROWS is a file of {"reply", "row"}, maybe with "request": what the model says to
+which row; SAMPLES of the environment is how many rows have the same request. Prints one JSON object: the collector's results,
+/aggregate_metrics through the agent, and /reverify_mode where there is one; or {"error"}, what the collector ended with.
 """
 
 import asyncio
@@ -21,18 +22,19 @@ from pathlib import Path
 import nemo_gym
 import uvicorn
 from fastapi import FastAPI
-from nemo_gym.base_resources_server import BaseVerifyResponse, ReverifyMode
+from nemo_gym.base_resources_server import BaseVerifyResponse
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.global_config import GlobalConfigDictParser
 from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.rollout_collection import RolloutCollectionHelper
-from nemo_gym.server_utils import ServerClient, get_response_json
+from nemo_gym.server_utils import HeadServer, ServerClient, get_response_json
 from omegaconf import OmegaConf
 
 AGENT, MODEL, DECKS = "decksmith_agent", "policy_model", "decksmith"
 RELAY = "decksmith_environment_server"
 SITE = str(Path(nemo_gym.__file__).parents[1])  # where the wheel has Gym's own servers
 PROCESSES = []
+HAS_RELAY = os.path.isdir(f"{SITE}/environment_servers")
 TASK, ROLLOUT = "_ng_task_index", "_ng_rollout_index"
 
 
@@ -44,34 +46,24 @@ def free_port():
 def configuration():
     """As Gym's parser makes it of a file."""
     here = {"entrypoint": "app.py", "host": "127.0.0.1"}
-    decks = {"port": free_port(), "domain": "other"}
-    return GlobalConfigDictParser().parse_no_environment(
-        OmegaConf.create(
-            {
-                DECKS: {"resources_servers": {"decksmith": {**here, **decks}}},
-                RELAY: {
-                    "environment_servers": {
-                        "legacy_agent": {
-                            **here,
-                            "port": free_port(),
-                            "agent_server": {"type": "responses_api_agents", "name": AGENT},
-                        }
-                    }
-                },
-                MODEL: {"responses_api_models": {"dummy_model": {**here, "port": free_port()}}},
-                AGENT: {
-                    "responses_api_agents": {
-                        "simple_agent": {
-                            **here,
-                            "port": free_port(),
-                            "resources_server": {"type": "resources_servers", "name": DECKS},
-                            "model_server": {"type": "responses_api_models", "name": MODEL},
-                        }
-                    }
-                },
-            }
-        )
-    )
+    decks = {**here, "port": free_port(), "domain": "other"}
+    decks["samples"] = int(os.environ.get("SAMPLES", "1"))
+    servers = {
+        DECKS: {"resources_servers": {"decksmith": decks}},
+        MODEL: {"responses_api_models": {"dummy_model": {**here, "port": free_port()}}},
+    }
+    agent = {
+        **here,
+        "port": free_port(),
+        "resources_server": {"type": "resources_servers", "name": DECKS},
+        "model_server": {"type": "responses_api_models", "name": MODEL},
+    }
+    servers[AGENT] = {"responses_api_agents": {"simple_agent": agent}}
+    if HAS_RELAY:
+        relay = {**here, "port": free_port()}
+        relay["agent_server"] = {"type": "responses_api_agents", "name": AGENT}
+        servers[RELAY] = {"environment_servers": {"legacy_agent": relay}}
+    return GlobalConfigDictParser().parse_no_environment(OmegaConf.create(servers))
 
 
 def model_app(replies):
@@ -80,7 +72,7 @@ def model_app(replies):
 
     @app.post("/v1/responses")
     async def responses(body: dict):
-        said = replies[body["input"][-1]["content"]]
+        said = replies[body["input"][-1]["content"]].pop(0)
         content = [{"type": "output_text", "text": said, "annotations": []}]
         message = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
         return {
@@ -139,17 +131,22 @@ async def main(url, token, path, export):
     config = configuration()
     os.environ["NEMO_GYM_CONFIG_DICT"] = OmegaConf.to_yaml(config, resolve=True)
     rows = [json.loads(line) for line in open(path)]
-    asked = {f"request {n}": one["reply"] for n, one in enumerate(rows)}
+    requests = [one.get("request", f"request {n}") for n, one in enumerate(rows)]
+    asked = {}
+    for request, one in zip(requests, rows, strict=True):
+        asked.setdefault(request, []).append(one["reply"])
     serve(model_app(asked), block(config, MODEL)[2].port)
     head = BaseServerConfig(host="127.0.0.1", port=free_port())
+    serve(HeadServer(config=head).setup_webserver(), head.port)
     client = ServerClient(head_server_config=head, global_config_dict=config)
     os.environ.update(DECKSMITH_REWARD_URL=url, DECKSMITH_REWARD_TOKEN=token)
     start(config, DECKS, export)
     start(config, AGENT, SITE)
-    start(config, RELAY, SITE)
+    if HAS_RELAY:
+        start(config, RELAY, SITE)
     examples = [
         {
-            "responses_create_params": {"input": [{"role": "user", "content": f"request {n}"}]},
+            "responses_create_params": {"input": [{"role": "user", "content": requests[n]}]},
             "agent_ref": {"type": "responses_api_agents", "name": AGENT},
             TASK: n // 2,
             ROLLOUT: n % 2,
@@ -157,7 +154,10 @@ async def main(url, token, path, export):
         }
         for n, one in enumerate(rows)
     ]
-    results = await collected(examples, head)
+    try:
+        results = await collected(examples, head)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
     results.sort(key=lambda one: one["responses_create_params"]["input"][0]["content"])
     for one in results:
         BaseVerifyResponse.model_validate(one)
@@ -171,12 +171,11 @@ async def main(url, token, path, export):
         server_name=AGENT, url_path="/aggregate_metrics", json={"verify_responses": kept}
     )
     aggregate = await get_response_json(reply)
-    mode = await client.get(server_name=DECKS, url_path="/reverify_mode")
-    return {
-        "results": results,
-        "aggregate": aggregate,
-        "mode": ReverifyMode(await get_response_json(mode)).value,
-    }
+    found = {"results": results, "aggregate": aggregate}
+    if hasattr(nemo_gym.base_resources_server, "ReverifyMode"):
+        mode = await client.get(server_name=DECKS, url_path="/reverify_mode")
+        found["mode"] = await get_response_json(mode)
+    return found
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import requests
+import waits
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMPTS = ROOT / "data/prompts.jsonl"
@@ -61,11 +61,7 @@ class Server:
                 stderr=log,
                 start_new_session=True,
             )
-        until = time.monotonic() + 240
-        while not self.address.exists():
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < until, self.said()
-            time.sleep(0.1)
+        waits.until(self.address.exists, self.process)
         facts = json.loads(self.address.read_text())
         self.url, self.token = facts["url"], facts["token"]
         return self
@@ -81,13 +77,5 @@ class Server:
         method = "GET" if body is None else "POST"
         headers = {"Authorization": f"Bearer {self.token}"}
         return requests.request(
-            method, self.url + path, json=body, headers=headers, timeout=240, **more
+            method, self.url + path, json=body, headers=headers, timeout=waits.HANG, **more
         )
-
-
-def wait(check):
-    """Until it is so, or four minutes."""
-    until = time.monotonic() + 240
-    while not check():
-        assert time.monotonic() < until
-        time.sleep(0.05)

@@ -41,7 +41,6 @@ def asked(root):
     return len((root / "asked.jsonl").read_text().splitlines())
 
 
-@pytest.mark.timeout(600)
 def test_a_better_deck_is_kept_and_a_kill_asks_for_nothing_twice(root):
     assert shell(root, "reviser", RENDERED).wait() == 0
     replies = root / "reviser/journal/revise-reply.jsonl"
@@ -69,7 +68,6 @@ def test_a_better_deck_is_kept_and_a_kill_asks_for_nothing_twice(root):
     assert asked(root) == before
 
 
-@pytest.mark.timeout(600)
 def test_a_reply_that_changes_nothing_is_a_round_that_is_not_kept(root):
     assert shell(root, "flat", RENDERED).wait() == 0
     done = shell(root, "flat", REVISED, stdout=subprocess.PIPE)

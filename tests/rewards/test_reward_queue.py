@@ -9,6 +9,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import waits
 from aiohttp.web import HTTPServiceUnavailable
 from decksmith.core import cli
 from decksmith.train.rewards import reward_app, reward_queue
@@ -39,7 +40,7 @@ def run(tmp_path, test, values=(), **more):
 
     async def main():
         desk, store = Desk(values), RewardStore(tmp_path)
-        settings = {"jobs": 1, "most": 10, "deadline": 30.0} | more
+        settings = {"jobs": 1, "most": 10, "deadline": waits.HANG} | more
         try:
             async with RewardQueue(desk.score, store, **settings) as line:
                 await test(line, desk)
@@ -50,7 +51,7 @@ def run(tmp_path, test, values=(), **more):
 
 
 async def until(check):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(waits.HANG):
         while not check():
             await asyncio.sleep(0.01)
 
@@ -96,7 +97,7 @@ def test_at_the_deadline_the_answer_is_masked_and_whoever_asks_again_joins_the_w
         late = await line.answer("a", {}, "x")
         assert late["masked"] and late["reward"] is None and late["cause"] == "overload"
         assert line.counts == {"masked overload": 1}
-        line.deadline = 30.0
+        line.deadline = waits.HANG
         again = asyncio.create_task(line.answer("a", {}, "x"))
         await asyncio.sleep(0)
         desk.go.set()

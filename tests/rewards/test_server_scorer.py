@@ -6,11 +6,12 @@ import signal
 import threading
 
 import pytest
+import waits
 from decksmith.core import cli
 from decksmith.train.rewards import scorer as reward_scorer
 from decksmith.train.rewards.helper import Helper, HelperBroken
 from decksmith.train.rewards.scorer import Scorer
-from reward_server import ASKS, DECK, wait
+from reward_server import ASKS, DECK
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ def no_pictures_of_before(tmp_path, monkeypatch):
 
 @pytest.fixture
 def helper():
-    made = Helper("layout", deadline=60.0, memory=1500)
+    made = Helper("layout", deadline=float(waits.HANG), memory=1500)
     yield made
     made.kill()
 
@@ -118,8 +119,8 @@ def test_where_our_code_is_wrong_the_deck_is_masked(tmp_path):
 @pytest.mark.browser
 def test_a_deck_whose_process_was_killed_is_scored_again_and_leaves_nothing(tmp_path):
     def kill(scorer):
-        wait(lambda: scorer.all[0].process and (tmp_path / "work").is_dir())
-        wait(lambda: list((tmp_path / "work").glob("*/gen.md")))
+        waits.until(lambda: scorer.all[0].process and (tmp_path / "work").is_dir())
+        waits.until(lambda: list((tmp_path / "work").glob("*/gen.md")))
         os.kill(scorer.all[0].process.pid, signal.SIGKILL)
 
     deck = HEAVY[: HEAVY.index("number 30")] + "number 30\n---\n\n# 30\n"

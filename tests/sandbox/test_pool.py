@@ -1,5 +1,6 @@
 """The sandbox as a grader uses it; what attacks it is in tests/hostile/test_sandbox_attacks.py."""
 
+import contextlib
 import dataclasses
 import gzip
 import importlib.util
@@ -11,7 +12,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from decksmith.bench.sandbox import app, syscalls
+import waits
+from decksmith.bench.sandbox import app, cell, syscalls
 from decksmith.bench.sandbox import pool as sandbox_pool
 from decksmith.bench.sandbox.cell import Limits, as_bytes
 from decksmith.core import cli, validation
@@ -113,7 +115,7 @@ def test_the_sandbox_shows_python_and_the_system_and_nothing_of_ours():
         stdin=str(cli.ROOT / "lib"),
     )
     uid, environment, here, inside, top, ours = json.loads(result.stdout)
-    assert uid != 0 and environment == {} and inside == [] and not ours
+    assert uid != 0 and environment == {"OPENBLAS_NUM_THREADS": "1"} and inside == [] and not ours
     assert not {"home", "var", "sys", "run", "boot", "opt"} & set(top) - set(
         sys.base_prefix.split("/")
     ), top
@@ -276,7 +278,8 @@ def test_text_of_a_request_may_stand_for_bytes_that_are_no_text():
 
 def test_a_result_is_plain_data():
     assert json.dumps(
-        dataclasses.asdict(sandbox_pool.common().run("print(1)")) | {"seconds": 0, "walls": ""}
+        dataclasses.asdict(sandbox_pool.common().run("print(1)"))
+        | {"seconds": 0, "walls": "", "waited": 0}
     ) == json.dumps(
         {
             "status": "ok",
@@ -284,6 +287,7 @@ def test_a_result_is_plain_data():
             "stderr": "",
             "seconds": 0,
             "walls": "",
+            "waited": 0,
             "code": 0,
             "finished": True,
             "left": 0,
@@ -301,7 +305,46 @@ def test_a_process_that_ends_leaves_no_cell():
         capture_output=True,
         text=True,
         env={"PYTHONPATH": os.pathsep.join(sys.path), "IMAGES": "off"},
-        timeout=60,
+        timeout=waits.HANG,
     )
     assert done.returncode == 0, done.stderr
     assert not Path(f"/proc/{int(done.stdout)}").exists()
+
+
+@contextlib.contextmanager
+def busy_machine():
+    """Processes that want every processor four times over."""
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(command) for _ in range(4 * len(os.sched_getaffinity(0)))]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+BURNS = "import time\nwhile time.process_time() < {}: pass"
+
+
+@pytest.mark.slow
+def test_what_a_run_waits_for_a_processor_is_not_counted_and_its_own_time_is(monkeypatch):
+    run = sandbox_pool.common().run
+    with busy_machine():
+        burns = run(BURNS.format(0.8), limits=Limits(wall=1.2))
+        assert (burns.status, burns.waited > 0.3) == ("ok", True)
+        assert run(BURNS.format(99), limits=Limits(wall=1)).status == "timeout"
+        assert run("import time; time.sleep(99)", limits=Limits(wall=1)).status == "timeout"
+        monkeypatch.setattr(cell, "GUARD", 1)
+        starved = run(BURNS.format(99), limits=Limits(wall=1))
+        assert starved.status == "starved" and "too busy" in starved.message
+
+
+def test_a_run_cannot_stop_its_clock_by_letting_others_go_first():
+    code = "import os\ntry:\n    os.nice(5)\nexcept PermissionError:\n    print('refused')"
+    assert sandbox_pool.common().run(code).stdout == "refused\n"
+
+
+def test_numpy_is_there_and_nothing_else_that_is_installed():
+    code = "import numpy\nprint(numpy.arange(4).sum())\ntry:\n    import click\nexcept ImportError:\n    print('no')"
+    assert sandbox_pool.common().run(code).stdout == "6\nno\n"

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -278,12 +277,25 @@ def test_what_cannot_be_compared_is_refused_by_name(tmp_path, runs):
         build(tmp_path / "study", [runs[0], tmp_path / "gone"])
 
 
+KILLED_AFTER_TWENTY = """
+import os, signal, sys
+seen = []
+def killed(event, arguments):
+    if event == "os.rename" and "/pictures/" in str(arguments[1]):
+        seen.append(arguments[1])
+        if len(seen) > 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(killed)
+"""
+
+
 def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_completes_it(
     tmp_path, runs
 ):
     folder, code = (
         tmp_path / "study",
-        "import sys; from decksmith.people.study import pairs; pairs.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
+        KILLED_AFTER_TWENTY
+        + "from decksmith.people.study import pairs; pairs.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
     )
     build(folder, runs[:2], seed=1, prompts=2)
     before = (folder / "pairs.jsonl").read_bytes()
@@ -292,10 +304,8 @@ def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_complete
         [sys.executable, "-c", code, folder, *runs],
         env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")},
     )
-    while len(list((folder / "pictures").iterdir())) < have + 20:
-        time.sleep(0.01)
-    building.send_signal(signal.SIGKILL)
-    building.wait()
+    assert building.wait() == -signal.SIGKILL
+    assert len(list((folder / "pictures").iterdir())) >= have + 20
     assert (folder / "pairs.jsonl").read_bytes() == before
     assert len(Study(folder).pairs) == len(before.splitlines())
     build(folder, runs, seed=1, prompts=14)
@@ -450,6 +460,27 @@ def test_a_vote_knows_all_that_the_tally_needs(study):
     }
     [row] = study.results()
     assert (row["models"], sum(row["wins"]), row["votes"]) == (["alpha", "beta"], 6, 6)
+
+
+def test_a_damaged_vote_is_refused_until_somebody_asks_for_repair(study, monkeypatch):
+    rater = study.rater(study.add_rater("Ada"))
+    pairs = study.queue(rater)[:2]
+    for number, pair in enumerate(pairs):
+        study.act("vote", rater, pair, BALLOT, key=f"key-000{number}")
+    with study.changing():
+        changed = "UPDATE votes SET ballot = replace(ballot, 'left', 'lefu') WHERE pair = ?"
+        study._db.execute(changed, pairs[:1])
+    with pytest.raises(
+        cli.BadData, match=f"the vote of {rater} on {pairs[0]} is damaged.*REPAIR=1"
+    ):
+        list(study.votes())
+    assert list(study.sheet(rater)["done"]) == pairs[1:]
+    monkeypatch.setenv("REPAIR", "1")
+    assert [vote["pair"] for vote in study.votes()] == pairs[1:]
+    study.act("undo", rater, pairs[0], key="key-0002")
+    study.act("vote", rater, pairs[0], BALLOT, key="key-0003")
+    monkeypatch.delenv("REPAIR")
+    assert len(list(study.votes())) == 2
 
 
 @pytest.mark.parametrize(

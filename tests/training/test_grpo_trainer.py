@@ -148,7 +148,6 @@ def test_rewards_train_the_adapter_and_the_curve_has_every_measure(recipe, sft):
     wanted = {"reward", "checks", "length", "diversity", "adversarial"}
     assert all(wanted <= line["metrics"].keys() for line in curve)
     assert "kl" in curve[-1]["metrics"] and (run / "curve/curve.png").is_file()
-    assert "| 4 | " in (run / "curve/curve.md").read_text()
     assert adapters.export(run)["step"] == 4
 
 

@@ -92,7 +92,3 @@ def test_the_measures_of_a_checkpoint_are_means_over_prompts():
     assert found["checks"]["share"]["mean"] == 0.5 and found["length"]["tokens"]["mean"] == 40
     assert found["adversarial"]["share"]["mean"] == 0.25
     assert found["diversity"]["distinct"]["mean"] == 0.75  # of a half, of b all
-    page = hacking.table(
-        [{"step": 0, "metrics": found}], [{"step": 1, "reward": 0.3, "kl": 0.01, "tokens": 40}]
-    )
-    assert "| 0 | 0.600 ± 0.588 |" in page and "| 1 | 0.300 | 0.01000 | 40 |" in page

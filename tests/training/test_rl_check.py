@@ -89,6 +89,28 @@ def test_a_run_without_a_fault_is_told_in_figures(run, planted):
     said = dict(check_report.table(report))
     assert said["rewards"] == "128.0 s a step at 60 decks a minute"
     assert said["steps"] == "2 of 128 rollouts"
+    trainer, _, lost = said["trainer"].partition("; ")
+    assert trainer == "nemo-rl v0.7.0, NeMo Gym 0.4.0, Python 3.13.13, vLLM 0.20.0"
+    assert lost == "a deck without a reward gets the mean of the others, which moves nothing"
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [("v0.6.0", "its Gym is a pre-release"), ("v0.9.0", "assets/pairings.toml has nemo-rl v0.6.0")],
+)
+def test_a_trainer_whose_gym_our_door_does_not_know_is_refused(
+    run, planted, monkeypatch, version, message
+):
+    monkeypatch.setattr(rl_check.preflight, "keys_version", lambda _: version)
+    report, found = checked(run(), planted)
+    assert f"nemo-rl {version} cannot ask for our rewards: " in found["pairing"]["message"]
+    assert message in found["pairing"]["message"] and not report["ok"]
+
+
+def test_the_recipe_tells_the_resources_server_how_many_answers_a_prompt_has(run):
+    config = recipes.load(run("grpo.num_generations_per_prompt=16") / "recipe.yaml")
+    told = recipes.get(config, "env.nemo_gym.decksmith.resources_servers.decksmith")
+    assert told == {"samples": 16, "faults": 0.25}
 
 
 def test_samples_that_score_alike_and_those_without_a_measurement_are_refused(run, tmp_path):

@@ -9,10 +9,10 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import cli
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -32,16 +32,14 @@ def started(command, address, **how):
         yield address(process)
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(waits.HANG)
 
 
 def demo(folder, *options):
     """Start demo-serve; gives its address."""
 
     def address(process):
-        while not (folder / "address.json").exists():
-            assert process.poll() is None, "demo-serve ended"
-            time.sleep(0.1)
+        waits.until((folder / "address.json").exists, process)
         return json.loads((folder / "address.json").read_text())["url"]
 
     return started(

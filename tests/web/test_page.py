@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import cli
 from decksmith.measure.results import report
 from decksmith.measure.results.runs import load
@@ -30,7 +31,7 @@ def drive(*words):
         [NODE, Path(__file__).with_name("drive.mjs"), *words],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=waits.HANG,
     )
 
 

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import waits
 from decksmith.core import cli
 from decksmith.people.study import pairs, store
 
@@ -50,7 +51,7 @@ def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_serv
         [NODE, Path(__file__).with_name("vote.mjs"), "check", study],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=waits.HANG,
         env={**os.environ, "IDENTITIES": ",".join(names)},
     )
     assert done.returncode == 0, done.stdout + done.stderr

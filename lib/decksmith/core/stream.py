@@ -18,6 +18,7 @@ import re
 import sys
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar, cast, overload
 
 from decksmith import __version__
-from decksmith.core import cli, masking
+from decksmith.core import cli, incoming, masking
 from decksmith.core.progress import Progress
 from decksmith.core.records import By, Error, Failure, Record, Row, Value
 
@@ -142,21 +143,19 @@ def loads(line: str | bytes) -> Record:
 
 def json_object(line: str | bytes) -> Record:
     """The object of a line of JSON, without lone surrogates. Raises ValueError, a sentence."""
-    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
-    try:
-        record = json.loads(line, parse_constant=no_constant)
-        if _HALF.search(line):
-            record = json.loads(whole(json.dumps(record, ensure_ascii=False)))
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8 text") from None
-    except ValueError as error:
-        why = re.sub(r": line 1 (column \d+).*", r", \1", str(error))
-        raise ValueError(f"not JSON ({why})") from None
+    record = json_value(line)
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     return record
+
+
+def json_value(line: str | bytes) -> Any:
+    """Any value of a line of JSON, without lone surrogates. Raises ValueError, a sentence."""
+    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+    found = incoming.value(line)
+    if _HALF.search(line):
+        found = json.loads(whole(json.dumps(found, ensure_ascii=False)))
+    return found
 
 
 def json_file(path: Path, refused: type[cli.Stop] = cli.BadData) -> Record:
@@ -165,11 +164,6 @@ def json_file(path: Path, refused: type[cli.Stop] = cli.BadData) -> Record:
         return json_object(path.read_bytes())
     except (OSError, ValueError) as error:
         raise refused(f"{path}: {error}") from None
-
-
-def no_constant(name: str) -> Any:
-    """What `parse_constant` of json is: Python's parser takes NaN and Infinity. Raises ValueError."""
-    raise ValueError(f"{name} is not JSON")
 
 
 class NoResult(ValueError):
@@ -297,10 +291,74 @@ def warn(ident: str, message: str) -> None:
         cli.tell(line)
 
 
-class Journal:
-    """Finished values by record id and fingerprint of their inputs, one JSON line each, appended by a single write.
+# Journals that cost time alone, by name: what is damaged there is made again. A script whose judge is free adds it.
+FREE = {*"deck images render build revise check grade reads embedding looks".split()}
+_CRC = b',"crc":"'
 
-    A torn last line (kill -9, full disk) is cut off on opening. A second process waits for the first: the file is locked.
+
+def summed(record: object) -> bytes:
+    """An object as JSON with a checksum of what stands before as its last key, `crc`: CRC-32, 8 hex digits."""
+    text = dumps(record)[:-1]
+    return b'%s,"crc":"%08x"}' % (text, zlib.crc32(text))
+
+
+def sound(text: bytes) -> bool:
+    """Whether an object that `summed` gave is what it was. One without a checksum is, where it is JSON."""
+    rest, crc, said = text.rpartition(_CRC)
+    if crc:
+        return said == b'%08x"}' % zlib.crc32(rest)
+    try:
+        return bool(json_object(text))
+    except ValueError:
+        return False
+
+
+def unsummed(text: bytes) -> Record | None:
+    """The object that `summed` gave, without its checksum; None where it is not what it was."""
+    if not sound(text):
+        return None
+    found = json_object(text)
+    found.pop("crc", None)
+    return found
+
+
+def journal(path: Path) -> Iterator[tuple[bytes, Record]]:
+    """The whole lines of a journal, each with its entry; none where it was not begun or cannot be read. Those that are
+    damaged are said, or refused, at the end, as by `Journal`."""
+    bad: dict[int, bytes] = {}
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.endswith(b"\n") and line.strip():
+                if (entry := unsummed(line[:-1])) is None:
+                    bad[number] = line
+                elif isinstance(entry.get("id"), str):
+                    yield line, entry
+    if bad:
+        damaged(path, bad)
+
+
+def damaged(path: Path, bad: Mapping[int, bytes]) -> None:
+    """Say which lines of a journal are damaged. Raises cli.BadData where they were paid for, unless REPAIR=1 is set."""
+    ids = {number: re.match(rb'\{"id":"([\w.~-]+)"', line) for number, line in bad.items()}
+    lines = ", ".join(f"{n} ({found[1].decode()})" if found else f"{n}" for n, found in ids.items())
+    lost(f"{path}: damaged on its disk: line {lines}", path.stem in FREE)
+
+
+def lost(said: str, free: bool = False) -> None:
+    """Say that what is kept of something is damaged. Raises cli.BadData unless it is free, or REPAIR=1 is set."""
+    if not free and not os.environ.get("REPAIR"):
+        mend = "Bring it back from a copy, or type the same command with REPAIR=1: it is asked, and paid for, again"
+        raise cli.BadData(f"{said}. {mend}")
+    cli.say(f"{said}. It is made again")
+
+
+class Journal:
+    """Finished values by record id and fingerprint of their inputs, one JSON line each with a checksum (`summed`), appended by
+    a single write.
+
+    A torn last line (kill -9, full disk) is cut off on opening. Another damaged line is said, or refused (`damaged`); then it
+    is moved to FILE.damaged, so that its value is made again. A second process waits for the first: the file is locked.
+    A file that others could have made is refused (incoming.own).
     Of each line only the place is kept in memory, about 90 bytes.
     """
 
@@ -313,25 +371,43 @@ class Journal:
         self.places: dict[int, int] = {}
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = open(path, "a+b", buffering=0)
+        self.file = open(incoming.own(path, incoming.KEPT | os.O_APPEND), "a+b", buffering=0)
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             cli.say(f"waiting for another process that is writing {path}")
             fcntl.flock(self.file, fcntl.LOCK_EX)
-        self._load()
+        try:
+            self._load(path)
+        except BaseException:
+            self.file.close()
+            raise
 
-    def _load(self) -> None:
-        offset = 0
+    def _load(self, path: Path) -> None:
+        offset, bad, at = 0, dict[int, bytes](), dict[int, int]()
         with open(self.file.fileno(), "rb", buffering=1 << 20, closefd=False) as reader:
             reader.seek(0)
-            for line in reader:
+            for number, line in enumerate(reader, 1):
                 if not line.endswith(b"\n"):
-                    break
-                if head := self._HEAD.match(line):
+                    if not (_CRC in line and sound(line[:-1])):
+                        break  # torn; else its end alone is damaged
+                    self.file.truncate(offset + len(line) - 1)
+                    self.file.write(b"\n")
+                if not sound(line[:-1]):
+                    if line.strip():
+                        bad[number], at[number] = line, offset
+                elif head := self._HEAD.match(line):
                     self.places[hash(head[0])] = offset * self._LENGTHS + len(line)
                 offset += len(line)
         self.file.truncate(offset)
+        if bad:
+            damaged(path, bad)
+            with open(f"{path}.damaged", "ab") as kept:
+                kept.writelines(bad.values())
+            with open(path, "r+b") as file:  # blanks in their place, so that no other line moves
+                for number, line in bad.items():
+                    file.seek(at[number])
+                    file.write(b" " * (len(line) - 1))
 
     def _head(self, ident: str, inputs: str) -> bytes:
         return dumps({"id": ident, "inputs": inputs})[:-1] + b","
@@ -346,22 +422,10 @@ class Journal:
         if (place := self.places.get(hash(head))) is None:
             return None
         line = self._line(place)
-        try:
-            return json.loads(line)[self.key] if line.startswith(head) else None
-        except (ValueError, KeyError):  # a line damaged by hand is as good as deleted
-            return None
-
-    def values(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield `(id, inputs, value)` of every line that `get` finds."""
-        for place in self.places.values():
-            try:
-                line = json.loads(self._line(place))
-                yield line["id"], line["inputs"], line[self.key]
-            except (ValueError, KeyError):
-                continue
+        return json.loads(line).get(self.key) if line.startswith(head) else None
 
     def put(self, ident: str, inputs: str, value: Any) -> None:
-        line = dumps({"id": ident, "inputs": inputs, self.key: value}) + b"\n"
+        line = summed({"id": ident, "inputs": inputs, self.key: value}) + b"\n"
         offset = os.lseek(self.file.fileno(), 0, os.SEEK_END)
         view = memoryview(line)
         try:
@@ -417,42 +481,9 @@ async def _lines() -> AsyncIterator[tuple[int, bytes]]:
 Work = Callable[[R], V | Awaitable[V]]
 
 
-def stage(
-    key: str,
-    work: Work[R, V],
-    *,
-    takes: type[R],
-    needs: str | Iterable[str] = (),
-    run: str | Path | None = None,
-    inputs: Callable[[R], object] | None = None,
-    valid: Callable[[R, V], bool] | None = None,
-    jobs: int = 1,
-    passes_faults: bool = True,
-    expand: Callable[[R], list[R]] | None = None,
-    merge: Callable[[R, V], R] | None = None,
-    close: Callable[[], Awaitable[None]] | None = None,
-) -> int:
-    """Run one stage from stdin to stdout and return its exit status (0, 65 or 75).
-
-    work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault
-    for a failure of this record.
-    takes: the type of a record. What a record has of it is checked as it comes in.
-    needs: the key or keys that earlier stages must have written.
-    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the
-    fingerprint of `inputs(record)`, a function or coroutine function: one that waits holds no place
-    of `jobs`.
-    valid(record, value): whether a journaled value may be used again (are its files still there?).
-    passes_faults: records that already failed go through untouched.
-    expand(record) -> records: turn one record into several before the work.
-    merge(record, value) -> record: how a value joins its record, where it is not simply added under
-    `key`.
-    close(): a coroutine function, awaited at the end whatever happened.
-    """
-    needs = (needs,) if isinstance(needs, str) else tuple(needs)
-    made: _Stage[R, V] = _Stage(
-        key, work, takes, needs, run, inputs, valid, jobs, passes_faults, expand, merge, close
-    )
-    return asyncio.run(made.go())
+def stage(key: str, work: Work[R, V], *, takes: type[R], **more: Any) -> int:
+    """Run one stage (`_Stage`) from stdin to stdout and return its exit status (0, 65 or 75)."""
+    return asyncio.run(_Stage(key, work, takes=takes, **more).go())
 
 
 # How a stage says what became of its records.
@@ -471,22 +502,38 @@ TALLY = {
 
 @dataclasses.dataclass
 class _Stage(Generic[R, V]):
-    """One run of `stage`, whose arguments these are."""
+    """One run of a stage.
+
+    work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault
+    for a failure of this record.
+    takes: the type of a record. What a record has of it is checked as it comes in.
+    needs: the key or keys that earlier stages must have written.
+    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the
+    fingerprint of `inputs(record)`, a function or coroutine function: one that waits holds no place
+    of `jobs`.
+    valid(record, value): whether a journaled value may be used again (are its files still there?).
+    passes_faults: records that already failed go through untouched.
+    expand(record) -> records: turn one record into several before the work.
+    merge(record, value) -> record: how a value joins its record, where it is not simply added under
+    `key`.
+    close(): a coroutine function, awaited at the end whatever happened.
+    """
 
     key: str
     work: Work[R, V]
     takes: type[R]
-    needs: tuple[str, ...]
-    run: str | Path | None
-    inputs: Callable[[R], object] | None
-    valid: Callable[[R, V], bool] | None
-    jobs: int
-    passes_faults: bool
-    expand: Callable[[R], list[R]] | None
-    merge: Callable[[R, V], R] | None
-    close: Callable[[], Awaitable[None]] | None
+    needs: str | Iterable[str] = ()
+    run: str | Path | None = None
+    inputs: Callable[[R], object] | None = None
+    valid: Callable[[R, V], bool] | None = None
+    jobs: int = 1
+    passes_faults: bool = True
+    expand: Callable[[R], list[R]] | None = None
+    merge: Callable[[R, V], R] | None = None
+    close: Callable[[], Awaitable[None]] | None = None
 
     def __post_init__(self) -> None:
+        self.needs = (self.needs,) if isinstance(self.needs, str) else tuple(self.needs)
         self.journal: Journal | None = None
         self.tasks: set[asyncio.Task[R]] = set()
         self.tally: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from decksmith.core import cli
+from decksmith.core import cli, incoming
 
 # What should have been sent where no field says it: in a list, or an object of any names.
 WORDS = {"string_type": "text", "is_instance_of": "text"}
@@ -46,16 +46,12 @@ def parse(body: bytes) -> dict[str, Any]:
     """The JSON object that a request brings; an empty body is an empty object. Raises
     cli.BadData."""
     try:
-        found = json.loads(body or b"{}", parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        found = incoming.parsed(body or b"{}")
+    except ValueError:
         raise cli.BadData("the body is no JSON") from None
     if not isinstance(found, dict):
         raise cli.BadData("the body is no JSON object")
     return found
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")  # NaN and Infinity, which Python's parser takes
 
 
 def check(model: type[Kind], data: dict[str, Any], context: dict[str, Any] | None = None) -> Kind:

@@ -15,6 +15,7 @@ import resource
 import secrets
 import signal
 import socket
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -24,7 +25,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from decksmith.core import cli
+from decksmith.core import cli, incoming
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -158,9 +159,13 @@ def application(
 
 
 async def _read_body(request: web.Request, most: int) -> None:
-    """Wait for the body: what comes in drips ends here, and not in the handler."""
+    """Wait for the body: what comes in drips ends here, and not in the handler. Nothing is unpacked, whatever it was packed with:
+    none of our clients packs, and a bound on bytes is then a bound on memory."""
     if not request.can_read_body:
         return
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        said = "a body is taken as it is: send it without a Content-Encoding"
+        raise web.HTTPUnsupportedMediaType(text=said, headers={"Accept-Encoding": "identity"})
     if (length := request.content_length or 0) > most:
         raise web.HTTPRequestEntityTooLarge(most, length)
     try:
@@ -193,7 +198,7 @@ def _said(error: web.HTTPException) -> web.Response:
     """An exception of aiohttp as JSON, with the sentence that somebody wrote for it, if any."""
     written = error.text and not error.text.startswith(f"{error.status}:")
     response = problem(error.status, str(error.text if written else error.reason))
-    for name in ("Allow", "Retry-After"):
+    for name in ("Accept-Encoding", "Allow", "Retry-After"):
         if name in error.headers:
             response.headers[name] = error.headers[name]
     return response
@@ -274,21 +279,46 @@ def _write_private(path: Path, text: str) -> None:
     os.replace(fresh, path)
 
 
+def database(path: Path, schema: str, server: str, synchronous: str) -> sqlite3.Connection:
+    """A server's own database: one process has it and its folder until it is closed. Raises cli.TryAgain for one that another
+    process has, cli.BadData for a file that is no such database, cli.Missing for one that others could have made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(incoming.own(path))
+    opened = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        # The lock is kept, and no memory shared, which network file systems cannot.
+        opened.execute("PRAGMA locking_mode = EXCLUSIVE")
+        opened.execute("PRAGMA journal_mode = WAL")
+        opened.execute(f"PRAGMA synchronous = {synchronous}")
+        opened.executescript(f"BEGIN EXCLUSIVE; {schema}; COMMIT;")
+    except sqlite3.DatabaseError as error:
+        opened.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            words = f"{path.parent}: another {server} has this folder; give another with --root"
+            raise cli.TryAgain(words) from None
+        raise cli.BadData(f"{path}: {error}; remove it to begin with an empty one") from None
+    return opened
+
+
 def secret(root: Path, variable: str) -> str:
     """A server's token: that of the environment variable, else the one of ROOT/token, which is made once, so that clients survive
-    a restart; to be called by whoever has the root's lock. Raises cli.BadConfig for a file that cannot be read."""
+    a restart; to be called by whoever has the root's lock. Raises cli.BadConfig for a file that cannot be read, cli.Missing for one
+    that others could have made."""
     if given := os.environ.pop(variable, ""):
         return given
     path = Path(root) / "token"
     try:
-        if path.exists() and path.stat().st_mode & 0o077:
-            path.chmod(0o600)
-            cli.say(
-                f"{path}: others could read the token, now they cannot; to have a new one, remove the file and start again"
-            )
-        if not (token := path.read_text().strip() if path.exists() else ""):
-            token = secrets.token_urlsafe(32)
-            _write_private(path, token)
+        kept = contextlib.suppress(FileNotFoundError)
+        with kept, open(incoming.own(path, os.O_RDONLY, closed=incoming.SECRET)) as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                os.fchmod(file.fileno(), 0o600)
+                cli.say(
+                    f"{path}: others could read the token, now they cannot; to have a new one, remove the file and start again"
+                )
+            if token := file.read().strip():
+                return token
+        token = secrets.token_urlsafe(32)
+        _write_private(path, token)
         return token
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", error)
@@ -336,6 +366,7 @@ async def serving(app: web.Application, listening: socket.socket) -> AsyncIterat
     runner = web.AppRunner(
         app,
         access_log=None,
+        auto_decompress=False,
         handler_cancellation=True,
         shutdown_timeout=0.5,
         keepalive_timeout=IDLE,

@@ -116,7 +116,7 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
     return {"rc": code, "timeout": late, "left": 0 if late else left}
 
 
-def take(name: str, most: int) -> bytes:
+def take(name: str | os.PathLike[str], most: int) -> bytes:
     """The bytes of a regular file of at most `most` bytes; no link is followed. Raises OSError."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:

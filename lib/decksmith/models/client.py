@@ -251,12 +251,12 @@ class Client:
             data = await self._once(body, min(self.model.timeout, left), splitter)
             reply = replies.read(data, time.monotonic() - begun, attempt)
             is_paid = any((self.model.price or {}).values())
-            if not data.get("usage") and (is_paid or (splitter and splitter.enough)):
-                written = (
-                    splitter.guessed if splitter else replies.guessed(reply.reasoning + reply.text)
-                )
-                guess = _prompt_tokens(body), written
-                reply.usage["prompt_tokens"], reply.usage["completion_tokens"] = guess
+            if is_paid or (splitter and splitter.enough):
+                # What the endpoint does not count, or says was nothing.
+                usage, text = reply.usage, reply.reasoning + reply.text
+                written = splitter.guessed if splitter else replies.guessed(text)
+                usage["prompt_tokens"] = usage["prompt_tokens"] or _prompt_tokens(body)
+                usage["completion_tokens"] = usage["completion_tokens"] or written
             if rule:
                 stopping.cut(reply, rule)
             self._pay(reply)
@@ -274,11 +274,11 @@ class Client:
         return is_priced and "stream" not in self.model.drop and not {"tools", "prompt"} & set(body)
 
     def _pay(self, reply: Reply) -> None:
-        """Note what a reply cost: by the endpoint's word, else by the registry's price."""
+        """Note what a reply cost: by the registry's price at least, more by the endpoint's word."""
         usage = reply.usage
-        if usage["cost"] is None and self.model.price:
+        if self.model.price:
             tokens = usage["prompt_tokens"] or 0, usage["completion_tokens"] or 0
-            usage["cost"] = round(self._price(*tokens), 8)
+            usage["cost"] = max(usage["cost"] or 0.0, round(self._price(*tokens), 8))
         self.spent += usage["cost"] or 0.0
         self.dearest = max(self.dearest, usage["cost"] or 0.0)
 
@@ -399,7 +399,7 @@ class Client:
         except OSError as error:
             raise await self._lost(pool, server, error) from None
         except ValueError as error:
-            said = f"the endpoint's reply is not JSON ({error})"
+            said = f"the endpoint's reply cannot be used: {error}"
             raise RequestError("malformed", said) from None
 
     async def _lost(self, pool: ServerPool, server: ModelServer, error: Exception) -> RequestError:

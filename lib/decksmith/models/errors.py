@@ -1,10 +1,11 @@
 """Requests that failed: what an endpoint said, and whether asking again can help."""
 
-import json
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from decksmith.core import incoming
 
 RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 ENDS_ALL = {
@@ -64,8 +65,8 @@ class RequestError(Exception):
 def said(text: str) -> str:
     """The message in an endpoint's JSON of an error, in the forms that there are; any other text as it is."""
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
+        data = incoming.parsed(text)
+    except ValueError:
         return text
     data = data[0] if isinstance(data, list) and data else data  # Gemini's
     for key in ("error", "message", "detail"):

@@ -1,5 +1,6 @@
 """Replies: what an endpoint wrote, its thought apart from its answer, whether it came whole or in pieces."""
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from decksmith.models.records import CutBy, Gen, Stopped, ToolCall, Usage
 
 # What an endpoint says of a reply (OpenAI's API reference, chat completions).
 NAMED = ("id", "model", "created", "system_fingerprint")
+TOKENS, USD = 100_000_000, 1000  # that one reply has at most
 CUT = ("length", "stopped")  # how a reply ended that its model did not end
 # Called with what arrives of a streamed reply: its kind ("reasoning", "text", "turn") and the piece.
 OnChunk = Callable[[str, str], object]
@@ -86,14 +88,15 @@ def read(data: Any, took: float, attempts: int) -> Reply:
         reasoning = message.get("reasoning") or message.get("reasoning_content") or ""
         used = data.get("usage") or {}
         details = used.get("completion_tokens_details") or {}
+        is_said = isinstance(used.get("cost"), int | float)  # some have an object there
         usage: Usage = {
-            "prompt_tokens": int(used.get("prompt_tokens") or 0),
-            "completion_tokens": int(used.get("completion_tokens") or 0),
-            "reasoning_tokens": int(details.get("reasoning_tokens") or 0),
-            "cost": used.get("cost") if isinstance(used.get("cost"), int | float) else None,
+            "prompt_tokens": int(_amount(used, "prompt_tokens", TOKENS)),
+            "completion_tokens": int(_amount(used, "completion_tokens", TOKENS)),
+            "reasoning_tokens": int(_amount(details, "reasoning_tokens", TOKENS)),
+            "cost": _amount(used, "cost", USD) if is_said else None,
         }
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        said = f"the endpoint's reply has no usable choice ({error!r})"
+        said = f"the endpoint's reply has no usable choice or usage ({error!r})"
         raise RequestError("malformed", said) from None
     if not isinstance(reasoning, str):
         reasoning = json.dumps(reasoning)
@@ -106,10 +109,19 @@ def read(data: Any, took: float, attempts: int) -> Reply:
         elif isinstance(value, int) and not isinstance(value, bool):
             response[name] = value
     finish, calls = choice.get("finish_reason"), _tool_calls(message.get("tool_calls"))
+    finish = finish[:40] if isinstance(finish, str) else None
     finish = "length" if str(finish).lower() == "max_tokens" else finish  # Gemini's and Anthropic's
     return Reply(
         text, reasoning or thought, finish, usage, took, attempts, response, tool_calls=calls
     )
+
+
+def _amount(said: Mapping[str, Any], name: str, most: float) -> float:
+    """A number of tokens or of USD, 0 where it is not said. Raises ValueError for one that no single reply can have."""
+    found = said.get(name) or 0
+    if not isinstance(found, int | float) or not 0 <= found <= most:
+        raise ValueError(f"{name}: {str(found)[:40]} is no number from 0 to {most:,}")
+    return found
 
 
 def _text(content: Any) -> str:
@@ -180,6 +192,12 @@ class StreamSplitter:
             self.came["content"].append(piece)
             self.held += piece
             self._pass_on(ended=False)
+
+    def whole(self, data: Any) -> None:
+        """Take a reply that came in one piece; one of another form is for `read` to refuse."""
+        with contextlib.suppress(LookupError, TypeError, AttributeError):
+            self.feed(data["choices"][0]["message"])
+            self.end()
 
     def end(self) -> None:
         """Pass on what still waited."""

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from decksmith import __version__
-from decksmith.core import cli
+from decksmith.core import cli, incoming
 from decksmith.core.records import Record
 from decksmith.models import replies
 from decksmith.models.errors import RequestError
@@ -19,7 +19,6 @@ from decksmith.models.replies import StreamSplitter
 
 if TYPE_CHECKING:
     import aiohttp
-    from openai import AsyncOpenAI, AsyncStream
 
 Answer = TypeVar("Answer")
 PULSE = float(os.environ.get("DECKSMITH_PULSE") or 2)  # of several servers: seconds between looks
@@ -27,6 +26,9 @@ PULSE_LIMIT = 5 * PULSE  # seconds for an answer to a look
 MISSES = 3  # unanswered looks until a server is given up
 IDLE = 5  # seconds that an unused connection is kept; servers close theirs no earlier
 NEW = "not asked yet"
+# Bytes, unpacked: of a reply or one event of its stream, of a stream, of what a refusal is quoted
+# from, of a list of models.
+REPLY, STREAM, REFUSAL, LISTING = 16 << 20, 64 << 20, 1 << 16, 16 << 20
 
 
 # Running servers of `make serve`
@@ -95,7 +97,6 @@ class ModelServer:
     def __init__(self, url: str, trouble: str | None = None, proxy: str | None = None) -> None:
         self.url, self.trouble, self.misses, self.proxy = url.rstrip("/"), trouble, 0, proxy
         self.calls: set[asyncio.Task[Any]] = set()
-        self.sdk: AsyncOpenAI | None = None
 
     async def during(self, request: Coroutine[Any, Any, Answer]) -> Answer:
         """What the coroutine `request` returns; it is cancelled when the server is given up."""
@@ -151,35 +152,13 @@ class ServerPool:
                 "Authorization": f"Bearer {self.key}",
                 "Content-Type": "application/json",
                 "Accept": "application/json",
+                "Accept-Encoding": "identity",  # what is packed all the same is counted unpacked
                 "User-Agent": f"decksmith/{__version__}",
             },
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, **secure),
             timeout=aiohttp.ClientTimeout(total=None),
         )
         return self.session
-
-    def _sdk(self, server: ModelServer) -> "AsyncOpenAI":
-        """The openai package's client of a server, which reads streams. Its import takes longer than a
-        hundred requests: whoever does not stream goes without."""
-        import httpx2
-        from openai import AsyncOpenAI, DefaultAioHttpClient
-
-        if not server.sdk:
-            timeout = httpx2.Timeout(self.model.timeout)
-            client = DefaultAioHttpClient(
-                limits=httpx2.Limits(max_connections=None),
-                timeout=timeout,
-                trust_env=self.trust_env,
-                follow_redirects=False,
-            )
-            server.sdk = AsyncOpenAI(
-                base_url=server.url,
-                api_key=self.key,
-                max_retries=0,
-                timeout=timeout,
-                http_client=client,
-            )
-        return server.sdk
 
     async def exchange(
         self, server: ModelServer, body: Record, splitter: StreamSplitter | None
@@ -190,59 +169,32 @@ class ServerPool:
         import aiohttp
 
         if splitter:
-            return await self._stream(server, body, splitter)
+            # Our servers (the embedded engine, vLLM) count while they write.
+            is_ours = self.model.base_url in ("engine:", "serve:")
+            counts = {"continuous_usage_stats": True} if is_ours else {}
+            more = {"stream": True, "stream_options": {"include_usage": True, **counts}}
+            body = body | {name: more[name] for name in more if name not in self.model.drop}
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         asking = self._connected().post(
             server.url + path(body), data=text.encode(), allow_redirects=False, proxy=server.proxy
         )
         try:
             async with asking as answer:
-                sent, status = await answer.read(), answer.status
+                if not 200 <= answer.status < 300:
+                    sent = await incoming.gathered(answer.content.iter_any(), REFUSAL, cut=True)
+                    said = sent.decode(errors="replace")
+                    raise RequestError.of_status(answer.status, said, answer.headers)
+                if splitter and "json" not in answer.headers.get("content-type", ""):
+                    return await _streamed(answer.content, splitter, answer.url)
+                sent = await incoming.gathered(answer.content.iter_any(), REPLY)
         except aiohttp.ClientError as error:
             number = getattr(getattr(error, "os_error", None), "errno", None) or 0
-            said = os.strerror(number) if number > 0 else str(error) or repr(error)
-            raise ConnectionError(said) from None
-        if not 200 <= status < 300:
-            raise RequestError.of_status(status, sent.decode(errors="replace"), answer.headers)
-        return _checked(json.loads(sent), answer.headers)
-
-    async def _stream(self, server: ModelServer, body: Record, splitter: StreamSplitter) -> Any:
-        """`exchange` by the openai package, whose errors become ours."""
-        import httpx2
-        import openai
-
-        # Our servers (the embedded engine, vLLM) count while they write.
-        is_ours = self.model.base_url in ("engine:", "serve:")
-        counts = {"continuous_usage_stats": True} if is_ours else {}
-        more = {"stream": True, "stream_options": {"include_usage": True, **counts}}
-        body = body | {name: more[name] for name in more if name not in self.model.drop}
-        try:
-            stream = await self._sdk(server).post(
-                path(body),
-                body=body,
-                cast_to=object,
-                stream=True,
-                stream_cls=openai.AsyncStream[object],
-            )
-            async with stream:
-                return await _streamed(stream, splitter)
-        except openai.APIStatusError as error:
-            said = error.response
-            raise RequestError.of_status(said.status_code, said.text, said.headers) from None
-        except openai.APIConnectionError as error:
-            # The aiohttp transport calls a refused connection a timeout of connecting.
-            late = isinstance(error, openai.APITimeoutError)
-            if late and not isinstance(error.__cause__, httpx2.ConnectTimeout):
-                raise TimeoutError from None
-            raise ConnectionError(str(error.__cause__ or error)) from None
-        except openai.APIError as error:  # a failure that came as an event of the stream
-            code = error.body.get("code") if isinstance(error.body, dict) else None
-            status = code if isinstance(code, int) else 502
-            raise RequestError.of_status(status, error.message, {}) from None
-        except httpx2.TimeoutException:
-            raise TimeoutError from None
-        except httpx2.TransportError as error:
-            raise ConnectionError(repr(error)) from None
+            words = os.strerror(number) if number > 0 else str(error) or repr(error)
+            raise ConnectionError(words) from None
+        data = _checked(incoming.parsed(sent), answer.headers)
+        if splitter:  # what cannot stream
+            splitter.whole(data)
+        return data
 
     def choose(self) -> ModelServer:
         """The least busy server that answers; raises RequestError, with what is wrong with each, when
@@ -315,7 +267,8 @@ class ServerPool:
                 async with listing as reply:
                     if reply.status >= 500:
                         return f"HTTP {reply.status}", True
-                    listed = await reply.json(content_type=None) if reply.status == 200 else {}
+                    sent = await incoming.gathered(reply.content.iter_any(), LISTING)
+                    listed = incoming.parsed(sent) if reply.status == 200 else {}
             names = [entry["id"] for entry in listed.get("data") or []]
             if names and self.model.slug not in names:
                 return f"it has {', '.join(names)}, and not {self.model.slug}", True
@@ -331,9 +284,6 @@ class ServerPool:
         """Stop watching and close the connections."""
         if self.watcher:
             self.watcher.cancel()
-        for server in self.servers:
-            if server.sdk:
-                await server.sdk.close()
         if self.session:
             await self.session.close()
 
@@ -343,21 +293,14 @@ def path(body: Record) -> str:
     return "/completions" if "prompt" in body else "/chat/completions"
 
 
-async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> Any:
+async def _streamed(content: "aiohttp.StreamReader", splitter: StreamSplitter, url: object) -> Any:
     """The events of a stream as one JSON, up to where the splitter has enough: its connection is closed
-    then. What cannot stream comes in one piece. Raises ValueError for events of another form."""
-    answer = stream.response
+    then. Raises RequestError for a failure that comes as an event, ValueError for events of another form."""
     finish, usage = None, None
     named: Record = {}
     try:
-        if "json" in answer.headers.get("content-type", ""):
-            data = _checked(json.loads(await answer.aread()), answer.headers)
-            for choice in data.get("choices", [])[:1]:
-                splitter.feed(choice.get("message"))
-                splitter.end()
-            return data
-        async for event in stream:
-            chunk: Any = event
+        async for chunk in _events(content):
+            _checked(chunk, {})
             usage = chunk.get("usage") or usage
             named |= {name: chunk[name] for name in replies.NAMED if chunk.get(name)}
             for choice in (chunk.get("choices") or [])[:1]:
@@ -368,10 +311,30 @@ async def _streamed(stream: "AsyncStream[object]", splitter: StreamSplitter) -> 
     except (AttributeError, TypeError, KeyError) as error:
         raise ValueError(f"an event of another form, {error!r}") from None
     if finish is None and not splitter.enough:
-        raise RequestError("connection", f"{answer.url}: the stream ended before the reply did")
+        raise RequestError("connection", f"{url}: the stream ended before the reply did")
     splitter.end()
     message = {name: "".join(pieces) for name, pieces in splitter.came.items()}
     return {**named, "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
+
+
+async def _events(content: "aiohttp.StreamReader") -> AsyncIterator[Any]:
+    """The values of a stream of server-sent events (HTML standard 9.2), up to OpenAI's [DONE]. Raises ValueError for one that is
+    no JSON, incoming.TooLarge for one of more than REPLY bytes, and for more than STREAM in all."""
+    rest, data, total = b"", b"", 0
+    async for chunk in content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        total += len(chunk)
+        for line in lines:
+            name, _, value = line.rstrip(b"\r").partition(b":")
+            if name == b"data":
+                data += value.removeprefix(b" ") + b"\n"
+            elif not name and not value and data:
+                if data.startswith(b"[DONE]"):
+                    return
+                yield incoming.parsed(data)
+                data = b""
+        if len(data) + len(rest) > REPLY or total > STREAM:
+            raise incoming.TooLarge(f"it has more than {min(total, STREAM)} bytes, unpacked")
 
 
 def _checked(data: Any, headers: Mapping[str, str]) -> Any:
@@ -379,6 +342,6 @@ def _checked(data: Any, headers: Mapping[str, str]) -> Any:
     error = data.get("error") if isinstance(data, dict) else None
     if isinstance(error, dict) and not data.get("choices"):
         code = error.get("code")
-        status = code if isinstance(code, int) else 502
+        status = code if isinstance(code, int) and 400 <= code < 600 else 502
         raise RequestError.of_status(status, json.dumps(data), headers)
     return data

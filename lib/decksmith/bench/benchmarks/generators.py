@@ -361,14 +361,15 @@ def tools(source: RowSource) -> Rows:
     or none; the subset says which."""
     draw = Draw(f"tools {source['seed']}")
     kinds = (("one", 1), ("same twice", 2), ("two", 2), ("none", 0))
-    offered = [_tool(name, **given) for name, given in _texts()["toolbox"]["functions"].items()]
+    functions = _texts()["toolbox"]["functions"]
+    offered = [_tool(name, said) for name, said in functions.items()]
     for number in range(source["rows"]):
         kind, many = kinds[number % len(kinds)]
         if kind == "none":
             request, calls = draw.one("unaided").format(draw.one("animals")), []
         else:
-            first = draw.choice(REQUESTS)
-            rest = [each for each in REQUESTS if each is not first]
+            first = draw.choice([*functions])
+            rest = [each for each in functions if each != first]
             other = first if kind == "same twice" else draw.choice(rest)
             parts = _different(draw, [first, other][:many])
             request = " ".join(text for text, _ in parts)
@@ -382,16 +383,15 @@ def tools(source: RowSource) -> Rows:
         }
 
 
-def _tool(name: str, description: str, parameters: dict[str, list[str]]) -> dict[str, Any]:
+def _tool(name: str, said: Record) -> dict[str, Any]:
     """A tool in OpenAI's form, all of its parameters required."""
-    known = {key: {"type": kind, "description": said} for key, (kind, said) in parameters.items()}
-    schema = {"type": "object", "properties": known, "required": list(parameters)}
-    function = {"name": name, "description": description, "parameters": schema}
+    known = {key: {"type": one, "description": of} for key, (one, of) in said["parameters"].items()}
+    schema = {"type": "object", "properties": known, "required": list(known)}
+    function = {"name": name, "description": said["description"], "parameters": schema}
     return {"type": "function", "function": function}
 
 
 Request = tuple[str, Call]  # a sentence, and the call that it asks for
-REQUESTS = tuple("get_weather convert_currency set_timer count_stock find_trains".split())
 
 
 def _different(draw: Draw, names: Sequence[str]) -> list[Request]:
@@ -407,26 +407,16 @@ def _different(draw: Draw, names: Sequence[str]) -> list[Request]:
 
 def _request(name: str, draw: Draw) -> Request:
     """A request for a function of the toolbox."""
-    given: Record
-    match name:
-        case "get_weather":
-            given = {"city": draw.one("cities"), "day": draw.one("days")}
-            text = "What is the weather in {city} on {day}?"
-        case "convert_currency":
-            given = {"amount": draw.many(2, 900)}
-            given["source"], given["target"] = draw.sample(_texts()["currencies"], 2)
-            text = "How much are {amount} {source} in {target}?"
-        case "set_timer":
-            given = {"label": draw.one("timers"), "minutes": draw.many(2, 55)}
-            text = "Set a timer of {minutes} minutes with the label {label}."
-        case "count_stock":
-            given = {"item": draw.one("things"), "branch": draw.many(2, 60)}
-            text = "How many {item} does branch {branch} have in stock?"
-        case _:  # find_trains
-            origin, destination = draw.sample(_texts()["cities"], 2)
-            given = {"origin": origin, "destination": destination, "hour": draw.many(5, 22)}
-            text = "Which trains go from {origin} to {destination} after {hour}:00?"
-    return text.format(**given), {"name": name, "arguments": given}
+    said = _texts()["toolbox"]["functions"][name]
+    given: Record = {}
+    for names, of in said["drawn"].items():
+        if isinstance(of, list):
+            given[names] = draw.many(*of)
+        elif " " in names:
+            given |= zip(names.split(), draw.sample(_texts()[of], 2), strict=True)
+        else:
+            given[names] = draw.one(of)
+    return said["request"].format(**given), {"name": name, "arguments": given}
 
 
 # What a benchmark's source may name as `generated`.

@@ -47,7 +47,7 @@ MEMORY = 2 << 30  # bytes of address space of a grader
 UNREAD = "(no grader could evaluate it)"  # the answer that such rows are counted under
 ROWS = 32  # at once: those that wait for a judge cost nothing, and of the others as many are graded as there are processes
 ASKED = 3  # of how a judge is asked and read: raised when its verdicts, which are paid for, no longer hold
-VERSION = 4  # of the rules: raised when a verdict can change, so that kept grades are made again
+VERSION = 5  # of the rules: raised when a verdict can change, so that kept grades are made again
 
 
 # How a grader's process ends that somebody else ended; None: it has not.
@@ -82,6 +82,8 @@ class Graders:
     def inputs(self, record: BenchRecord) -> list[object]:
         """Everything a grade depends on."""
         gen, spec = record["gen"], tasks.load(record["task"]["bench"])
+        if lack := tasks.lack(spec, record["task"]):  # an error, as long as the row is this one
+            return [lack, record["task"]]
         judged = []
         if spec["grader"] in JUDGED or (spec["grader"] == "gym" and self._judged_here(spec)):
             judged.append(registry.model(self._judge_of(spec), **self.endpoint).slug)
@@ -112,6 +114,8 @@ class Graders:
             raise cli.BadData(f"{record['id']}: {said}")
         if spec["grader"] == "outside":
             raise cli.BadData(f"{spec['name']} is graded by its own harness: {spec['note']}")
+        if lack := tasks.lack(spec, record["task"]):
+            raise Fault("judge", "bad-row", f"{lack}; mend it and run bench-prepare again")
         found = await self._found(spec, record, gen.get("text") or "")
         detail = found.get("detail") or {}
         if fault := detail.get("fault"):
@@ -137,7 +141,10 @@ class Graders:
         if spec["grader"] == "gym":
             return await self._gym(spec, record, text)
         if spec["grader"] == "choice":
-            task = {**task, "expected": tasks.right_letter(record)}
+            choices = task["fields"]["choices"]
+            shown = [choices[place] for place in tasks.order(record)]
+            fields = {**task["fields"], "choices": shown}
+            task = {**task, "fields": fields, "expected": tasks.right_letter(record)}
         async with self.slots:
             return await asyncio.to_thread(self._apart, spec, task, text)
 
@@ -346,9 +353,14 @@ async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
     return {"verdict": "right" if score > 0.5 else "wrong", "score": score, "detail": detail}
 
 
+def _ending(text: str, n: int = 1) -> list[str]:
+    """The last `n` lines of a judge's reply that hold a word or a verdict: what it quotes above is no verdict of its own."""
+    return [line for line in text.splitlines() if re.search(r"\w", line)][-n:]
+
+
 def judgement(text: str) -> bool | None:
-    """What a judge said after the last "Judgement:": True, False, or None when it is neither yes nor no."""
-    _, mark, said = text.rpartition("Judgement:")
+    """What a judge says in its last line after "Judgement:": True, False, or None when it is neither yes nor no."""
+    _, mark, said = "".join(_ending(text)).rpartition("Judgement:")
     found = re.match(r"[\s*_\"']*(yes|no)\b", said, re.I) if mark else None
     return found[1].lower() == "yes" if found else None
 
@@ -357,20 +369,20 @@ PREFERENCES = {"A>>B": 2, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -2}
 
 
 def preference(text: str) -> int | None:
-    """How much better A is than B, from -2 to 2; None without a verdict or with several different ones."""
-    found = set(re.findall(r"\[\[(A>>B|A>B|A=B|B>A|B>>A)\]\]", text))
+    """How much better A is than B by the last line, from -2 to 2; None without a verdict there or with several different ones."""
+    found = set(re.findall(r"\[\[(A>>B|A>B|A=B|B>A|B>>A)\]\]", "".join(_ending(text))))
     return PREFERENCES[found.pop()] if len(found) == 1 else None
 
 
 def criteria(text: str, n: int) -> list[bool] | None:
-    """Which of `n` criteria a judge says are met, as a list of booleans; None when any has no verdict or two different ones."""
-    found: dict[int, str] = {}
-    for number, said in re.findall(r"^\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", text, re.I | re.M):
-        if found.setdefault(int(number), said.lower()) != said.lower():
-            return None
-    if sorted(found) != list(range(1, n + 1)):
+    """Which of `n` criteria a judge's last `n` lines say are met, as a list of booleans; None when they are not one verdict for each, in order."""
+    said = [
+        re.match(r"\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", line, re.I)
+        for line in _ending(text, n)
+    ]
+    if [each and int(each[1]) for each in said] != list(range(1, n + 1)):
         return None
-    return [found[number] == "yes" for number in range(1, n + 1)]
+    return [each is not None and each[2].lower() == "yes" for each in said]
 
 
 Question = tuple[BenchmarkSpec, Task, str]
@@ -495,18 +507,14 @@ PRELOAD = {
 
 def rules(spec: BenchmarkSpec, task: Task) -> int | str:
     """Which rules grade a row: our version of them, and the harness with its version where one does.
-    Raises cli.BadData, cli.Missing."""
+    Raises cli.Missing."""
     if spec["grader"] == "gym":
         return f"{VERSION}: {gym.revision()}"
-    expected = task.get("expected")
     if spec["grader"] == "code" and "calls" in task["expected"]:
         return f"{VERSION}: {graders.version('evalplus')}"
     if spec["grader"] != "instructions":
         return VERSION
-    names = expected.get("instructions") if isinstance(expected, dict) else None
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise cli.BadData("a row without expected.instructions; bench-prepare writes them")
-    which = sorted({graders.harness(name) for name in names})
+    which = sorted({graders.harness(name) for name in task["expected"]["instructions"]})
     return f"{VERSION}: {', '.join(map(graders.version, which))}"
 
 
@@ -527,7 +535,8 @@ def _math(task: Task, text: str) -> Grade:
 
 
 def _choice(task: Task, text: str) -> Grade:
-    answer = simple.chosen_letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
+    choices = task["fields"]["choices"]
+    answer = simple.chosen_letter(text, tasks.LETTERS[: len(choices)], choices)
     if answer is None:
         return {"verdict": "no_answer", "answer": None}
     return {"verdict": "right" if answer == task["expected"] else "wrong", "answer": answer}

@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, TypedDict, cast
 
-from decksmith.bench.benchmarks import metrics, tasks
+from decksmith.bench.benchmarks import graders, metrics, tasks
 from decksmith.bench.benchmarks.metrics import BenchSummary, Questions, Results
 from decksmith.bench.benchmarks.records import Group, GroupPart
 from decksmith.core import cli
@@ -211,6 +211,8 @@ def summary(group: Group, entries: list[AspectEntry], model: str, other: str) ->
     said = f"{group['name']}: {said}. Over all questions: {whole['sentence'].partition(': ')[2]}"
     if whole["missing"]:
         said += f". Not asked: {', '.join(whole['missing'])}"
+    if errors := graders.errors(tasks.load(part["bench"])["grader"] for part in group["parts"]):
+        said += f". {errors}"
     order = {"worse": "fail", "refused": "fail", "cannot tell": "open"}
     outcomes = {outcome, order.get(whole["verdict"], "pass")}
     return said, next(each for each in ("fail", "open", "pass") if each in outcomes)

@@ -87,9 +87,8 @@ def plain(name: object) -> str:
 
 @functools.cache
 def harnesses() -> list[Harness]:
-    return [
-        cast(Harness, tomllib.loads(path.read_text())) for path in sorted(FOLDER.glob("*.toml"))
-    ]
+    files = sorted(FOLDER.glob("*.toml"))
+    return [cast(Harness, tomllib.loads(path.read_text())) for path in files]
 
 
 # Files as records
@@ -191,11 +190,8 @@ def _opened(path: Path) -> tuple[Record, Record, Records]:
         head = _whole(_member(archive, "header.json"), f"{path}: header.json")
         member = _member(archive, "summaries.json")
         return head, {}, _objects(member, f"{path}: summaries.json")
-    if magic != b"PAR1" and magic.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (
-        b"{",
-        b"[",
-        b"",
-    ):
+    begins = magic.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    if magic != b"PAR1" and begins not in (b"{", b"[", b""):
         raise _unknown(path, "no JSON, zip or parquet")
     rows = _table(path) if magic == b"PAR1" else _objects(path.open("rb"), str(path))
     ahead = list(itertools.islice(rows, 2))
@@ -222,11 +218,8 @@ def opened(path: Path, given: Head) -> Log | None:
         for harness in harnesses():
             if _program(harness["first"], path)(first) is True:
                 said = {**first, "second": second, **_beside(path, harness)}
-                head: Head = {
-                    **_program(harness["head"], path)(said),
-                    "tool": harness["title"],
-                    **given,
-                }
+                own = _program(harness["head"], path)(said)
+                head: Head = {**own, "tool": harness["title"], **given}
                 head["bench"] = re.sub("[/:+]", "-", plain(head.get("bench") or path.stem))[:60]
                 head["model"] = plain(head.get("model") or "unknown")
                 if "each" in harness:
@@ -286,9 +279,8 @@ def logs(path: Path, given: Head | None = None) -> dict[str, list[Log]]:
     Raises cli.BadData, naming what was found and what is taken."""
     found: dict[str, list[Log]] = {}
     inside = sorted(one for one in path.rglob("*") if one.is_file())
-    named = [
-        one for one in inside if any(fnmatch(one.name, p) for h in harnesses() for p in h["files"])
-    ]
+    patterns = [pattern for harness in harnesses() for pattern in harness["files"]]
+    named = [one for one in inside if any(fnmatch(one.name, each) for each in patterns)]
     for file in named if path.is_dir() else [path]:
         if (log := opened(file, cast(Head, {"scale": (0, 1), **(given or {})}))) is None:
             continue

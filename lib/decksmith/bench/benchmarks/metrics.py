@@ -199,6 +199,12 @@ def _lean(record: BenchRecord, equal: dict[str, object]) -> BenchRecord:
     return cast(BenchRecord, made)
 
 
+def made_from(questions: Questions) -> str:
+    """The fingerprint of what a summary is made from."""
+    rows = (record for samples in questions.values() for record in samples)
+    return stream.fingerprint([stream.fingerprint(_lean(record, {})) for record in rows])
+
+
 def _asked(record: BenchRecord) -> str:
     """What the model was asked, as a hash; of a lean record it stands in place of the messages."""
     asked = record["messages"] if "messages" in record else {"prompt": record.get("prompt")}
@@ -486,10 +492,17 @@ def text(value: float | None) -> str:
 
 
 def load(folder: Path) -> Results:
-    """The graded records of a model, from `folder/<benchmark>/rows.jsonl`. Raises cli.Missing."""
+    """The graded records of a model, from `folder/<benchmark>/rows.jsonl`. Raises cli.Missing, and cli.BadData for rows
+    that are others than bench-summarize saw."""
     found: Results = {}
     for rows in sorted(Path(folder).glob("*/rows.jsonl")):
         found |= read(stream.records(rows))
+    for name, questions in found.items():
+        summary = Path(folder, "eval-results", name, "metrics.json")
+        by = stream.json_file(summary).get("by", {}) if summary.is_file() else {}
+        if by.get("made_from", made_from(questions)) != made_from(questions):
+            said = f"{folder}/{name}/rows.jsonl has other rows than {summary} was made from"
+            raise cli.BadData(f"{said}; `make bench` makes both again")
     if not found:
         mend = f"`make bench MODEL={Path(folder).name}` makes them"
         raise cli.Missing(f"{folder} has no graded benchmark; {mend}")
@@ -516,10 +529,9 @@ def compare(ours: Results, base: Results, margin: float | None = None) -> list[B
 
 def corrected(family: Sequence[Compared]) -> None:
     """Give each entry of a family its p by Holm's method; None stays None."""
-    values = [entry["difference"]["p"] for entry in family]
-    adjusted = stats.holm([math.nan if p is None else p for p in values])
-    for entry, p in zip(family, adjusted, strict=True):
-        entry["p_holm"], entry["family"] = stats.number(p, 6), len(family)
+    pairs.holm(family)
+    for entry in family:
+        entry["family"] = len(family)
 
 
 def comparison(

@@ -120,7 +120,7 @@ class Grade(TypedDict, total=False):
     error: Annotated[
         Error,
         "no verdict: `grader-timeout`, `grader-start`, `grader-crash`, `grader-error`, "
-        "`unknown-constraint`, `sandbox`, `unparseable`",
+        "`unknown-constraint`, `checker`, `bad-row`, `starved`, `sandbox`, `unparseable`",
     ]
     by: Annotated[By, "who made it"]
 

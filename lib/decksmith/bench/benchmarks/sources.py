@@ -27,9 +27,10 @@ from typing import Any, NoReturn
 from decksmith.bench.benchmarks import generators
 from decksmith.bench.benchmarks.graders import plus
 from decksmith.bench.benchmarks.records import BenchmarkSpec, RowSource
-from decksmith.core import cli
+from decksmith.core import cli, incoming
 from decksmith.core.records import Record
 
+LARGEST = 1 << 30  # bytes of rows, unpacked
 SECONDS = 600  # for a program, and for an address to answer
 Rows = tuple[str, Iterable[Any]]  # the revision, and the rows
 
@@ -39,8 +40,10 @@ def parsed(name: str, data: bytes) -> list[Any]:
     .gz; any other end is JSONL. Raises cli.BadData naming the file and the line."""
     if name.endswith(".gz"):
         try:
-            return parsed(name[:-3], gzip.decompress(data))
-        except (OSError, EOFError) as error:
+            unpacked = gzip.GzipFile(fileobj=io.BytesIO(data))
+            chunks = iter(lambda: unpacked.read(1 << 16), b"")
+            return parsed(name[:-3], incoming.together(chunks, LARGEST))
+        except (OSError, EOFError, zlib.error, incoming.TooLarge) as error:
             raise cli.BadData(f"{name}: {error}") from None
     if name.endswith(".parquet"):
         import pyarrow.parquet
@@ -67,9 +70,9 @@ def parsed(name: str, data: bytes) -> list[Any]:
 
 def _json(where: str, text: str | bytes) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise cli.BadData(f"{where}: not JSON ({error})") from None
+        return incoming.parsed(text)
+    except ValueError as error:
+        raise cli.BadData(f"{where}: {error}") from None
 
 
 def _file(spec: BenchmarkSpec) -> Rows:
@@ -87,14 +90,17 @@ def _address(spec: BenchmarkSpec) -> Rows:
 
     url = spec["source"]["url"]
     try:
-        answer = requests.get(url, timeout=SECONDS)
+        answer = requests.get(url, timeout=SECONDS, stream=True)
+        data = incoming.together(answer.iter_content(1 << 16), LARGEST)
+    except incoming.TooLarge as error:
+        raise cli.BadData(f"{spec['name']}: {url}: {error}") from None
     except requests.RequestException as error:
         raise cli.TryAgain(f"{spec['name']}: {url} cannot be reached: {error}") from None
     if answer.status_code in (429, *range(500, 600)):
         raise cli.TryAgain(f"{spec['name']}: {url} answers {answer.status_code}")
     if answer.status_code != 200:
         raise cli.Missing(f"{spec['name']}: {url} answers {answer.status_code}; mend its address")
-    return _checked(spec, url.split("?")[0], answer.content)
+    return _checked(spec, url.split("?")[0], data)
 
 
 def _program(spec: BenchmarkSpec) -> Rows:

@@ -17,13 +17,16 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from decksmith.bench.benchmarks import generators, gym, sources
 from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, RowSource, Task
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.models import registry
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 # What a description may have; the first four are known from its place (load).
 FIELDS = set(BenchmarkSpec.__annotations__) - {"name", "kind", "path", "folder"}
@@ -105,6 +108,30 @@ def _fault(spec: Record, kind: str | None) -> str | None:
         return "a grader outside needs a note that says which"
     if not isinstance(margin, int | float) or not 0 < margin < 1:
         return f"margin is {margin!r}; it is a share between 0 and 1"
+    return None
+
+
+@functools.cache
+def _schema() -> "Draft202012Validator":
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(json.loads((cli.ROOT / "assets/schemas/expected.json").read_text()))
+
+
+def lack(spec: BenchmarkSpec, task: Task) -> str | None:
+    """What keeps the grader of a benchmark from grading a row (assets/schemas/expected.json); None where nothing does."""
+    grader = spec["grader"]
+    expected: Any = task.get("expected")
+    if error := next(_schema().iter_errors({grader: expected}), None):
+        return f"expected of a row for {grader}: {error.message[:200]}"
+    if grader == "choice":
+        choices = task["fields"].get("choices")
+        if not isinstance(choices, list) or not 2 <= len(choices) <= len(LETTERS):
+            return f"fields.choices of a row for choice: a list of 2 to {len(LETTERS)}"
+        if expected not in LETTERS[: len(choices)]:
+            return f"expected {expected!r} is the letter of none of its {len(choices)} choices"
+    if grader == "instructions" and len(expected["instructions"]) != len(expected["arguments"]):
+        return "expected of a row for instructions: as many arguments as instructions"
     return None
 
 
@@ -271,6 +298,8 @@ def _task(spec: BenchmarkSpec, revision: str, number: int, made: generators.Sour
         "revision": revision,
     }
     record: Record = {"id": f"{spec['name']}-{number:05d}", "task": task}
+    if said := lack(spec, task):
+        raise cli.BadData(f"{where}: {said}")
     beside = ("messages", "tools", "tool_code")
     return record | {key: value for key, value in made.items() if key in beside}
 
@@ -335,6 +364,8 @@ def messages(record: BenchRecord, shots: Sequence[Record] = (), n: int = 0) -> l
         task, spec = record["task"], load(record["task"]["bench"])
     except (KeyError, TypeError):
         raise cli.BadData(f"{record['id']}: {NO_TASK}") from None
+    if said := lack(spec, task):
+        raise cli.BadData(f"{record['id']}: {said}")
     fields, ident = task["fields"], prompt_of(record)
     text = template(spec.get("template") or spec["name"], spec["folder"])
     turns: list[Record] = []

@@ -9,7 +9,6 @@ KEY is of the request, N counts its attempts.
 
 import asyncio
 import contextlib
-import json
 import math
 import os
 import re
@@ -18,13 +17,13 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from decksmith.bench.evalserver.eval_client import ENDED
 from decksmith.bench.evalserver.records import EvalAnswer, EvalRun
 from decksmith.bench.evalserver.request import JobRequest, Params
 from decksmith.bench.evalserver.worker import SLIDEV
-from decksmith.core import cli
+from decksmith.core import cli, stream, web
 
 # How a benchmark went that gave no numbers.
 NOTHING: dict[str, float] = {"n_errors": 1, "seconds": 0.0, "coverage": 0.0}
@@ -68,35 +67,25 @@ def now() -> str:
 
 class Store:
     """ROOT/jobs.db. One process has a root, from here until `close`. What was written survives
-    kill -9 and a power cut. Raises cli.TryAgain for a root that another process has, cli.BadData
-    for a file that is no such database."""
+    kill -9 and a power cut. Raises as web.database does."""
 
     def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
-        path = root / "jobs.db"
-        self.db = sqlite3.connect(path, timeout=0, isolation_level=None)
-        try:
-            # The lock is kept, and no memory shared, which network file systems cannot.
-            self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self.db.execute("PRAGMA journal_mode = WAL")
-            self.db.execute("PRAGMA synchronous = FULL")
-            self.db.executescript(f"BEGIN EXCLUSIVE; {SCHEMA}; COMMIT;")
-        except sqlite3.DatabaseError as error:
-            self.db.close()
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-                words = f"{root}: another eval-serve has this folder; give another with --root"
-                raise cli.TryAgain(words) from None
-            words = f"{path}: {error}; remove it to begin without jobs"
-            raise cli.BadData(words) from None
+        self.db = web.database(root / "jobs.db", SCHEMA, "eval-serve", "FULL")
 
     def jobs(self) -> Iterator[tuple[str, JobRequest, JobState]]:
         """(id, request, state) of each job, in the order in which they came."""
-        for ident, request, state in self.db.execute("SELECT * FROM jobs ORDER BY rowid"):
-            yield ident, json.loads(request), json.loads(state)
+        for ident, *texts in self.db.execute("SELECT * FROM jobs ORDER BY rowid"):
+            request, state = (stream.unsummed(text.encode()) for text in texts)
+            if request and state:
+                yield ident, cast(JobRequest, request), cast(JobState, state)
+            else:
+                cli.say(
+                    f"{ident} is damaged in jobs.db; its folder stays, the same request is anew"
+                )
 
     def put(self, ident: str, request: JobRequest, state: JobState) -> None:
         """Keep a job. Raises sqlite3.Error where it cannot be kept."""
-        row = (ident, json.dumps(request), json.dumps(state))
+        row = (ident, *(stream.summed(each).decode() for each in (request, state)))
         sql = "INSERT INTO jobs VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = ?"
         self.db.execute(sql, (*row, row[2]))
 

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import fnmatch
 import ipaddress
-import json
 import re
 import socket
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from decksmith.core import cli, web
+from decksmith.core import cli, incoming, web
 
 HOST = re.compile(r"[0-9A-Za-z._:%-]{1,253}\Z")
 PORTS = {"http": 80, "https": 443}
@@ -22,7 +21,7 @@ ANSWER = 1 << 20  # bytes
 WORKERS = 256  # servers behind one router that are asked
 UNKNOWN = "unknown"  # what sglang's router calls a model that it knows nothing of
 # What asking a router may end in; the last two come of answers that are not what they should be.
-FAILURES = (aiohttp.ClientError, OSError, ValueError, AttributeError, TypeError, RecursionError)
+FAILURES = (aiohttp.ClientError, OSError, ValueError, AttributeError, TypeError)
 
 
 async def trusted(url: str, allow: Iterable[str]) -> str:
@@ -96,12 +95,7 @@ class RouterClient:
                 raise ValueError(f"HTTP {reply.status}")
             if reply.status != 200:
                 return None
-            said = b""
-            async for chunk in reply.content.iter_chunked(1 << 16):
-                said += chunk
-                if len(said) > ANSWER:
-                    raise ValueError("an answer of more than a megabyte")
-        found = json.loads(said)
+            found = incoming.parsed(await incoming.gathered(reply.content.iter_any(), ANSWER))
         return found if isinstance(found, dict) else None
 
     async def models(self, url: str) -> list[str]:

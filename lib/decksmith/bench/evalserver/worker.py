@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 
 TRIES = 3  # runs of a pipeline in which something failed for a passing reason
 AGAIN = 75  # the exit status of a script that failed for a passing reason
@@ -70,7 +70,7 @@ def measure(folder: Path) -> None:
 def _lock(folder: Path, tries: int = 20) -> int | None:
     """The descriptor of the folder's lock, which is ours from here on; None where somebody has it.
     Who only looks has it for an instant. Raises OSError where there is no folder."""
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = incoming.own(folder / "lock", mode=0o600, closed=0)
     for _ in range(tries):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,6 +21,7 @@ from pydantic import ConfigDict, Field
 from decksmith.core import validation
 
 GRACE = 5.0  # seconds that the guard has to report after its deadline
+GUARD = 40  # times its wall by the clock, after which a run that had no processor is given up
 REPORT = 64 << 20  # bytes
 LOST = "the sandbox of this run ended"
 _SEALS = 0x0F  # F_SEAL_SEAL, _SHRINK, _GROW, _WRITE
@@ -33,7 +34,8 @@ Number = Annotated[int, Field(gt=0, lt=1 << 50, description="a positive whole nu
 class Limits(validation.Body):
     """Bounds of one run.
 
-    wall, cpu: seconds; cpu counts for each process, None is wall + 1. memory, disk, output: bytes;
+    wall: seconds that a run computes or sleeps; those in which it waits for a processor that others hold do not count, and after
+    GUARD times as many by the clock it is "starved". cpu: seconds for each process, None is wall + 1. memory, disk, output: bytes;
     memory for each process and for all together. processes counts threads. disk and inodes bound
     the folder, disk also each file. Raises ValueError.
     """
@@ -51,8 +53,8 @@ class Limits(validation.Body):
 
 @dataclasses.dataclass
 class Result:
-    """How a run ended. code: exit status, negative for a signal; left: processes that it left
-    behind, ended; files: {name: bytes} of what was asked for; odd: {name: why it was not taken};
+    """How a run ended. seconds: by the clock, of which it waited for a processor; code: exit status,
+    negative for a signal; left: processes that it left behind, ended; files: {name: bytes} of what was asked for; odd: {name: why it was not taken};
     message: a sentence on what is not ok."""
 
     status: str
@@ -60,6 +62,7 @@ class Result:
     stderr: str
     seconds: float
     walls: str
+    waited: float = 0.0
     code: int | None = None
     finished: bool = False
     left: int = 0
@@ -84,6 +87,7 @@ def order(
         if not _plain(name):
             raise ValueError(f"files: {name!r} is no relative path in its plainest form")
     most = limits.model_dump()
+    most["guard"] = GUARD * limits.wall
     most["cpu"] = -(-(limits.cpu or limits.wall + 1) // 1)  # whole seconds, rounded up
     return {
         "code": code,
@@ -197,7 +201,7 @@ def follow(control: socket.socket, pipes: Pipes, deadline: float) -> dict[str, A
                 while not pipes.over and pipes.read(number):
                     pass
             return report
-    return {"status": "timeout", "code": None}
+    return {"status": "starved", "code": None}
 
 
 def _report(control: socket.socket) -> dict[str, Any] | None:
@@ -225,6 +229,7 @@ def result(
         stderr=stderr,
         seconds=seconds,
         walls=walls,
+        waited=min(float(report.get("waited", 0)), seconds),
         code=report.get("code"),
         finished=report.get("finished", False) and status == "ok",
         left=report.get("left", 0),
@@ -237,6 +242,7 @@ def result(
 def _message(status: str, code: int | None, limits: Limits) -> str:
     sentences = {
         "timeout": f"no end within {limits.wall:g} seconds",
+        "starved": "it had no processor: the machine is too busy",
         "memory": f"more than {limits.memory >> 20} MiB of memory",
         "output": f"more than {limits.output} bytes of output",
         "processes": f"more than {limits.processes} processes or threads",
@@ -266,7 +272,7 @@ def running(
         pipes.sent()
 
         def finished() -> Result:
-            report = follow(control, pipes, began + limits.wall + GRACE)
+            report = follow(control, pipes, began + GUARD * limits.wall + GRACE)
             return result(report, pipes, began, limits, walls)
 
         yield finished

@@ -17,6 +17,7 @@ cell (`pair`).
 import atexit
 import collections
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -238,7 +239,10 @@ def command(walls: str) -> list[str]:
     for path in wanted:
         if not _below(path, [*SYSTEM, *shown]):
             shown.append(path)
+    packages, libraries = _numpy()
+    shown += [path for path in libraries if not _below(path, [*SYSTEM, *shown])]
     spec = {
+        "packages": packages,
         # A folder for the cell's own, with nothing in it that is shown.
         "home": next(home for home in HOMES if not any(_below(path, [home]) for path in shown)),
         "read": shown,
@@ -247,8 +251,19 @@ def command(walls: str) -> list[str]:
         "loopback": False,
     }
     if walls == "apptainer":
-        return _apptainer(json.dumps(spec | {"home": "/tmp", "read": []}))
+        debian = "/usr/lib/python3/dist-packages"
+        return _apptainer(json.dumps(spec | {"home": "/tmp", "read": [], "packages": debian}))
     return [python, "-IS", str(LIB / "decksmith/bench/sandbox/supervisor.py"), json.dumps(spec)]
+
+
+def _numpy() -> tuple[str | None, list[str]]:
+    """Where this Python has numpy, and the folders that belong to it: programs of contests may use it, as in their harness."""
+    found = importlib.util.find_spec("numpy")
+    if found is None or not found.origin:
+        return None, []
+    home = Path(found.origin).resolve().parent
+    folders = [home, home.parent / "numpy.libs"]
+    return str(home.parent), [str(folder) for folder in folders if folder.is_dir()]
 
 
 def _below(path: str, tops: Iterable[str]) -> bool:

@@ -58,6 +58,7 @@ def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     os.environ.clear()
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would take the memory of a run
     child.open_streams()
     walls.prctl(4, 1)  # its own /proc entries are its own
     try:  # of all processes here the first to end where memory is short
@@ -95,6 +96,46 @@ def _excess(most: Order, room: str) -> str | None:
         if sum(map(_share, members)) + held > most["memory"]:
             return "memory"
     return "files" if _full(room) else None
+
+
+class _Clock:
+    """The time that a run had. While its processes wait for a processor that others hold, it stands still."""
+
+    def __init__(self, most: Order) -> None:
+        self.most, self.began = most, time.monotonic()
+        self.delays: dict[str, int] = {}  # by thread, in nanoseconds
+        self.waited = 0.0
+
+    def ends(self) -> float:
+        """time.monotonic at which the run has had its time, or has waited too long."""
+        return self.began + min(self.most["wall"] + self.waited, self.most["guard"])
+
+    def look(self) -> str | None:
+        """Note how long its threads waited. Gives why the run has to end, if it has to."""
+        longest = ticks = 0
+        for pid in workspace.others():
+            try:
+                with open(f"/proc/{pid}/stat") as file:
+                    words = file.read().rpartition(")")[2].split()
+                ticks += sum(map(int, words[11:15]))
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                        delay = int(file.read().split()[1])
+                    longest = max(longest, delay - self.delays.get(thread, 0))
+                    self.delays[thread] = delay
+            except OSError:  # it ended, or this kernel does not tell
+                continue
+        now = time.monotonic()
+        self.waited = min(self.waited + longest / 1e9, now - self.began)
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = ended.ru_utime + ended.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
+        # Processes that wait for each other's processor have had their time too.
+        if (
+            used > self.most["cpu"] * (os.cpu_count() or 1)
+            or now - self.began - self.waited >= self.most["wall"]
+        ):
+            return "timeout"
+        return "starved" if now - self.began >= self.most["guard"] else None
 
 
 def _full(room: str) -> bool:
@@ -201,7 +242,8 @@ def _keep(control: socket.socket, home: str, bytecode: bytes | None) -> Order | 
     if ordered is None:
         return None
     order, (given, out, err) = ordered
-    most, began = order["limits"], time.monotonic()
+    most = order["limits"]
+    clock = _Clock(most)
     try:
         _lay(home, order["files"])
     except OSError as error:
@@ -225,8 +267,8 @@ def _keep(control: socket.socket, home: str, bytecode: bytes | None) -> Order | 
             os._exit(1)
     for file in (note, given, out, err):
         os.close(file)
-    code, why = _watch(control, pid, woken, most, home, began + most["wall"])
-    return _report(order, home, code, why, hears)
+    code, why = _watch(control, pid, woken, most, home, clock)
+    return _report(order, home, code, why, hears) | {"waited": clock.waited}
 
 
 def _report(order: Order, home: str, code: int | None, why: str | None, hears: int) -> Order:
@@ -252,26 +294,27 @@ def _report(order: Order, home: str, code: int | None, why: str | None, hears: i
 
 
 def _watch(
-    control: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float
+    control: socket.socket, pid: int, woken: int, most: Order, home: str, clock: _Clock
 ) -> tuple[int | None, str | None]:
     """(exit code, None) of the stranger's process when it ends, or (None, why it has to): killed,
-    timeout, or a bound that all processes together passed. `woken` says that a child may have
-    ended; `ends`: time.monotonic."""
+    timeout, starved, or a bound that all processes together passed. `woken` says that a child may
+    have ended."""
     step = 0.02
     looks = time.monotonic() + step
     heard: list[Any] = [control, woken]
     while True:
         now = time.monotonic()
         if now >= looks:  # by the clock: what wakes us all the time does not keep us from it
-            if why := _excess(most, home):
+            if why := _excess(most, home) or clock.look():
                 return None, why
             step = min(step * 1.5, 0.1)
             looks = now + step
-        if now >= ends:
-            return None, "timeout"
-        patience = max(0, min(looks, ends) - now)
+        if now >= clock.ends() and (why := clock.look()):
+            return None, why
+        patience = max(0, min(looks, clock.ends()) - now)
         ready = select.select(heard, [], [], patience)[0]
         if control in ready:
+            clock.look()
             return None, "killed"
         if woken in ready:
             os.read(woken, 512)
@@ -346,6 +389,7 @@ def _serve(spec: Order, control: socket.socket) -> None:
 def main() -> None:
     if len(sys.argv) == 2:  # once more without environment, which else stays readable in /proc
         os.execve(sys.executable, [sys.executable, "-IS", *sys.argv, "bare"], {})
+    spec = json.loads(sys.argv[1]) | {"parent": os.getpid()}
     # By its path: its package imports what is not there by -IS.
     path = os.path.join(LIB, "decksmith/bench/benchmarks/graders/wire.py")
     made = importlib.util.spec_from_file_location("decksmith_wire", path)
@@ -354,6 +398,8 @@ def main() -> None:
     made.loader.exec_module(wire)
     sys.modules["decksmith_wire"] = wire
     sys.path.remove(LIB)  # what the stranger imports is not ours
+    if spec.get("packages"):
+        sys.path.append(spec["packages"])  # of which a cell shows numpy alone
     for name in [name for name in sys.modules if name.partition(".")[0] == "decksmith"]:
         del sys.modules[name]
     # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is
@@ -361,7 +407,6 @@ def main() -> None:
     walls.libc.mallopt(-8, 1)
     for name in WARM:
         importlib.import_module(name)
-    spec = json.loads(sys.argv[1]) | {"parent": os.getpid()}
     asks = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

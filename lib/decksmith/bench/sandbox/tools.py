@@ -7,6 +7,7 @@ from typing import Any
 
 from decksmith.bench.sandbox import pool
 from decksmith.bench.sandbox.cell import Limits, Result
+from decksmith.core.stream import Fault
 
 MOST = 1 << 16  # characters that a call gives
 FORGOTTEN = (
@@ -114,6 +115,8 @@ def _python(code: str, cells: Sequence[tuple[str, str]], seconds: float) -> str:
 
 
 def _failed(result: Result, seconds: float) -> str:
+    if result.status == "starved":
+        raise Fault("infra", "starved", result.message)
     if result.status == "timeout":
         return f"error: timed out after {seconds:g} s"
     if result.status in ("ok", "error"):

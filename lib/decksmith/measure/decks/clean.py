@@ -151,6 +151,8 @@ def _chatter(lines: list[str]) -> int:
         if not before:
             return i
         block = itertools.takewhile(lambda x: not _rule(x), lines[i + 1 :])
+        if any("<!--" in x for x in before):
+            return 0  # of the deck: for Slidev, a slide of its own before that
         if any(x.startswith("theme:") for x in block):
             return i
         prose = all(x.lstrip()[:1] not in "#|<-*!" and not _KEY.match(x) for x in before)
@@ -195,7 +197,7 @@ def parse(run: Path, record: Record) -> Record:
 def inputs(record: Record) -> list[Any]:
     """Everything that the `deck` value of a record depends on, for the journal."""
     gen = record["gen"]
-    return ["clean-1", gen.get("text"), gen.get("reasoning"), *_template(record).values()]
+    return ["clean-2", gen.get("text"), gen.get("reasoning"), *_template(record).values()]
 
 
 def _template(record: Record) -> Record:

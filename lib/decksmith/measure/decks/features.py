@@ -66,16 +66,15 @@ def craft_v5(text: str) -> tuple[float, dict[str, int]]:
     return float(min(5, 1 + points)), seen
 
 
-TRANSITIONS = set(
-    "fade fade-out slide-left slide-right slide-up slide-down view-transition".split()
-)
+TRANSITIONS = {*"fade fade-out slide-left slide-right slide-up slide-down view-transition".split()}
 _CLICK = re.compile(r"<v-(?:clicks?|after|switch)\b|\sv-(?:click|after|mark)\b")
 _EDGE = re.compile(
     r"<?(?:-{2,3}|={2,3}|-\.+-|~{3})[>xo]|-{1,2}>{1,2}|--\s?[\w\"]|[|}o][|o]?(?:--|\.\.)[|o]?[|{o]|<\|--|\*--|o--|\.\.>"
 )
-_KINDS = """
-pie gantt mindmap timeline journey quadrantchart xychart-beta gitgraph sankey-beta block-beta kanban
-""".split()
+_KINDS = (
+    "pie gantt mindmap timeline journey quadrantchart xychart-beta gitgraph sankey-beta".split()
+)
+_KINDS += ["block-beta", "kanban"]
 # Of fences: no language, plain text, and diagrams.
 _NO_CODE = ("", "md", "markdown", "text", "txt", "plain", "plaintext", "plantuml", "mermaid")
 # Slides of these layouts show one thing and are meant to have few words.
@@ -119,9 +118,8 @@ def craft(deck: Deck) -> tuple[float, dict[str, int]]:
     slides = _distinct(deck)
     solid = [s for s in slides if s.solid]
     lines = [visible(line) for s in slides for line in s.slide.prose.split("\n")]
-    once = {
-        _same(line): line for line in reversed(lines) if line
-    }  # the first of those that are the same
+    # The first of those that are the same.
+    once = {_same(line): line for line in reversed(lines) if line}
     words = sum(map(_words, once.values()))
     notes = [s.slide.note for s in solid if s.slide.note]
     pictured = [s for s in slides if s.solid or s.slide.layout == "image"]

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 import re
 from typing import Any, NamedTuple
 
@@ -11,6 +12,11 @@ NODES, DEPTH = 5_000, 40  # that a block may have
 _BREAKS = {0x85: 0xE085, 0x2028: 0xE028, 0x2029: 0xE029}
 _BREAKS_BACK = {b: a for a, b in _BREAKS.items()}
 _END = re.compile(r"(?m)^\.\.\.[ \t\r]*$")
+# A tab that begins the line below a key without a value (the last line may), or below one that a block of text follows.
+_TAB = re.compile(
+    r":(?:[ \t]+[|>][-+\d]*)(?:[ \t\r]*|[ \t]+#.*)\n(?: *\n)*\t"
+    r"|:(?:[ \t]+!\S*)?(?:[ \t\r]*|[ \t]+#.*)\n(?: *\n)*\t(?![ \t]*\n\s*\Z)"
+)
 _DEEP = "frontmatter is nested too deeply"
 
 
@@ -74,7 +80,7 @@ def _as_slidev(source: str) -> str:
                 raise _Bad("there is text after the end mark `...`", at)
         source = source[: end.start()]
     if "\t" in source:
-        if tail := re.search(r":[ \t\r]*\n\t[ \t]*\Z", source):
+        if tail := _TAB.search(source):
             raise _Bad("a tab cannot indent", source.count("\n", 0, tail.end()))
         source = re.sub(r"(?m)[ \t]+$|(?<=:)[ \t]+", lambda m: " " * len(m.group()), source)
     return source
@@ -121,8 +127,8 @@ def _plain(node: Any, budget: list[int], depth: int) -> object:
     out = {}
     for k, v in node.value:
         key = _plain(k, budget, depth + 1)
-        if not isinstance(key, str):
-            key = _key(key, False)
+        if not isinstance(key, str):  # as JavaScript's object gets it
+            key = "" if key is None else json.dumps(key) if isinstance(key, bool) else _number(key)
         if key in out:
             raise _Bad(f"the key {key[:40]!r} stands there twice", k.start_mark.line)
         if getattr(v, "style", None) in ("|", ">") and v.start_mark.line > k.start_mark.line:
@@ -132,18 +138,8 @@ def _plain(node: Any, budget: list[int], depth: int) -> object:
     return out
 
 
-def _key(value: object, nested: bool = True) -> str:
-    """A key that is not text, as JavaScript's object gets it: null is empty, `{{ a }}` becomes `{ a }`."""
-    if value is None:
-        return "null" if nested else ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        items = [k if v is None else f"{k}: {_key(v)}" for k, v in value.items()]
-        return f"{{ {', '.join(items)} }}" if items else "{}"
-    if isinstance(value, list):
-        return "[ " + ", ".join(_key(v) for v in value) + " ]" if value else "[]"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def _number(key: object) -> str:
+    return str(int(key)) if isinstance(key, float) and key.is_integer() else str(key)
 
 
 _INT = re.compile(r"[-+]?[0-9]+")

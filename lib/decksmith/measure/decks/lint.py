@@ -15,14 +15,13 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import templates
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.clean import illustrated
-from decksmith.measure.decks.parser import Deck
+from decksmith.measure.decks.parser import LINK, PICTURE, SLOT, TAG, Deck
 from decksmith.measure.decks.records import BOXES, Box, Finding, Limits, Page, Xray
 
-CANVAS = (980, 552)
+CANVAS = (980, 552)  # px of a slide whose deck says nothing else
 
-GAP_PX = (
-    60  # what stands farther out behind all else past the edge was put there; it did not flow there
-)
+# What stands farther out behind all else past the edge was put there; it did not flow there.
+GAP_PX = 60
 # Layouts that show a statement, a picture or nothing in place of a title.
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
 
@@ -32,6 +31,14 @@ _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is 
 Rectangle = list[int]  # x, y, width, height in CSS px
 Found = Iterator[tuple[str, int | None, str, Rectangle | None]]
 _NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in `boxes`
+
+
+def canvas(page: Page) -> tuple[int, int]:
+    """Px of a slide, across and down. Raises ValueError for what no slide has."""
+    across, down = page.get("canvas") or CANVAS
+    if not (100 <= across <= 3840 and 100 <= down <= 3840 and 1 / 4 <= across / down <= 4):
+        raise ValueError(f"no slide has {across} x {down} px")
+    return across, down
 
 
 @functools.cache
@@ -98,11 +105,11 @@ def _union(boxes: list[Rectangle]) -> Rectangle:
 
 
 # By edge: how far a box begins and ends past it, in px.
-_EDGES: dict[str, Callable[[Rectangle], tuple[int, int]]] = {
-    "bottom": lambda box: (box[1] - CANVAS[1], box[1] + box[3] - CANVAS[1]),
-    "right": lambda box: (box[0] - CANVAS[0], box[0] + box[2] - CANVAS[0]),
-    "top": lambda box: (-box[1] - box[3], -box[1]),
-    "left": lambda box: (-box[0] - box[2], -box[0]),
+_EDGES: dict[str, Callable[[Rectangle, int, int], tuple[int, int]]] = {
+    "bottom": lambda box, wide, high: (box[1] - high, box[1] + box[3] - high),
+    "right": lambda box, wide, high: (box[0] - wide, box[0] + box[2] - wide),
+    "top": lambda box, wide, high: (-box[1] - box[3], -box[1]),
+    "left": lambda box, wide, high: (-box[0] - box[2], -box[0]),
 }
 
 
@@ -114,9 +121,9 @@ def _overflow(page: Page, boxes: list[Box], bounds: Limits) -> Found:
         yield "overflow", cut[0], f"{_noun(first)} overflows its box by {reach} px", first["box"]
     done: set[int] = set()
     for side, past in _EDGES.items():
-        spans = {i: past(box["box"]) for i, box in enumerate(boxes)}
+        spans = {i: past(box["box"], *canvas(page)) for i, box in enumerate(boxes)}
         past_it = [i for i in spans if spans[i][1] > bounds["overflow_px"] and i not in done]
-        out = [i for i in past_it if _place(boxes[i]) and not _bleeds(boxes[i], bounds)]
+        out = [i for i in past_it if _place(boxes[i]) and not _bleeds(page, boxes[i], bounds)]
         flow, edge = _flow(out, spans, side, len(boxes))
         if flow:
             at = min(
@@ -133,13 +140,14 @@ def _overflow(page: Page, boxes: list[Box], bounds: Limits) -> Found:
         done.update(out)
 
 
-def _bleeds(box: Box, bounds: Limits) -> bool:
+def _bleeds(page: Page, box: Box, bounds: Limits) -> bool:
     """Whether a picture may reach past the edge: a background, or one of which little is cut off."""
     if box["kind"] != "image":
         return box["kind"] == "background"
     x, y, width, height = box["box"]
-    seen_x = max(0, min(x + width, CANVAS[0]) - max(x, 0))
-    seen_y = max(0, min(y + height, CANVAS[1]) - max(y, 0))
+    across, down = canvas(page)
+    seen_x = max(0, min(x + width, across) - max(x, 0))
+    seen_y = max(0, min(y + height, down) - max(y, 0))
     return 1 - seen_x * seen_y / (width * height) <= bounds["picture_cut"]
 
 
@@ -174,14 +182,11 @@ def _overlap(page: Page, boxes: list[Box], bounds: Limits) -> Found:
 
 def _unreadable(page: Page, boxes: list[Box], bounds: Limits) -> Found:
     placed = [(i, box) for i, box in enumerate(boxes) if _place(box)]
-    small = [
-        (box["size"], i)
-        for i, box in placed
-        if box.get("size") and box["size"] < bounds["small_px"]
-    ]
+    least_px = round(bounds["small_px"] * canvas(page)[0] / CANVAS[0], 1)
+    small = [(box["size"], i) for i, box in placed if 0 < box.get("size", 0) < least_px]
     if small:
         size, worst = min(small)
-        message = f"{_noun(boxes[worst])} is set in {size:g} px, below {bounds['small_px']:g}{_others(small)}"
+        message = f"{_noun(boxes[worst])} is set in {size:g} px, below {least_px:g}{_others(small)}"
         yield "small-text", worst, message, boxes[worst]["box"]
     said = ("cut", "covered")  # by another finding
     unseen = [i for i, box in enumerate(boxes) if box.get("unseen") and not any(map(box.get, said))]
@@ -211,10 +216,6 @@ def _of_slide(page: Page, boxes: list[Box], bounds: Limits) -> Found:
 
 # --- lines: where in the markdown an element of the page comes from ---------------------------------------------------
 
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,2000}>|<!--.{0,5000}?-->", re.S)
-_PICTURE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)")
-_LINK = re.compile(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)")
-_SLOT = re.compile(r"^[ \t]*::[ \t]?[\w-]+[ \t]?::[ \t]*$", re.M)
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -243,9 +244,9 @@ class Source:
         """[(word, line)] of a slide as a reader sees it, and of all that it is written in."""
         if number not in self._words:
             slide = self.slides[number]
-            bare = _TAG.sub(lambda tag: "\n" * tag[0].count("\n"), slide.prose)
-            prose = _SLOT.sub("", _LINK.sub(r"\1", _PICTURE.sub("", bare)))
-            seen = prose.split("\n")
+            bare = TAG.sub(lambda tag: "\n" * tag[0].count("\n"), slide.prose)
+            prose = LINK.sub(r"\1", PICTURE.sub("", bare)).split("\n")
+            seen = ["" if SLOT.fullmatch(line.strip()) else line for line in prose]
             for fence in slide.fences:
                 at = fence.line + 1 - slide.content_line
                 rows = fence.text.split("\n")[: fence.end - fence.line]

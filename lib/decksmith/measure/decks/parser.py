@@ -102,8 +102,10 @@ class Slide:
 
     @property
     def hidden(self) -> bool:
-        """True when Slidev drops the slide (`hide: true` or `disabled: true`)."""
-        return bool(self.frontmatter.get("hide") or self.frontmatter.get("disabled"))
+        """True when Slidev drops the slide: by `hide` or `disabled`, or for the slides of the file that `src` names."""
+        said = map(self.frontmatter.get, ("hide", "disabled", "src"))
+        # What JavaScript takes for true: an empty list, and no number that is none.
+        return any(value not in (None, False, 0, "") and value == value for value in said)
 
     def key_line(self, key: str) -> int:
         """The line of a key of the frontmatter, or of the slide where it has no such key."""
@@ -178,7 +180,13 @@ class Deck:
             slide = _slide(text[offset:stop], len(slides) + 1, start, end, offset, budget)
             budget -= len(slide.yaml)
             slides.append(slide)
-        return cls(text, slides)
+        deck = cls(text, slides)
+        usual, cover = deck.headmatter.get("defaults"), next(iter(deck.shown), None)
+        layout = usual.get("layout") if isinstance(usual, dict) else None
+        for slide in slides:
+            named = slide.frontmatter.get("layout", layout)
+            slide.layout = str(named or ("cover" if slide is cover else "default"))
+        return deck
 
     @property
     def headmatter(self) -> dict[str, Any]:
@@ -199,8 +207,7 @@ class Deck:
     @property
     def faults(self) -> list[tuple[int, int | None, str]]:
         """Frontmatter errors as (slide number, line, message)."""
-        bad = [(s.no, s.frontmatter_error) for s in self.slides if s.frontmatter_error]
-        return [(no, line, message) for no, (message, line) in bad]
+        return [(s.no, e[1], e[0]) for s in self.slides if (e := s.frontmatter_error)]
 
     @functools.cached_property
     def queries(self) -> list[Query]:
@@ -300,7 +307,7 @@ def _slide(raw: str, no: int, start: int, end: int, offset: int, budget: int) ->
         content_line=start + 1 + raw.count("\n", 0, at),
         note=note,
         title=_title(block.data, content),
-        layout=str(block.data.get("layout") or ("cover" if no == 1 else "default")),
+        layout="",
         offset=offset,
         content_offset=offset + at,
         yaml=yaml,
@@ -370,9 +377,7 @@ def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 def visible(prose: str) -> str:
     """The words a reader sees. Also drops style and script blocks, slot marks and table rules."""
     text = re.sub(r"\$\$[^$]{0,5000}\$\$", " ", _blanked(prose, _blocks(prose)))
-    text = re.sub(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)", " ", text)
-    text = re.sub(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)", r"\1", text)
-    text = re.sub(r"</?[A-Za-z][^<>]{0,2000}>", " ", text)
+    text = TAG.sub(" ", LINK.sub(r"\1", PICTURE.sub(" ", text)))
     words = []
     for line in text.split("\n"):
         line = line.strip()
@@ -381,7 +386,10 @@ def visible(prose: str) -> str:
     return " ".join(words)
 
 
-SLOT = re.compile(r"::\s?([\w-]+)\s?::")
+TAG = re.compile(r"</?[A-Za-z][^<>]{0,2000}>")
+PICTURE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)")
+LINK = re.compile(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)")
+SLOT = re.compile(r"::\s*([\w.:-]+)\s*::")
 _LEAD = re.compile(r"(?:#{1,6}\s|[-*+]\s|\d{1,9}[.)]\s|>\s?)+")
 _MARKS = re.compile(r"[*_`~|]+")
 

@@ -10,11 +10,12 @@ import threading
 import time
 import unicodedata
 import warnings
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from decksmith.core import cli, config_files, stream
+from decksmith.core import cli, config_files, incoming, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks.clean import markdown
 from decksmith.measure.decks.parser import Deck
@@ -50,8 +51,9 @@ def illustrate(run: str | Path, record: Record, provider: "Pexels | None") -> Im
             found[words] = _picture(provider, words)
         data, source, attribution, fallback = found.get(words) or list(found.values())[-1]
         kind = "jpg" if data.startswith(b"\xff\xd8") else "png"
-        name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.{kind}"
-        if not (folder / name).exists():
+        digest = hashlib.sha256(data).hexdigest()
+        name = f"images/{digest[:16]}.{kind}"
+        if _sha256(folder / name) != digest:
             stream.write(folder / name, data)
         span = deck.text[query.start : query.stop]
         new = f"image: {name}" if query.kind == "key" else name
@@ -73,8 +75,9 @@ def illustrate(run: str | Path, record: Record, provider: "Pexels | None") -> Im
     if not items:
         (folder / "illustrated.md").unlink(missing_ok=True)
         return {"path": record["deck"]["path"], "items": []}
-    stream.write(folder / "illustrated.md", "".join(parts) + deck.text[at:])
-    return {"path": f"{ident}/illustrated.md", "items": items}
+    text = folder / "illustrated.md"
+    stream.write(text, "".join(parts) + deck.text[at:])
+    return {"path": f"{ident}/{text.name}", "sha256": _sha256(text), "items": items}
 
 
 def inputs(record: Record, provider: str) -> list[str]:
@@ -83,12 +86,33 @@ def inputs(record: Record, provider: str) -> list[str]:
 
 
 def usable(run: str | Path, value: Images) -> bool:
-    """Whether a journaled value may be used again: its files are there, no picture only stood in."""
+    """Whether a journaled value may be used again: its files are as they were, no picture only stood in."""
     if "error" in value:
         return True
     passing = any(item["fallback"] and item["fallback"]["transient"] for item in value["items"])
-    paths = [value["path"], *(item["path"] for item in value["items"])]
-    return not passing and all((Path(run) / path).exists() for path in paths)
+    sha256 = _sha256(Path(run) / value["path"])
+    if passing or not sha256 or value.get("sha256", sha256) != sha256:
+        return False
+    paths = [Path(run) / item["path"] for item in value["items"]]  # called by their hashes
+    return all(_sha256(path)[:16] == path.stem for path in paths)
+
+
+def _sha256(path: Path) -> str:
+    """Of a file; '' where there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is there; of a PNG, whether its chunks are those of their checksums (PNG 3rd ed., 5.3)."""
+    if path.suffix != ".png" or not path.is_file():
+        return path.is_file()
+    data, at = path.read_bytes(), 8
+    while at < len(data):
+        end = at + 12 + int.from_bytes(data[at : at + 4])
+        if zlib.crc32(data[at + 4 : end - 4]).to_bytes(4) != data[end - 4 : end]:
+            return False
+        at = end
+    return data.startswith(b"\x89PNG\r\n\x1a\n") and data[-8:-4] == b"IEND"
 
 
 def normal(query: str) -> str:
@@ -210,7 +234,7 @@ class Pexels:
         asked: Params = {"query": words, "orientation": "landscape", "per_page": 1}
         url = f"{self.base}/v1/search"
         try:
-            answer = json.loads(self._get(url, deadline, asked, {"Authorization": self.key}))
+            answer = incoming.parsed(self._get(url, deadline, asked, {"Authorization": self.key}))
             photo = answer["photos"][0]
             address = photo["src"].get("large2x") or photo["src"]["original"]
             attribution: Attribution = {

@@ -18,6 +18,7 @@ RATIO, COUNT = Interval(ge=0, le=22), Interval(ge=0, le=10_000_000)
 BOXES, LETTERS = 60, 80  # boxes of a slide, and letters of each, that a record keeps
 Pixels = list[Annotated[int, PX]]
 Length = Annotated[float, PX]
+Side = Annotated[int, SIZE]
 Overflow = dict[Literal["x", "y"], Length]
 On = tuple[Annotated[int, Interval(ge=0, lt=BOXES)], Annotated[float, SHARE]]
 KINDS = "title, text, item, quote, cell, code, formula, table, diagram, image, background"
@@ -56,6 +57,7 @@ class ImageItem(TypedDict):
 
 class Images(TypedDict, total=False):
     path: Annotated[str, "illustrated.md, line for line as deck.md; deck.md without queries"]
+    sha256: Annotated[str, "of illustrated.md"]
     items: Annotated[list[ImageItem], "one for each query, in their order"]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
@@ -121,6 +123,7 @@ class Page(TypedDict, total=False):
     text_area: Annotated[float, "share of the canvas", SHARE]
     whitespace: Annotated[float, "share of the canvas", SHARE]
     blank: Annotated[bool, "nothing is on it"]
+    canvas: Annotated[tuple[Side, Side], "px across and down, where they are not 980 and 552"]
     boxes: Annotated[list[Box], "at most 60", MaxLen(BOXES), Predicate(_agree)]
 
 

@@ -345,7 +345,7 @@ def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Fin
         page = pages.get(slide) or {}
         shown = [box for box in page.get("boxes") or [] if box["kind"] != "background"]
         boxes = [box["box"] for box in shown if min(box["box"][2:]) > 0]
-        if not _shows(Path(run) / name, template.place):
+        if not _shows(Path(run) / name, template.place, (page.get("canvas") or CANVAS)[0]):
             said = "the logo cannot be seen"
         elif any(meet(box, template.place) for box in boxes):
             said = "the logo lies on something of the slide"
@@ -356,13 +356,13 @@ def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Fin
     return out
 
 
-def _shows(picture: Path, place: list[int]) -> bool:
-    """Whether anything stands out in a place of a picture."""
+def _shows(picture: Path, place: list[int], across: int) -> bool:
+    """Whether anything stands out in a place of a picture, of a slide so many px wide."""
     from PIL import Image
 
     try:
         with Image.open(picture) as image:
-            scale = image.width / CANVAS[0]
+            scale = image.width / across
             x, y, wide, high = (round(number * scale) for number in place)
             bands = image.convert("RGB").crop((x, y, x + wide, y + high)).getextrema()
     except OSError:

@@ -10,17 +10,14 @@ from PIL import Image
 
 from decksmith.measure.decks.records import Box
 
-CANVAS = 980  # CSS px across
-WINDOW = (
-    49  # cells, of which `ink` has 16 to the font's size: what changes more slowly is background
-)
+# Cells, of which `ink` has 16 to the font's size: what changes more slowly is background.
+WINDOW = 49
 SHIFT = 4  # cells that the line may stand beside its place
 LEVELS = 3.0  # grey values of 255; what varies less is one colour
 
 
-def _seen(picture: Image.Image, box: Box) -> np.ndarray:
+def _seen(picture: Image.Image, box: Box, scale: float) -> np.ndarray:
     """The cells of a box as the picture has them: (2, cells + 2 * SHIFT) grey values 0 to 255."""
-    scale = picture.width / CANVAS
     left, top, width, height = (value * scale for value in box["line"])
     across = len(box["ink"]) // 2
     step, wanted = width / across, across + 2 * SHIFT
@@ -57,10 +54,9 @@ def _likeness(reference: np.ndarray, found: np.ndarray) -> float:
     return best
 
 
-def look(picture: Image.Image, box: Box) -> tuple[float, float]:
-    """(likeness 0 to 1, contrast ratio from 1) of a line in the pixels (PIL, mode L) of its slide. box: of
-    `render.xray`, with `ink`. The contrast of the lightest and darkest pixel bounds that of the letters."""
-    scale = picture.width / CANVAS
+def look(picture: Image.Image, box: Box, scale: float) -> tuple[float, float]:
+    """(likeness 0 to 1, contrast ratio from 1) of a line in the pixels (PIL, mode L) of its slide, `scale` to a CSS px. box:
+    of `render.xray`, with `ink`. The contrast of the lightest and darkest pixel bounds that of the letters."""
     left, top, width, height = (value * scale for value in box["line"])
     if lean := box.get("lean"):
         middle = left + width / 2, top + height / 2
@@ -72,7 +68,7 @@ def look(picture: Image.Image, box: Box) -> tuple[float, float]:
     grey = np.asarray(picture.crop((x0, y0, x1, y1)))
     ratio = (_luminance(int(grey.max())) + 0.05) / (_luminance(int(grey.min())) + 0.05)
     ink = np.array([int(digit, 16) for digit in box["ink"]], dtype=float).reshape(2, -1) / 15
-    return _likeness(ink, _seen(picture, box)), ratio
+    return _likeness(ink, _seen(picture, box, scale)), ratio
 
 
 def _luminance(grey: float) -> float:

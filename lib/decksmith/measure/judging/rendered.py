@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from decksmith.core import cli
 from decksmith.core.records import Asks, Record
 from decksmith.measure.decks import sources
+from decksmith.measure.decks.lint import CANVAS, canvas
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.records import BOXES, LETTERS, Box, Limits, Page
 from decksmith.measure.decks.words import LONGEST, fold, head, length
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 THUMB = (98, 55)  # a tenth of the canvas, in pixels
-CANVAS = (980, 552)
 PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 
 
@@ -62,9 +62,11 @@ class Pages:
             except OSError as error:
                 raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
             lost = set[int]()
-            for i, box in enumerate(self.xray.get(n, {}).get("boxes") or []):
+            page = self.xray.get(n, {})
+            for i, box in enumerate(page.get("boxes") or []):
                 if box.get("ink"):
-                    likeness, contrast = legibility.look(picture, box)
+                    scale = picture.width / canvas(page)[0]
+                    likeness, contrast = legibility.look(picture, box, scale)
                     if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
                         lost.add(i)
             thumb = picture.resize(THUMB, Image.Resampling.BOX)
@@ -134,7 +136,8 @@ class Pages:
         """Whether something on slide n is too small or too pale to be read."""
         limits, page = self.limits, self.whole[n]
         font, contrast = (page.get("font") or {}).get("min"), page.get("contrast")
-        small = font is not None and font < limits["unreadable_px"]
+        least = limits["unreadable_px"] * canvas(page)[0] / CANVAS[0]
+        small = font is not None and font < least
         return small or (contrast is not None and contrast < limits["unreadable_contrast"])
 
     def _entry(self, n: int, text: str, entry: str) -> bool:
@@ -183,7 +186,8 @@ def _large(page: Page) -> bool:
         return True
     shown = [box for box in boxes if box["kind"] in ("image", "background")]
     areas = [box["box"][2] * box["box"][3] for box in shown if not box.get("broken")]
-    return max(areas, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
+    across, down = canvas(page)
+    return max(areas, default=0) >= PICTURE * across * down
 
 
 def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
@@ -196,7 +200,7 @@ def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
     hidden: list[str] = []
     for place, box in enumerate(boxes):
         if box.get("text"):
-            unread = place in lost or _hidden(box, limits)
+            unread = place in lost or _hidden(page, box, limits)
             (hidden if unread else seen).append(letters(box["text"]))
     # Lines of code, formulas and diagrams are in no box line by line.
     vouched = len(page["boxes"]) >= BOXES or any(
@@ -210,14 +214,15 @@ def readable(page: Page, limits: Limits, lost: Collection[int] = ()) -> str:
     return "\n".join(kept)
 
 
-def _hidden(box: Box, limits: Limits) -> bool:
+def _hidden(page: Page, box: Box, limits: Limits) -> bool:
     """Whether a box is off the canvas, pale, covered, unseen or too small to be read."""
     x, y, width, height = box["box"]
-    off = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0
+    across, down = canvas(page)
+    off = x >= across or y >= down or x + width <= 0 or y + height <= 0
     if off or not width or not height or box.get("covered") or box.get("unseen"):
         return True
     pale = box.get("contrast", 21) < limits["unreadable_contrast"]
-    return pale or box.get("size", LETTERS) < limits["unreadable_px"]
+    return pale or box.get("size", LETTERS) < limits["unreadable_px"] * across / CANVAS[0]
 
 
 def letters(text: str) -> str:

@@ -419,38 +419,25 @@ def _column(path: Path, header: list[str], rows: list[Record], by: str) -> str:
 # JSON
 
 
-def _parsed(text: str) -> object:
-    """A value of JSON without lone surrogates. Raises ValueError, a sentence."""
-    try:
-        value = json.loads(text, parse_constant=stream.no_constant)
-        if "\\ud" in text.lower():
-            value = json.loads(stream.whole(json.dumps(value, ensure_ascii=False)))
-        return value
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error})") from None
-
-
 def _json(path: Path, said: str, lines: Lines, start: str, by: str) -> Found:
     """Lines of JSON, or one array, or one object that holds one array."""
     several = len(list(itertools.islice((s for _, s in lines() if s.strip()), 2))) > 1
     is_lines = path.suffix.lower() in (".jsonl", ".ndjson") and not start.lstrip().startswith("[")
     with contextlib.suppress(ValueError):
-        is_lines |= isinstance(_parsed(start), dict | str) and several
+        is_lines |= isinstance(stream.json_value(start), dict | str) and several
 
     def of_lines() -> Iterator[tuple[str, object]]:
         for number, line in lines():
             try:
                 if line.strip():
-                    yield f"{path}:{number}", _parsed(line)
+                    yield f"{path}:{number}", stream.json_value(line)
             except ValueError as error:
                 yield f"{path}:{number}", error
 
     if is_lines:
         return _values(path, said, of_lines, by, [])
     try:
-        value = _parsed(_whole(path, lines, "jq -c '.[]' {name} > requests.jsonl"))
+        value = stream.json_value(_whole(path, lines, "jq -c '.[]' {name} > requests.jsonl"))
     except ValueError as error:
         then = "mend it, or put one object of JSON on each line"
         raise _refused(path, f"{error}", then) from None

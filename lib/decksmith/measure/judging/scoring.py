@@ -1,5 +1,6 @@
 """The arithmetic of a deck's score: the share of checks, or caps, floors, dimensions and their weighted mean."""
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,12 @@ def fault(protocol: Protocol, record: Record) -> Record | None:
         if error:
             return {"stage": stage, **error}
     return None
+
+
+def weighed(record: Record) -> Record:
+    """What a record's score is made from: all that stands before it, but for the id, which deck-choose may change."""
+    before = itertools.takewhile(lambda item: item[0] != "score", record.items())
+    return {key: value for key, value in before if key != "id"}
 
 
 def score(protocol: Protocol, record: Record) -> Score:

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
 from decksmith.measure.judging import checks, identity, scoring
@@ -257,7 +257,7 @@ def one_object(text: str, schema: Record) -> Record:
 
 def _objects(text: str) -> list[Any]:
     """Every top-level JSON object; else the outermost braces as YAML, which forgives bare keys."""
-    decoder = json.JSONDecoder(strict=False, parse_constant=stream.no_constant)
+    decoder = json.JSONDecoder(strict=False, parse_constant=incoming.no_constant)
     objects: list[Any] = []
     first = place = text.find("{")
     tries = 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import io
 import itertools
@@ -9,19 +10,18 @@ import json
 import os
 import re
 import shutil
-import stat
 import time
 from pathlib import Path
 from typing import cast
 
-from decksmith.core import cli, stream, validation
+from decksmith.core import cli, stream, validation, workspace
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import By, Error, Record
 from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.lint import CANVAS
 from decksmith.measure.decks.parser import THEMES
-from decksmith.measure.decks.pictures import cache_folder
+from decksmith.measure.decks.pictures import cache_folder, is_whole
 from decksmith.measure.decks.records import Render
 from decksmith.measure.decks.templates import Style
 from decksmith.measure.render import cell, toolchain
@@ -52,16 +52,11 @@ def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
     names = sorted(set(re.findall(r"images/[A-Za-z0-9][\w.-]*", text)))
     for name, folder in itertools.product(names, folders):
         place = folder / name
-        try:
-            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
+        if name in pictures or place.parent.is_symlink():
             continue
-        with open(descriptor, "rb") as file:
-            info = os.fstat(descriptor)
-            is_plain = stat.S_ISREG(info.st_mode) and not place.parent.is_symlink()
-            if name not in pictures and is_plain and info.st_size <= min(MAX_PICTURE, left):
-                pictures[name] = file.read()
-                left -= info.st_size
+        with contextlib.suppress(OSError):
+            pictures[name] = workspace.take(place, min(MAX_PICTURE, left))
+            left -= len(pictures[name])
     return text, pictures
 
 
@@ -84,9 +79,9 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
 
 
 def intact(run: str | Path, value: Render) -> bool:
-    """Whether a journaled value is whole and its pictures are still there."""
+    """Whether a journaled value is whole, and its pictures are still there and whole."""
     wrong = validation.misfit(value, Render, without=("engine", "by"))
-    return not wrong and all((Path(run) / name).is_file() for name in value.get("slides", []))
+    return not wrong and all(is_whole(Path(run) / name) for name in value.get("slides", []))
 
 
 class Pool:

@@ -15,16 +15,14 @@ from pptx import Presentation
 from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
 from pptx.oxml.ns import qn
 from pptx.presentation import Presentation as Show
-from pptx.slide import Slide
 from pptx.util import Emu
 
+from decksmith.measure.decks import lint
 from decksmith.measure.decks.templates import SLOTS, Template
 from decksmith.measure.render import master, shapes
 from decksmith.measure.render.shapes import Node, Part, StyledRun
 from decksmith.measure.render.worker import RenderResult, words
 
-SIZE = Emu(12192000), shapes.emu(shapes.HEIGHT)
-FRAMES = [(scale * shapes.WIDTH, scale * shapes.HEIGHT) for scale in (1, 2)]  # in pixels
 DATE = b"2024-01-01T00:00:00Z"  # of every file, so that equal slides give equal bytes
 
 
@@ -33,21 +31,27 @@ def powerpoint(
 ) -> bytes:
     """A file (bytes) of the slides that a worker drew, with the theme of their template; `whole`: each is its
     picture, as is one without parts. Raises ValueError for strange parts."""
-    show, count = _empty(), len(result["pictures"])
+    canvas, count = lint.canvas(result["xray"][0]), len(result["pictures"])
+    show = _empty(height := shapes.WIDTH * canvas[1] / canvas[0])
     parts: Sequence[Part | None] = [None] * count if whole else result["parts"]
     titles = [page["title"] for page in result["xray"]]
     drawn = [part for part in parts if part]
-    painter = shapes.Painter(*(_theme(show, drawn, template) if drawn else ({}, {})))
+    painter = shapes.Painter(*(_theme(show, drawn, template) if drawn else ({}, {})), height)
     layouts = {layout.name: layout for layout in show.slide_layouts}
     for number, (part, page) in enumerate(zip(parts, result["xray"], strict=True)):
         slide = show.slides.add_slide(layouts.get(part["layout"] if part else "", layouts["Blank"]))
         if part:
-            painter.draw(slide, part, [_frame(shot) for shot in part["shots"]])
+            painter.draw(slide, part, [_frame(shot, canvas) for shot in part["shots"]])
         else:
             picture = base64.b64decode(result["pictures"][number])
             title = page["title"] or f"Slide {number + 1}"
-            _whole(slide, picture, title, page["text"] or page["title"])
-        _note(slide, result["notes"][number])
+            place = Emu(0), Emu(0), show.slide_width, show.slide_height
+            shape = slide.shapes.add_picture(io.BytesIO(picture), *place)
+            facts: Element = shape._element.find(f".//{qn('p:cNvPr')}")
+            facts.set("name", words(title))
+            facts.set("descr", words(page["text"] or page["title"]))
+        if (note := result["notes"][number]) and (frame := slide.notes_slide.notes_text_frame):
+            frame.text = words(note)
     if template:  # one family of the renderer's may stand in for both of the company's
         for font in _title_fonts(show):
             font.set("typeface", "+mj-lt")
@@ -55,17 +59,17 @@ def powerpoint(
     return _saved(show, titles)
 
 
-def _empty() -> Show:
-    """A presentation without slides, of the canvas's shape; its layouts are made as wide as that, and their
+def _empty(height: float) -> Show:
+    """A presentation without slides, as high as `height` to shapes.WIDTH; its layouts are made as wide as that, and their
     texts look as the master's."""
     show = Presentation()
     package = show.part.package
     for key, relation in list(package._rels.items()):
         if relation.reltype == KIND.THUMBNAIL:  # the library's, of a white page
             package.drop_rel(key)
-    across = SIZE[0] / (show.slide_width or SIZE[0])
-    down = SIZE[1] / (show.slide_height or SIZE[1])
-    show.slide_width, show.slide_height = SIZE
+    size = shapes.emu(shapes.WIDTH), shapes.emu(height)
+    across, down = size[0] / (show.slide_width or 1), size[1] / (show.slide_height or 1)
+    show.slide_width, show.slide_height = size
     for page in (show.slide_master, *show.slide_layouts):
         for place in page._element.iter(qn("a:off"), qn("a:ext")):
             for name, factor in (("x", across), ("cx", across), ("y", down), ("cy", down)):
@@ -76,23 +80,10 @@ def _empty() -> Show:
     return show
 
 
-def _whole(slide: Slide, picture: bytes, title: str, alt: str) -> None:
-    """A slide that is one picture."""
-    shape = slide.shapes.add_picture(io.BytesIO(picture), Emu(0), Emu(0), *SIZE)
-    facts: Element = shape._element.find(f".//{qn('p:cNvPr')}")
-    facts.set("name", words(title))
-    facts.set("descr", words(alt))
-
-
-def _note(slide: Slide, note: str) -> None:
-    if note and (frame := slide.notes_slide.notes_text_frame):
-        frame.text = words(note)
-
-
-def _frame(data: str) -> Image.Image:
-    """A frame of the worker's browser, in base64. Raises ValueError for anything else."""
+def _frame(data: str, canvas: tuple[int, int]) -> Image.Image:
+    """A frame of the worker's browser, in base64, of a slide of so many px. Raises ValueError for anything else."""
     picture = Image.open(io.BytesIO(base64.b64decode(data)), formats=["PNG"])
-    if picture.size not in FRAMES:
+    if picture.size not in [(scale * canvas[0], scale * canvas[1]) for scale in (1, 2)]:
         raise ValueError(f"the worker sent a frame of {picture.width} x {picture.height} pixels")
     return picture.convert("RGBA")
 

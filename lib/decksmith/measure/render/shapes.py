@@ -141,7 +141,7 @@ class Part(TypedDict):
     shots: list[str]
 
 
-WIDTH, HEIGHT = 980, 552  # CSS px of a slide
+WIDTH = 980  # px of a slide; lengths of a wider or narrower one are as those of one of this width
 EMU = 12192000 / WIDTH  # of a CSS px: a slide is as wide as PowerPoint's own
 POINT = EMU / 12700  # points of a CSS px
 NO_STYLE = "{2D5ABB26-0587-4C30-8999-92F81FD0307C}"  # PowerPoint's table without one
@@ -217,15 +217,15 @@ def _clear(parent: Element) -> Element:
 class Painter:
     """Draws nodes on slides, with the colours and fonts that the deck's theme has by name."""
 
-    def __init__(self, names: dict[str, str], fonts: dict[str, str]) -> None:
-        """names: scheme names by RRGGBB; fonts: `+mj-lt` and `+mn-lt` by family."""
-        self.names, self.fonts = names, fonts
+    def __init__(self, names: dict[str, str], fonts: dict[str, str], height: float = 552) -> None:
+        """names: scheme names by RRGGBB; fonts: `+mj-lt` and `+mn-lt` by family; height: px of a slide."""
+        self.names, self.fonts, self.height = names, fonts, height
 
     def draw(self, slide: Slide, part: Part, shots: Sequence[Image.Image]) -> None:
         """Draw the nodes of `part` on an empty slide; shots: the frames that its pictures are cut from."""
         nodes = list(part["nodes"])
         x, y, width, height = nodes[0]["rect"] if nodes else [0, 0, 0, 0]
-        is_whole = x < 1 and y < 1 and width > WIDTH - 2 and height > HEIGHT - 2
+        is_whole = x < 1 and y < 1 and width > WIDTH - 2 and height > self.height - 2
         is_behind = is_whole and nodes[0]["kind"] == "picture" and nodes[0]["ground"]
         if is_behind and "place" not in nodes[0]:
             self._background(slide, part, shots[nodes.pop(0)["frame"]])

@@ -18,7 +18,7 @@ from typing import Literal
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.measure.decks import templates
+from decksmith.measure.decks import lint, templates
 from decksmith.measure.decks.records import Build, BuiltFile, ImageItem, Render
 from decksmith.measure.render import pool, toolchain
 from decksmith.measure.render.worker import (
@@ -30,7 +30,6 @@ from decksmith.measure.render.worker import (
 )
 
 SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
-CANVAS = (735, 414)  # 980 x 552 px in points
 File = Literal["pdf", "pptx", "pptx_image"]  # of a `build` value
 FILES: tuple[File, ...] = ("pdf", "pptx", "pptx_image")
 SHARED = "_runtime"  # no id begins with "_"
@@ -140,7 +139,8 @@ def _write(
         _publish(folder, result["site"]["files"], pictures)
         value["site"] = {"path": f"{ident}/build/index.html", "runtime": runtime}
     if "pdf" in formats:
-        data = pdf([base64.b64decode(page) for page in result["prints"]], titles)
+        size = lint.canvas(result["xray"][0])
+        data = pdf([base64.b64decode(page) for page in result["prints"]], titles, size)
         value["pdf"] = _file(run, f"{ident}/build/deck.pdf", data)
     if "pptx" in formats or "pptx-image" in formats:
         # python-pptx, for those who want such a file
@@ -224,16 +224,17 @@ def _publish(folder: Path, files: dict[str, str], pictures: Pictures) -> None:
         stream.write(folder / name, text)
 
 
-def pdf(pages: Iterable[bytes], titles: Sequence[str]) -> bytes:
-    """Join one-page PDF files (bytes) to one with an outline; no date, no identifier: equal pages give equal bytes."""
+def pdf(pages: Iterable[bytes], titles: Sequence[str], size: tuple[int, int]) -> bytes:
+    """Join one-page PDF files (bytes) of a size in px to one with an outline; no date, no identifier: equal pages give equal bytes."""
     from pypdf import PdfReader, PdfWriter
     from pypdf.generic import ArrayObject, NameObject, RectangleObject
 
     writer = PdfWriter()
     for data in pages:
         writer.add_page(PdfReader(io.BytesIO(data)).pages[0])
+    right, top = (side * 3 / 4 for side in size)  # in points
     for page in writer.pages:
-        page.mediabox = page.cropbox = RectangleObject((0, 0, *CANVAS))  # the browser rounds up
+        page.mediabox = page.cropbox = RectangleObject((0, 0, right, top))  # the browser rounds up
         kept = ArrayObject()
         for item in page.get("/Annots") or ():
             uri = str((item.get_object().get("/A") or {}).get("/URI", ""))

@@ -91,7 +91,7 @@ def pack(folders: Sequence[Path], out: Path) -> Path:
         if under:
             files["condition.json"] = _read(folder / "condition.json")
         if under and under.revise:
-            kept = layout.journal(folder / REVISIONS)
+            kept = stream.journal(folder / REVISIONS)
             files["revise.jsonl"] = b"".join(line for line, _ in kept)
         files["gen.jsonl"] = _replies(folder, records, under)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
@@ -129,7 +129,7 @@ def _under(folder: Path, records: list[Record], protocol: Protocol) -> Condition
     """The condition of a run. Raises cli.BadData for one whose choice or revision a replay could not do again."""
     if not any((record.get("gen") or {}).get("condition") for record in records):
         return None
-    under = conditions.held(read_json(folder / "condition.json"), folder / "condition.json")
+    under = conditions.held(stream.json_file(folder / "condition.json"), folder / "condition.json")
     if under.samples.get("choose") == "judge" and protocol.judge["kind"] != "offline":
         raise cli.BadData(
             f"{folder}: a run under {under.name} cannot be packed; a capsule does not hold what the judge said of decks that "
@@ -206,7 +206,7 @@ def _replies(folder: Path, records: list[Record], under: Condition | None) -> by
     """The lines of the run's journal that these records rest on, in their order; of a prompt's other samples the last."""
     lines: dict[tuple[str, str | None], bytes] = {}
     last: dict[str, bytes] = {}
-    for line, entry in layout.journal(folder / "journal/gen.jsonl"):
+    for line, entry in stream.journal(folder / "journal/gen.jsonl"):
         lines[entry["id"], entry.get("inputs")] = last[entry["id"]] = line
     found = []
     for record in records:
@@ -288,10 +288,3 @@ def unpack(path: Path, into: Path) -> Path:
                 raise cli.BadData(f"{path}: {info.name!r} is there twice") from None
             file.seek(-info.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
     return into
-
-
-def read_json(path: Path) -> Record:
-    try:
-        return stream.json_object(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise cli.BadData(f"{path.name} of the capsule cannot be read: {error}") from None

@@ -5,15 +5,9 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from decksmith.core.records import Error, Record
+from decksmith.core.records import Record
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results.records import Identity, Mean, Summary
-
-
-class Fault(Error):
-    """The decisive error of a record, with the stage that it stands under."""
-
-    stage: str
 
 
 class Trained(TypedDict):

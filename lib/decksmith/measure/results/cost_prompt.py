@@ -8,9 +8,12 @@ said where nothing costs anything. YES=1 or a BUDGET answers yes. What another r
 over first. Where it is known beforehand that no score can come out, that is said, and nobody is asked for money.
 """
 
+import asyncio
+import contextlib
+import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,48 +21,37 @@ from typing import Any
 import click
 import requests
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record, expanded, sample_of
+from decksmith.core.records import Record, expanded
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.conditions import Condition
 from decksmith.measure.results import layout, merge
-from decksmith.models import registry, turns
+from decksmith.models import asking, registry, servers, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
 
 ASSUMED = {"gen": (1000, 4000), "judge": (16000, 2000)}  # tokens where no earlier run says
+NO_TOOLS: Any = None  # what would run them
 WORDS = {"gen": "replies", "judge": "judgings"}
 Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 
 
 def read_journals(run: Path) -> Journals:
-    """What the run's journals of replies and judgings hold; damaged lines are passed over."""
+    """What the run's journals of replies and judgings hold. Raises cli.BadData as stream.journal does."""
     found: Journals = {stage: [] for stage in WORDS}
     for stage, entries in found.items():
-        for _, entry in layout.journal(run / "journal" / f"{stage}.jsonl"):
+        for _, entry in stream.journal(run / "journal" / f"{stage}.jsonl"):
             if isinstance(entry.get(stage), dict):
                 entries.append((entry["id"], entry.get("inputs"), entry[stage]))
     return found
 
 
-def asking(
-    entry: Model, protocol: Protocol, condition: Condition | None = None
-) -> Callable[..., Record]:
-    """What this model would be asked for a record, as chat-generate asks it; for one that is a later turn, with the values of
-    `gen` by id. Nothing is asked here."""
-    entry.key_env = None
+def asker(entry: Model, protocol: Protocol, condition: Condition | None = None) -> Any:
+    """Whom chat-generate would ask, an asking.Endpoint; nothing is asked here, and no tool runs."""
+    under: Any = condition.messages if condition else None
     sampling = protocol.sampling | entry.params
-    seed, entry.params = sampling.pop("seed", None), {}
-    asker = Client(entry)
-
-    def request(record: Record, values: Record | None = None) -> Record:
-        own = None if seed is None else seed + sample_of(record)
-        record = {**record, "messages": turns.with_history(record, values or {})}
-        messages = condition.messages(record) if condition else record["messages"]
-        return asker.request(messages, sampling, seed=own)
-
-    return request
+    return asking.Endpoint(replace(entry, key_env=None), sampling, NO_TOOLS, run=None, under=under)
 
 
 @dataclass
@@ -102,9 +94,8 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
     """What these runs will ask of paid models. Raises cli.BadConfig for a model that the registry does not have, whose
     key is not set, or that has no price where there is a budget."""
     found = []
-    judges = [
-        registry.model(name) for name in protocol.judges
-    ]  # without its judge a deck has no score
+    # Without its judge a deck has no score.
+    judges = [registry.model(name) for name in protocol.judges]
     for folder in folders:
         name, under = conditions.split(layout.run_name(folder))
         entry = registry.model(name)
@@ -144,18 +135,23 @@ def missing(
 ) -> dict[str, int]:
     """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
     how many judgings."""
+    if not protocol.judges:
+        stream.FREE.add("judge")
     kept = read_journals(folder)
     done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
     replies = {ident: inputs for ident, inputs, _ in done}
     values = {ident: value for ident, _, value in done}
     judged = {ident for ident, _, value in kept["judge"] if "error" not in value}
     lacking = {"gen": 0, "judge": 0}
-    request = asking(replace(entry), protocol, condition)
+    would = asker(entry, protocol, condition)
     rounds = condition.revise.get("rounds", 0) if condition else 0
     is_judges = condition is not None and condition.samples.get("choose") == "judge"
     for _, record in stream.records(folder / "prompts.jsonl"):
         asked = expanded(record, condition.n if condition else 1)
-        keys = {one["id"]: stream.fingerprint(["gen", request(one, values)]) for one in asked}
+        keys = {}
+        for one in asked:
+            inputs = asyncio.run(would.inputs(one, turns.with_history(one, values)))
+            keys[one["id"]] = stream.fingerprint(["gen", inputs])
         left = sum(replies.get(ident) != key for ident, key in keys.items())
         to_judge = list(keys) if is_judges else [record["id"]]
         lacking["gen"] += left + (rounds * len(to_judge) if left else 0)
@@ -176,14 +172,15 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
     for folder in layout.finished():
         if stage == "gen" and conditions.split(layout.run_name(folder))[0] != entry.name:
             continue
-        for _, _, value in read_journals(folder)[stage]:
-            if "error" in value:
-                continue
-            for said in (value.get("members") or {"": value}).values():
-                slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
-                usage = said.get("usage") or {}
-                if slug == entry.slug and usage.get("completion_tokens"):
-                    counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
+        with contextlib.suppress(cli.BadData):  # a damaged journal of another run
+            for _, _, value in read_journals(folder)[stage]:
+                if "error" in value:
+                    continue
+                for said in (value.get("members") or {"": value}).values():
+                    slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
+                    usage = said.get("usage") or {}
+                    if slug == entry.slug and usage.get("completion_tokens"):
+                        counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
     if not counts:
         return None
     prompts, completions = zip(*counts, strict=True)
@@ -196,9 +193,11 @@ def listed(entry: Model) -> dict[str, float] | None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     address = entry.base_url.split()[0].rstrip("/") + "/models"
     try:
-        answer = requests.get(address, headers=headers, timeout=10).json()
+        asked = requests.get(address, headers=headers, timeout=10, stream=True)
+        answer = incoming.parsed(incoming.together(asked.iter_content(1 << 16), servers.LISTING))
         model = next(model for model in answer["data"] if model["id"] == entry.slug)
-        return {name: float(model["pricing"][name]) * 1e6 for name in ("prompt", "completion")}
+        said = {name: float(model["pricing"][name]) * 1e6 for name in ("prompt", "completion")}
+        return said if all(0 <= usd < math.inf for usd in said.values()) else None
     except (requests.RequestException, ValueError, KeyError, TypeError, StopIteration):
         return None
 

@@ -15,7 +15,7 @@ from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Failure, Record, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.results.comparison import Fault, Run
+from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.report_pictures import data_uri, inside_run, shrunk, slides
 from decksmith.measure.results.runs import measures, titles, with_decks
 from decksmith.measure.results.summary import fault_of, found_of, spans, status_of
@@ -183,7 +183,7 @@ def _sample(run: Run, record: DeckRecord) -> Record:
     return made
 
 
-def sample(record: Mapping[str, Any], target: object, fault: Fault | Failure | None) -> Record:
+def sample(record: Mapping[str, Any], target: object, fault: Failure | None) -> Record:
     """A record as a sample without scores; a fault that is not the model's is its error."""
     gen = cast(Gen, record.get("gen") or {})
     asked = [
@@ -263,7 +263,7 @@ def _slides(run: Run, record: DeckRecord) -> list[Record]:
     return [{"role": "user", "content": [words, *shown], "metadata": {"by": "deck-render"}}]
 
 
-def _scores(record: DeckRecord, fault: Fault | None) -> dict[str, Record]:
+def _scores(record: DeckRecord, fault: Failure | None) -> dict[str, Record]:
     """Every measure that the record has a value of."""
     if fault and fault["kind"] != "model":
         return {}

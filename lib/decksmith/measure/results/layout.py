@@ -3,7 +3,6 @@
 `python3 -m decksmith.measure.results.layout` lists them (`make runs`).
 """
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -51,20 +50,6 @@ def finished(runs: Path | None = None) -> Iterator[Path]:
     yield from sorted(path.parent for path in (runs or RUNS).glob("*/*/summary.json"))
 
 
-def journal(path: Path) -> Iterator[tuple[bytes, Record]]:
-    """The lines of a journal that are whole, each with its entry; none where it was not begun or cannot be read."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            entry = stream.loads(line)
-        except ValueError:
-            continue
-        yield line + b"\n", entry
-
-
 def missing(folder: Path) -> cli.Missing:
     """The error that says there is no such run, what to type, and which runs there are under its model."""
     held = [*folder.glob("*/summary.json"), *folder.glob("*/*/summary.json")]
@@ -84,7 +69,11 @@ def table(runs: Path | None = None) -> list[str]:
     rows = [["model", "protocol", "renders", "score", "USD", "made"]]
     for folder in finished(runs):
         path = folder / "summary.json"
-        summary, made = json.loads(path.read_text()), datetime.fromtimestamp(path.stat().st_mtime)
+        summary, made = stream.json_file(path), datetime.fromtimestamp(path.stat().st_mtime)
+        own = stream.fingerprint({**summary, "by": None})
+        if (summary.get("by") or {}).get("sum", own) != own:
+            cli.say(f"{path} is damaged on its disk: rm {path} && {make_command(folder)}")
+            continue
         cells = [folder.parent.name, folder.name, rendered(summary), _score(summary)]
         rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}"])
     if len(rows) == 1:

@@ -203,7 +203,7 @@ def _kept(folder: Path, looks: list[NewLook]) -> tuple[Kept, bool]:
 def _read(path: Path) -> Kept:
     """The looks in a journal; lines that are no look are passed over."""
     found: Kept = {}
-    for _, entry in layout.journal(path):
+    for _, entry in stream.journal(path):
         look = entry.get("look")
         if isinstance(look, dict) and KeptLook.__annotations__.keys() <= look.keys():
             found[entry["id"], str(entry.get("inputs"))] = cast(KeptLook, look)
@@ -239,7 +239,7 @@ def counted(path: Path, who: object, seen: object) -> str:
         with contextlib.closing(stream.Journal(path, "look")) as journal:
             if journal.get(ident, inputs) is None:
                 journal.put(ident, inputs, {"at": datetime.now(UTC).isoformat()})
-            count = sum(ident == one for one, _, _ in journal.values())
+            count = sum(ident == entry["id"] for _, entry in stream.journal(path))
     except OSError:
         return f"This look was not remembered: {path} cannot be written"
     if count == 1:

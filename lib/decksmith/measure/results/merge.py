@@ -15,7 +15,6 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.judging import identity
-from decksmith.measure.results import layout
 from decksmith.measure.results.text import few
 from decksmith.models import turns
 
@@ -155,7 +154,7 @@ def reuse(run: Path) -> None:
 def _take(source: Path, run: Path, wanted: set[str] | None = None) -> None:
     """The lines of a journal that the run's has not, behind the files of their records: all, the newer in place of
     the older; or, on `wanted` ids alone (`id`, `id~0`, `id~r1`), those for which it has none."""
-    found = {(each["id"], each.get("inputs")): each for _, each in layout.journal(source)}
+    found = {(each["id"], each.get("inputs")): each for _, each in stream.journal(source)}
     if wanted is not None:
         found = {key: each for key, each in found.items() if not wanted.isdisjoint(_ids(key[0]))}
     if not found:

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 
@@ -19,7 +20,7 @@ from decksmith.core.records import prompt_of
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.judging.scoring import not_checked, without
 from decksmith.measure.results import stats
-from decksmith.measure.results.comparison import Bounds, Pair, PairedDifference, Run, TestedPair
+from decksmith.measure.results.comparison import Bounds, Pair, PairedDifference, Run
 from decksmith.measure.results.runs import titles
 from decksmith.measure.results.stats import Array
 from decksmith.measure.results.summary import Cells, Columns, columns, domains, scales
@@ -247,8 +248,8 @@ def _is_with(people: set[str], pair: Pair) -> bool:
     return bool(people & {pair["a"], pair["b"]})
 
 
-def holm(family: Sequence[TestedPair]) -> None:
-    """Give each pair of a family its corrected p, `p_holm`; None stays None."""
+def holm(family: Sequence[Any]) -> None:
+    """Give each pair of a family, which has a `difference`, its corrected p, `p_holm`; None stays None."""
     values = [pair["difference"]["p"] for pair in family]
     adjusted = stats.holm([float("nan") if p is None else p for p in values])
     for pair, p in zip(family, adjusted, strict=True):

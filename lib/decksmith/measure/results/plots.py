@@ -53,28 +53,15 @@ def style(ink: str = "light") -> Iterator[tuple[ModuleType, Tone]]:
 
     _fonts()
     tone = INKS[ink]
-    with pyplot.rc_context(
-        {
-            "font.family": REGULAR["family"],
-            "font.size": 10,
-            "svg.hashsalt": "decksmith",
-            "svg.fonttype": "path",
-            "text.parse_math": False,
-            "text.color": tone["ink"],
-            "axes.labelcolor": tone["soft"],
-            "xtick.color": tone["soft"],
-            "ytick.color": tone["ink"],
-            "axes.edgecolor": tone["line"],
-            "axes.facecolor": "none",
-            "figure.facecolor": tone["paper"],
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.spines.left": False,
-            "xtick.major.size": 0,
-            "ytick.major.size": 0,
-            "axes.axisbelow": True,
-        }
-    ):
+    colors = {
+        "text.color": tone["ink"],
+        "axes.labelcolor": tone["soft"],
+        "xtick.color": tone["soft"],
+        "ytick.color": tone["ink"],
+        "axes.edgecolor": tone["line"],
+        "figure.facecolor": tone["paper"],
+    }
+    with pyplot.style.context([cli.ROOT / "assets" / "plots.mplstyle", colors]):
         yield pyplot, tone
 
 

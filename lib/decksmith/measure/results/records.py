@@ -46,6 +46,8 @@ class Interval(TypedDict):
 class Took(TypedDict):
     tool: Annotated[str, "the script that made the summary"]
     version: Annotated[str, "the version of decksmith"]
+    made_from: Annotated[str, "fingerprint of the scored records"]
+    sum: Annotated[NotRequired[str], "fingerprint of the summary without `by`"]
     generation_s: Annotated[float | None, "seconds of all replies"]
     wall_s: Annotated[float | None, "seconds in which a record was in work"]
     stages_s: Annotated[Numbers, "seconds of each stage"]

@@ -48,7 +48,7 @@ class Replay:
 
     def run(self) -> Replay:
         capsule.unpack(self.path, self.stored)
-        self.about = capsule.read_json(self.stored / "capsule.json")
+        self.about = stream.json_file(self.stored / "capsule.json")
         if (form := self.about.get("format")) != capsule.FORMAT:
             raise cli.BadData(
                 f"{self.path}: a capsule of format {str(form)[:20]}; this reads {capsule.FORMAT}"
@@ -139,7 +139,7 @@ class Replay:
         now.mkdir(parents=True)
         protocol, path, under = self._protocol(name), stored / "condition.json", None
         if path.is_file():
-            under = conditions.held(capsule.read_json(path), path)
+            under = conditions.held(stream.json_file(path), path)
             shutil.copy(path, now)
             if under.template:
                 templates.put(now, under.template)
@@ -190,7 +190,7 @@ class Replay:
         yield "summary.json", [scripts / "run-summarize", *fixed, *run]
 
     def _protocol(self, name: str) -> Protocol:
-        fixed = capsule.read_json(self.stored / "runs" / name / "protocol.json").get("protocol")
+        fixed = stream.json_file(self.stored / "runs" / name / "protocol.json").get("protocol")
         path = self.stored / f"assets/protocols/{fixed}.toml"
         if (
             not isinstance(fixed, str)
@@ -238,7 +238,7 @@ class Replay:
 
     def _writer(self, stored: Path) -> str:
         """The registry's name of who wrote a run. Raises cli.BadData where the capsule has no such entry."""
-        model = capsule.read_json(stored / "summary.json").get("model")
+        model = stream.json_file(stored / "summary.json").get("model")
         name = model.get("name") if isinstance(model, dict) else None
         if not isinstance(name, str) or name not in self.about["models"]:
             raise cli.BadData(f"{self.path}: it has no entry of the model that revised its decks")
@@ -258,19 +258,19 @@ class Replay:
             if late := verify.late(then[ident]):
                 self.differences.append(f"{name} {_shown(late)}")
             self._same(name, ident, "", then[ident], again[ident], "numbers of records")
-        old, new = (capsule.read_json(place / "summary.json") for place in places)
+        old, new = (stream.json_file(place / "summary.json") for place in places)
         self._same(name, "", "summary", old, new, "numbers of summaries")
-        self._fixed(name, *(capsule.read_json(place / "protocol.json") for place in places))
+        self._fixed(name, *(stream.json_file(place / "protocol.json") for place in places))
 
     def _comparison(self, runs: list[str]) -> None:
-        then = capsule.read_json(self.stored / "compare.json")
+        then = stream.json_file(self.stored / "compare.json")
         now = capsule.compared({name: self.into / "now" / name for name in runs}, self.root)
         if isinstance(now["said"], dict):
             self.labels = [_shown(run["label"]) for run in now["said"]["runs"]]
         # The protocol's hash takes the renderer in, which was looked at above; everything else of it by _fixed.
         places = (self.stored / "runs", self.into / "now")
         old, new = (
-            capsule.read_json(each / runs[0] / "protocol.json").get("hash") for each in places
+            stream.json_file(each / runs[0] / "protocol.json").get("hash") for each in places
         )
         if isinstance(old, str) and re.fullmatch("[0-9a-f]{64}", old):
             now = json.loads(json.dumps(now).replace(str(new), old))

@@ -25,7 +25,8 @@ from decksmith.models.records import Gen
 from decksmith.models.replies import CUT
 
 LONGEST = 60_000  # characters of a deck, a reply or a thought that the page carries
-SEEN = ("words", "contrast", "overflow", "font", "images_broken", "blank")  # of a slide's X-ray
+# Of a slide's X-ray.
+SEEN = ("words", "contrast", "overflow", "font", "images_broken", "blank", "canvas")
 
 
 Shown = dict[str, object]  # JSON for the page's script

@@ -16,10 +16,9 @@ import numpy
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.core.records import Asks, By, prompt_of, sample_of
+from decksmith.core.records import Asks, By, Failure, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Judge, Score, Spent
 from decksmith.measure.results import stats, usage
-from decksmith.measure.results.comparison import Fault
 from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
 from decksmith.measure.results.stats import Array
 from decksmith.models.records import Asked, Gen
@@ -100,6 +99,7 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         found["stopped"] = stopped
     if apart := _apart(judged):
         found["disagreement"] = apart
+    found["by"]["sum"] = stream.fingerprint({**found, "by": None})
     return found
 
 
@@ -140,7 +140,7 @@ def _apart(judged: list[Judge]) -> dict[str, float]:
     return {name: round(fmean(distances), 4) for name, distances in apart.items()}
 
 
-def _faults(faults: list[Fault]) -> Faults:
+def _faults(faults: list[Failure]) -> Faults:
     classes = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
     ordered = sorted(classes.items(), key=lambda item: (-item[1], item[0]))
     return {
@@ -300,9 +300,9 @@ def found_of(record: DeckRecord) -> dict[str, float | None]:
 # One record
 
 
-def fault_of(record: DeckRecord) -> Fault | None:
+def fault_of(record: DeckRecord) -> Failure | None:
     """Why a scored record has no score of its own, or None."""
-    return cast(Fault | None, record["score"].get("fault") or stream.fault({**record}))
+    return cast(Failure | None, record["score"].get("fault") or stream.fault({**record}))
 
 
 def place(record: DeckRecord) -> tuple[str, int]:
@@ -428,6 +428,7 @@ def _took(records: list[DeckRecord]) -> Took:
     return {
         "tool": "run-summarize",
         "version": __version__,
+        "made_from": stream.fingerprint(records),
         "generation_s": round(stages["gen"], 1) if "gen" in stages else None,
         "wall_s": None if wall is None else round(wall, 1),
         "stages_s": {key: round(seconds, 1) for key, seconds in stages.items()},

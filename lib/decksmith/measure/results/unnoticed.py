@@ -14,7 +14,7 @@ from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord
-from decksmith.measure.results import layout, pairs, runs, verify
+from decksmith.measure.results import pairs, runs, verify
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.text import few, listed
 from decksmith.models import registry
@@ -96,7 +96,7 @@ def _two_names(run: Run) -> Iterator[str]:
 
 def journal_lost(run: Run) -> Iterator[str]:
     """Replies that were kept in a journal, which is not there any more; looks says it, since a capsule holds none."""
-    kept = {entry.get("inputs") for _, entry in layout.journal(run["path"] / "journal/gen.jsonl")}
+    kept = {entry.get("inputs") for _, entry in stream.journal(run["path"] / "journal/gen.jsonl")}
     made = {record["id"]: verify.made_from(record.get("gen") or {}) for record in run["records"]}
     lost = [ident for ident, inputs in made.items() if inputs and inputs not in kept]
     if lost:

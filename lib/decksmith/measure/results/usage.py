@@ -33,14 +33,8 @@ def of(record: DeckRecord) -> Spent:
 
 def part(usage: Usage | None, seconds: float | None) -> Spent:
     """What one reply took; None where it does not say."""
-    known = usage or cast(Usage, {})
-    return {
-        "prompt_tokens": known.get("prompt_tokens"),
-        "completion_tokens": known.get("completion_tokens"),
-        "reasoning_tokens": known.get("reasoning_tokens"),
-        "cost": known.get("cost"),
-        "seconds": seconds,
-    }
+    known = {**(usage or {}), "seconds": seconds}
+    return cast(Spent, {kind: known.get(kind) for kind in Spent.__annotations__})
 
 
 def _seconds(by: By | None) -> float | None:
@@ -50,15 +44,9 @@ def _seconds(by: By | None) -> float | None:
 
 def total(parts: list[Spent]) -> Spent:
     """The sum of what several replies took; None where one of them does not say."""
-    cost = added(one["cost"] for one in parts)
-    seconds = added(one["seconds"] for one in parts)
-    return {
-        "prompt_tokens": added(one["prompt_tokens"] for one in parts),
-        "completion_tokens": added(one["completion_tokens"] for one in parts),
-        "reasoning_tokens": added(one["reasoning_tokens"] for one in parts),
-        "cost": None if cost is None else round(cost, 8),
-        "seconds": None if seconds is None else round(seconds, 8),
-    }
+    rows = cast(list[dict[str, float | None]], parts)
+    sums = {kind: added(row[kind] for row in rows) for kind in Spent.__annotations__}
+    return cast(Spent, {kind: one if one is None else round(one, 8) for kind, one in sums.items()})
 
 
 def added(values: Iterable[Number | None]) -> Number | None:

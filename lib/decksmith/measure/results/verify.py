@@ -13,7 +13,7 @@ from typing import cast
 from decksmith.core import cli, stream
 from decksmith.core.protocol import SHIPPED, Protocol
 from decksmith.core.records import By, Record, prompt_of
-from decksmith.measure.decks import clean, conditions
+from decksmith.measure.decks import clean, conditions, pictures
 from decksmith.measure.decks.records import Limits
 from decksmith.measure.judging import checks, identity, scoring
 from decksmith.measure.judging.records import DeckRecord, Judge
@@ -63,6 +63,7 @@ def _checked(run: Run, sample: list[DeckRecord]) -> Summary:
     found += [*_protocol(run), *_scores(run), *_decks(run), *_journal(run)]
     found += [line for record in records if (line := late(cast(Record, record)))]
     found += [line for record in sample for line in _verdict(run, record)]
+    found = found or [*_changed(run)]
     named = ("prompts.jsonl: ", "protocol.json: ")
     found = [line if line.startswith(named) else f"scores.jsonl: {line}" for line in found]
     if not found:
@@ -102,7 +103,7 @@ def _asked(records: list[DeckRecord], prompts: list[Record] | None) -> Iterator[
             yield f"prompts.jsonl: lacks {len(odd)} of the {len(samples)} prompts in scores.jsonl: {few(odd)}"
         for record in records:
             row = asked.get(prompt_of(record), record)
-            for key in ("messages", "asks", "checklist", "sources", "turn"):
+            for key in row.keys() - {"id"} | {"messages", "asks", "checklist", "sources", "turn"}:
                 if record.get(key) != row.get(key):
                     yield f"{record['id']}: {key} differs from prompts.jsonl"
     usual = sorted(set().union(*samples.values()))
@@ -195,6 +196,20 @@ def _decks(run: Run) -> Iterator[str]:
             yield f"{record['id']}: {deck['path']} is another deck than the reply gives"
 
 
+def _changed(run: Run) -> Iterator[str]:
+    """Pictures that are damaged on their disk, and records that are others than those whose scores they have."""
+    for record in run["records"]:
+        for path in (record.get("render") or {}).get("slides") or []:
+            if _is_there(run, path) and not pictures.is_whole(run["path"] / path):
+                yield f"{record['id']}: {path} is damaged"
+        by: By | None = record["score"].get("by")
+        inputs = by.get("inputs") if by else None
+        if inputs and inputs != stream.fingerprint(
+            ["score", scoring.weighed(cast(Record, record))]
+        ):
+            yield f"{record['id']}: it is another record than the one that score.by.inputs says"
+
+
 def _is_there(run: Run, path: str) -> bool:
     return (run["path"] / path).is_file()
 
@@ -208,7 +223,7 @@ def made_from(gen: Gen) -> str | None:
 def _journal(run: Run) -> Iterator[str]:
     """Replies that are others than their journal keeps (unnoticed names those that it does not have)."""
     kept: dict[str | None, list[Gen]] = {}
-    for _, entry in layout.journal(run["path"] / "journal/gen.jsonl"):
+    for _, entry in stream.journal(run["path"] / "journal/gen.jsonl"):
         kept.setdefault(entry.get("inputs"), []).append(entry.get("gen") or {})
     for record in run["records"]:
         gen = record.get("gen") or cast(Gen, {})
@@ -319,6 +334,9 @@ def _beyond(protocol: Protocol, record: Record) -> tuple[str, object, str] | Non
 
 def _summary(stored: Summary, now: Summary) -> Iterator[str]:
     """Where summary.json differs from what its records give. Intervals of another method are no contradiction."""
+    made_from = (stored.get("by") or {}).get("made_from")
+    if made_from and made_from != now["by"]["made_from"]:
+        yield "summary.json: by.made_from is of other records"
     interval = None if stored.get("interval") != now["interval"] else "compare"
     for field, old, new in _unlike(stored, now):
         skipped = field.split(".")[0] in ("by", "interval")

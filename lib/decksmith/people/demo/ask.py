@@ -8,7 +8,7 @@ killed show the same.
 import asyncio
 import contextlib
 import itertools
-import json
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from operator import itemgetter
@@ -17,7 +17,7 @@ from typing import IO, Annotated, NotRequired, TypedDict, Unpack, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
-from decksmith.core import stream, validation
+from decksmith.core import incoming, stream, validation
 from decksmith.measure.decks import sources
 from decksmith.measure.decks.records import Finding
 from decksmith.models.records import Usage
@@ -162,11 +162,12 @@ class AskedModel(TypedDict):
 
 
 class ShownPage(TypedDict):
-    """A rendered slide as the page lists it. line: where it begins in the deck."""
+    """A rendered slide as the page lists it. line: where it begins in the deck; canvas: px across and down."""
 
     line: int
     title: str
     text: str
+    canvas: tuple[int, int]
 
 
 class EventFacts(TypedDict, total=False):
@@ -189,6 +190,7 @@ class EventFacts(TypedDict, total=False):
     title: str
     findings: list[Finding]
     picture: str
+    canvas: tuple[int, int]
     version: int
     source: str
     status: str
@@ -233,15 +235,16 @@ class DeckAsk:
     @classmethod
     def load(cls, folder: Path, ident: str) -> "DeckAsk":
         """From its journal; half a line at its end is dropped, and work that nobody does any more
-        has ended there. Raises OSError, and ValueError for a journal without a beginning."""
+        has ended there. Raises OSError, and ValueError for a journal without a beginning or with a damaged line."""
         ask = cls(folder, ident)
-        with open(ask.path, "rb+") as file:
+        with open(incoming.own(ask.path, os.O_RDWR), "rb+") as file:
             data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
             file.truncate(len(whole))
-        for line in whole.splitlines():
-            with contextlib.suppress(ValueError):
-                ask.events.append(json.loads(line))
+        for number, line in enumerate(whole.splitlines(), 1):
+            if (event := stream.unsummed(line)) is None:
+                raise ValueError(f"line {number} of its journal is damaged on the disk")
+            ask.events.append(cast(Event, event))
         if not ask.events or ask.events[0].get("type") != "asked":
             raise ValueError("the journal does not begin with what was asked")
         for side, at in enumerate(ask.sides()):
@@ -262,8 +265,9 @@ class DeckAsk:
         event = cast(Event, {**head, **facts})
         if self.file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = open(self.path, "ab", buffering=0)
-        self.file.write(stream.dumps(event) + b"\n")
+            appending = incoming.KEPT | os.O_APPEND
+            self.file = open(incoming.own(self.path, appending), "ab", buffering=0)
+        self.file.write(stream.summed(event) + b"\n")
         self.events.append(event)
         self.changed.set()
         self.changed = asyncio.Event()

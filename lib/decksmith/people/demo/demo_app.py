@@ -145,6 +145,7 @@ class DemoHandlers:
         self.asking, self.everybody = web.Rate(20, 600), web.Rate(200, 600)
         self.editing, self.making = web.Rate(60, 600), web.Rate(40, 600)
         self.looking = web.Rate(600, 60)
+        self.made: dict[str, None] = {}  # visitors of cookies that were given out, the oldest first
         self.streams: defaultdict[str | None, int] = defaultdict(int)  # open ones, by visitor
 
     def routes(self) -> list[http.RouteDef]:
@@ -171,16 +172,21 @@ class DemoHandlers:
     # Who asks, and what for
 
     def _visitor(self, request: http.Request) -> str | None:
-        """Who asks: a hash of the cookie."""
-        token = request.cookies.get(COOKIE, "")
-        return _hashed(token) if re.fullmatch(r"[0-9a-f]{64}", token) else None
+        """Who asks: a hash of the cookie; None for one that we did not make. Those made before a restart
+        are known by what they asked for."""
+        who = _hashed(request.cookies.get(COOKIE, ""))
+        is_ours = who in self.made or who in self.studio.owner.values()
+        return who if is_ours else None
 
     def _new_visitor(self, request: http.Request) -> str:
-        """Who asks; whoever has no cookie gets one with the answer."""
+        """Who asks; whoever has no cookie of ours gets one with the answer."""
         if known := self._visitor(request):
             return known
         request[self.fresh] = secrets.token_hex(32)
-        return _hashed(request[self.fresh])
+        self.made[who := _hashed(request[self.fresh])] = None
+        if len(self.made) > web.Rate.KEYS:
+            del self.made[next(iter(self.made))]
+        return who
 
     def _allow(self, request: http.Request, rate: web.Rate, visitor: str) -> None:
         """Raises HTTPTooManyRequests where this visitor, or this address, asks too often."""
@@ -422,7 +428,7 @@ def _message(events: list[Event]) -> bytes:
 
 
 def _hashed(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()[:24]
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
 def _file_name(title: str) -> str:

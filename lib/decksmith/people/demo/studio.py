@@ -22,7 +22,7 @@ from typing import TypedDict, Unpack
 
 from aiohttp import web as http
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.measure.decks import clean
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.templates import Template
@@ -35,6 +35,7 @@ AT_ONCE, WAITING = 4, 60  # decks of one visitor that are in work or wait; of al
 ASKS, KEPT, VERSIONS = 30, 1000, 50  # asks kept of one visitor, of all; versions of one deck
 LOADED = 100  # asks in memory that nobody works on
 STOPPED = "What had arrived is kept."
+DAMAGED = "nobody"  # whose the decks are that do not say it any more; they are kept
 EVERYBODY = "everybody"  # whose the reference decks are: seen by all, changed by nobody
 ASK_ID = r"[0-9a-f]{32}"
 REFERENCE: AskedModel = {"model": "", "label": "Reference deck, by people", "color": "#c77d2e"}
@@ -104,7 +105,7 @@ class Studio:
         self.folder = Path(folder) / "decks"
         self.models = models
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = open(self.folder / ".lock", "w")
+        self.lock = open(incoming.own(self.folder / ".lock", closed=0), "w")
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -123,9 +124,12 @@ class Studio:
         """The visitors of the asks that are on the disk, the oldest ask first."""
         found: list[tuple[float, str, str]] = []
         for path in self.folder.glob("*/journal.jsonl"):
-            with contextlib.suppress(OSError, ValueError, KeyError), open(path, "rb") as file:
-                first = json.loads(file.readline())
-                found.append((first["at"], path.parent.name, first["visitor"]))
+            with contextlib.suppress(OSError, ValueError, KeyError, cli.Missing):
+                with open(incoming.own(path, os.O_RDONLY), "rb") as file:
+                    line = file.readline()
+                if line.endswith(b"\n"):  # else it was not begun
+                    first = stream.unsummed(line[:-1]) or {"at": 0.0, "visitor": DAMAGED}
+                    found.append((first["at"], path.parent.name, first["visitor"]))
         return {ident: visitor for _, ident, visitor in sorted(found)}
 
     def _of(self, visitor: str) -> list[str]:
@@ -154,7 +158,7 @@ class Studio:
         if ident not in self.loaded:
             try:
                 self.loaded[ident] = DeckAsk.load(self.folder, ident)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, cli.Missing) as error:
                 why = f"this deck cannot be read any more: {error}"
                 raise http.HTTPNotFound(text=why) from None
             self._unload()

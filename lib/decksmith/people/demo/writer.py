@@ -424,4 +424,5 @@ def _short(text: str | None, most: int = 120) -> str:
 
 def _shown(page: Page, line: int) -> ShownPage:
     """A rendered slide that begins in this line."""
-    return {"line": line, "title": _short(page["title"]), "text": _short(page["text"], 400)}
+    title, text = _short(page["title"]), _short(page["text"], 400)
+    return {"line": line, "title": title, "text": text, "canvas": lint.canvas(page)}

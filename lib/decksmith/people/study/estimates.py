@@ -5,12 +5,11 @@ Sentences that separate models are written by claims.verdict alone.
 """
 
 import itertools
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from decksmith.measure.results import claims, stats
+from decksmith.measure.results import claims, pairs, stats
 from decksmith.measure.results.comparison import TestedPair
 from decksmith.people.study import intervals, raters
 from decksmith.people.study.intervals import RATERS, Estimate, figure, spread
@@ -219,10 +218,9 @@ def settle(
     """Correct the tests of pairs over all of them, and give each its verdict and sentence. doubts:
     by pair, clauses that keep it from separating."""
     limits = doubts or {}
-    tests = [pair["difference"]["p"] for pair in found]
-    adjusted = stats.holm([math.nan if p is None else p for p in tests])
-    for pair, p in zip(found, adjusted, strict=True):
-        pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
+    pairs.holm(found)
+    for pair in found:
+        pair["family"] = len(found)
         limited = {**pair, "doubts": limits.get((pair["a"], pair["b"]), [])}
         pair["verdict"], pair["sentence"] = claims.verdict(cast(TestedPair, limited))
 

@@ -19,13 +19,13 @@ import threading
 import unicodedata
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
-from decksmith.core import cli, stream, validation
-from decksmith.people.study import queues, raters, records
+from decksmith.core import cli, incoming, stream, validation
+from decksmith.people.study import raters, records
 from decksmith.people.study.records import Rater, StudyAbout, StudyPair, Vote, preferred
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def _joined(words: Iterable[object]) -> bytes:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[bytes]:
     """The study's secret, made on the first call; one process at a time has it."""
-    with open(os.open(folder / "secret", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+    path = folder / "secret"
+    with open(incoming.own(path, mode=0o600, closed=incoming.SECRET), "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         secret = file.read()
         if len(secret) != 32:
@@ -150,14 +151,54 @@ def pairs_of(folder: Path) -> dict[str, StudyPair]:
     path = folder / "pairs.jsonl"
     if not path.exists():
         return {}
-    return {pair["id"]: cast(StudyPair, pair) for _, pair in stream.records(path)}
+    return {pair["id"]: cast(StudyPair, pair) for _, pair in stream.journal(path)}
 
 
 def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
     """Write study.json, then pairs.jsonl: whoever sees a pair sees all that belongs to it."""
     stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
-    lines = (stream.dumps(pair) + b"\n" for pair in pairs)
+    lines = (stream.summed(pair) + b"\n" for pair in pairs)
     stream.write(folder / "pairs.jsonl", b"".join(lines))
+
+
+# Which pairs a person is given, and in which order
+
+
+def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -> list[str]:
+    """Up to `n` of `pairs`, of which all but 1 in `each` were given to others too, so that
+    everybody overlaps with somebody.
+
+    given: to how many people a pair was given; each: how many people are to see one."""
+    fresh = [pair for pair in pairs if not given.get(pair)]
+    begun = [pair for pair in pairs if 0 < given.get(pair, 0) < each]
+    full = [pair for pair in pairs if given.get(pair, 0) >= each]
+    begun.sort(key=lambda pair: -given[pair])
+    full.sort(key=lambda pair: given[pair])
+    shared = begun[: round(n * (each - 1) / each)]
+    chosen = [*shared, *fresh[: n - len(shared)]]
+    others = [*begun[len(shared) :], *full]
+    return chosen + others[: n - len(chosen)]
+
+
+def ordered(
+    pairs: Sequence[str], repeats: Mapping[str, str], own: Callable[[str], float]
+) -> list[str]:
+    """`pairs` and the repeats of them in the rater's own order.
+
+    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair.
+    own: a number from 0 to 1 that is the rater's own for a text."""
+    twice = [pair for pair in pairs if pair in repeats]
+    queue = sorted(pairs, key=own)
+    gap = (len(pairs) + len(twice)) // 4
+    last = max(0, len(queue) - 1 - gap - len(twice))
+    for pair in twice:
+        if queue.index(pair) > last:  # too late for a gap behind it
+            queue.remove(pair)
+            queue.insert(int(own(f"early {pair}") * (last + 1)), pair)
+    for pair in twice:
+        places = range(min(queue.index(pair) + 1 + gap, len(queue)), len(queue) + 1)
+        queue.insert(places[int(own(repeats[pair]) * len(places))], repeats[pair])
+    return queue
 
 
 # The people and their votes
@@ -179,7 +220,9 @@ class Study:
         for name in ("study.json", "pairs.jsonl", "secret"):
             if not (self.folder / name).is_file():
                 raise cli.Missing(f"{self.folder} is no study; {_maker(self.folder)} makes one")
-        self.secret = (self.folder / "secret").read_bytes()
+        own = incoming.own(self.folder / "secret", os.O_RDONLY, closed=incoming.SECRET)
+        with open(own, "rb") as file:
+            self.secret = file.read()
         self._stamp: list[tuple[int, int, int]] = []
         self._about: StudyAbout
         self._pairs: dict[str, StudyPair]
@@ -190,6 +233,7 @@ class Study:
             raise cli.BadData(f"{self.folder}/votes.db cannot be used: {error}") from None
 
     def _open_database(self) -> None:
+        os.close(incoming.own(self.folder / "votes.db", mode=0o644, closed=incoming.SECRET))
         self._db = sqlite3.connect(
             self.folder / "votes.db", timeout=60, isolation_level=None, check_same_thread=False
         )
@@ -203,6 +247,8 @@ class Study:
         self._db.execute("PRAGMA synchronous = FULL")
         with self.changing():
             version = self._value("PRAGMA user_version")
+            if (said := self._value("PRAGMA integrity_check")) != "ok":
+                raise sqlite3.DatabaseError(said)
             if version == 0:
                 for statement in SCHEMA.split(";\n"):
                     self._db.execute(statement)
@@ -379,7 +425,7 @@ class Study:
         if only_needed:
             votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
             candidates = [pair for pair in candidates if votes.get(pair, 0) < each]
-        chosen = queues.planned(candidates, given, each, n)
+        chosen = planned(candidates, given, each, n)
         gold = [pair for pair in all_gold if pair not in own]
         gold.sort(key=lambda pair: (given.get(pair, 0), keyed(self.secret, rater, pair)))
         # As many attention items as belong to so many pairs of the whole study.
@@ -389,7 +435,7 @@ class Study:
             for pair, about in pairs.items()
             if about["kind"] == "repeat" and pair not in own
         }
-        queue = queues.ordered(
+        queue = ordered(
             [*chosen, *gold],
             repeats,
             lambda text: dice(self.secret.hex(), rater, text),
@@ -408,8 +454,10 @@ class Study:
     def sheet(self, rater: str) -> Sheet:
         """All that a rater's page is told."""
         given = [self.pairs[pair] for pair in self.queue(rater) if pair in self.pairs]
-        ballots = self._rows("SELECT pair, ballot FROM votes WHERE rater = ?", rater)
-        done = {pair: json.loads(ballot) for pair, ballot in ballots}
+        votes = self._rows(
+            "SELECT ballot, rater, pair, source, at FROM votes WHERE rater = ?", rater
+        )
+        done = {row[2]: ballot for row in votes if (ballot := self._ballot(*row))}
         skipped = self._column("SELECT pair FROM given WHERE rater = ? AND skipped", rater)
         acted = self._column(
             "SELECT pair FROM events WHERE rater = ? GROUP BY pair ORDER BY max(n)", rater
@@ -482,17 +530,24 @@ class Study:
             )
             self._db.execute("DELETE FROM votes WHERE rater = ? AND pair = ?", here)
             if what == "vote":
-                self._insert_vote(rater, pair, text, "web", now())
+                self._insert_vote(json.loads(str(text)), rater, pair, "web", now())
             self._db.execute(
                 "UPDATE given SET skipped = ? WHERE rater = ? AND pair = ?", (what == "skip", *here)
             )
         return "stored"
 
-    def _insert_vote(self, *values: object) -> None:
-        """values: rater, pair, ballot as JSON, source, time."""
+    def _insert_vote(self, ballot: Mapping[str, object], *row: str) -> None:
+        """row: rater, pair, source, time. The ballot is kept with a checksum of all of it."""
+        text = stream.summed({**ballot, "row": row}).decode()
         self._db.execute(
-            "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, ?, ?)", values
+            "INSERT INTO votes (ballot, rater, pair, source, at) VALUES (?, ?, ?, ?, ?)",
+            (text, *row),
         )
+
+    def _ballot(self, text: str, *row: str) -> dict[str, object] | None:
+        """The ballot of a row of votes; None where any of it is damaged."""
+        found = stream.unsummed(text.encode())
+        return found if found and found.pop("row", [*row]) == [*row] else None
 
     def votes(self) -> Iterator[Vote]:
         """Every vote that stands, with the identities, in the order of raters and their queues:
@@ -504,8 +559,10 @@ class Study:
             JOIN given ON given.rater = votes.rater AND given.pair = votes.pair
             JOIN raters ON raters.id = votes.rater
             ORDER BY raters.rowid, given.place""")
-        for rater, ident, ballot, source, at, place in rows:
-            if pair := pairs.get(ident):
+        for rater, ident, text, source, at, place in rows:
+            if (ballot := self._ballot(text, rater, ident, source, at)) is None:
+                stream.lost(f"{self.folder}/votes.db: the vote of {rater} on {ident} is damaged")
+            elif pair := pairs.get(ident):
                 vote = {
                     "pair": ident,
                     "kind": pair["kind"],
@@ -516,7 +573,7 @@ class Study:
                     "left": pair["left"]["model"],
                     "right": pair["right"]["model"],
                     # Of an imported vote its own sides: a pair may have been shown either way.
-                    **json.loads(ballot),
+                    **ballot,
                     "source": source,
                     "at": at,
                     "order": place,
@@ -544,7 +601,7 @@ class Study:
                     "INSERT INTO given (rater, place, pair) VALUES (?, ?, ?)",
                     (rater, places[rater], pair),
                 )
-                self._insert_vote(rater, pair, json.dumps(ballot), "imported", at)
+                self._insert_vote(ballot, rater, pair, "imported", at)
                 stored += 1
         return stored
 

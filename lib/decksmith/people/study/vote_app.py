@@ -10,6 +10,7 @@ import contextlib
 import functools
 import re
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -334,7 +335,9 @@ def serve(
         with web.announced(study.folder / "server.json", {"url": url, "owner": owner}):
             where = f"people vote at {url}/" if handles else "by invitation"
             cli.say(f"{study.folder}: {len(study.pairs)} pairs; {where}")
-            cli.say(f"the owner's page, which makes links and closes the study: {owner}")
+            # A log keeps what stderr says, and whoever reads it would own the study.
+            shown = owner if sys.stderr.isatty() else f"`owner` of {study.folder}/server.json"
+            cli.say(f"the owner's page, which makes links and closes the study: {shown}")
             yield application(study, hosts, public, handles)
         study.close_file()
 

@@ -5,7 +5,7 @@ row.
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -24,10 +24,9 @@ from decksmith.train.corpus.records import (
 )
 
 CHEATSHEET = 0.5  # share of the rows whose instructions include the cheat sheet
-# Where no tokenizer counts. Latin text has more, so that the estimate is high rather than low.
+# Latin text has more, so that the estimate is high rather than low.
 BYTES_PER_TOKEN = 3.5
 
-Count = Callable[[str], int]  # the tokens of a text
 Key = Literal["theme", "domain", "language"]
 Sides = dict[str, str | None]  # {id: "train", "test" or None}
 
@@ -44,15 +43,9 @@ def estimate(text: str) -> int:
     return -(-len(text.encode()) * 10 // int(BYTES_PER_TOKEN * 10))  # rounded up
 
 
-def row(
-    run: Path | str,
-    record: DraftRecord,
-    *,
-    cheatsheet: float = CHEATSHEET,
-    counter: Count | None = None,
-) -> ChatRow:
-    """The chat row of a checked record (docs/records.md); without `counter` its tokens are
-    estimated. Raises cli.BadData naming a file that cannot be read."""
+def row(run: Path | str, record: DraftRecord, *, cheatsheet: float = CHEATSHEET) -> ChatRow:
+    """The chat row of a checked record (docs/records.md). Raises cli.BadData naming a file that
+    cannot be read."""
     draft = record["draft"]
     folder = Path(run) / draft["path"]
     found, lacks = drafts.texts(folder)
@@ -65,8 +58,7 @@ def row(
         instructions += f"\n\n{templates.prompt_text('slidev-cheatsheet.md')}"
     if under := record["seed"].get("template"):
         instructions += f"\n\n{templates.held(folder, under, record['id']).system()}"
-    count = counter or estimate
-    lengths = count(instructions) + count(prompt), count(think), count(deck)
+    lengths = estimate(instructions) + estimate(prompt), estimate(think), estimate(deck)
     seed: SeedCost | None = None
     if seeded := record.get("by"):
         cost = seeded["usage"]["cost"] if seeded["usage"] else None
@@ -84,7 +76,7 @@ def row(
             "reasoning": lengths[1],
             "deck": lengths[2],
             "total": sum(lengths),
-            "estimated": counter is None,
+            "estimated": True,
         },
         "by": {
             "author": draft.get("author"),
@@ -94,19 +86,6 @@ def row(
             "system": hashlib.sha256(instructions.encode()).hexdigest(),
         },
     }
-
-
-def tokenizer(path: Path | str) -> Count:
-    """A function text -> tokens by a tokenizer.json. Raises cli.Missing, cli.BadConfig."""
-    try:
-        from tokenizers import Tokenizer
-
-        known = Tokenizer.from_file(str(path))
-    except ImportError:
-        raise cli.Missing("tokenizers is not installed; run: make .venv/.corpus") from None
-    except Exception as error:  # the package raises plain Exception
-        raise cli.BadConfig(f"{path}: {error}") from None
-    return lambda text: len(known.encode(text, add_special_tokens=False).ids)
 
 
 def assign(rows: Sequence[ChatRow], share: float, decided: dict[str, str]) -> Sides:

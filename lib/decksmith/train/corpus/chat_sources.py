@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.core.records import Record
 
 LARGEST = 16 << 20  # characters of a row
@@ -127,7 +127,7 @@ def _lines(path: Path) -> Rows:
 
 def _values(path: Path) -> Rows:
     """The objects of a JSON array, or objects that go on over lines."""
-    decode = json.JSONDecoder(parse_constant=stream.no_constant).raw_decode
+    decode = json.JSONDecoder(parse_constant=incoming.no_constant).raw_decode
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         buffer, number = file.read(1 << 16).lstrip(SPACE), 1
         is_open = buffer.startswith("[")

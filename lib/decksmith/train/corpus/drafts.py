@@ -12,14 +12,12 @@ import fcntl
 import functools
 import hashlib
 import json
-import os
-import stat
 import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypedDict, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream, workspace
 from decksmith.measure.decks.parser import THEMES
 from decksmith.models.records import Usage
 from decksmith.train.corpus.records import DraftFault, Seed
@@ -108,14 +106,7 @@ def gold() -> dict[Path, Seed]:
 def read(path: Path | str) -> bytes:
     """The bytes of a file that an author wrote: never through a link, never from a pipe. Raises
     OSError, also for a file of more than LARGEST bytes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            raise OSError("no regular file")
-        if info.st_size > LARGEST:
-            raise OSError(f"more than {LARGEST >> 10} kB")
-        return file.read()
+    return workspace.take(path, LARGEST)
 
 
 def text(path: Path) -> str | None:
@@ -174,8 +165,7 @@ def save(folder: Path, status: Status, news: Status) -> None:
 async def held(ident: str, folder: Path) -> AsyncIterator[None]:
     """The folder's lock; whoever comes second waits and then finds the draft finished."""
     folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    with open(descriptor, "r+b") as file:
+    with open(incoming.own(folder / ".lock", closed=0), "r+b") as file:
         said = False
         while True:
             try:

@@ -128,7 +128,6 @@ class PairChooser:
         self.before: list[Chat] = []  # requests that were let in
         self.said: set[int] = set()  # hashes of the answers that were chosen
         self.lengths = Balance(rules)
-        self.unchecked = Balance(rules)  # as without the rule on lengths
         self.margin = rules.margin[reader.by]
         self.reasons: Counter[str] = Counter()
         self.sums: dict[str, float] = defaultdict(float)
@@ -182,7 +181,6 @@ class PairChooser:
         fresh = [pair for pair in apart if hash(pair.chosen.plain) not in self.said]
         if not fresh:
             return "copied"
-        self.unchecked.add(fresh[0].stretch)
         even = [pair for pair in fresh if self.lengths.takes(pair.stretch)]
         if not even:
             return "length"
@@ -224,7 +222,6 @@ class PairChooser:
         chosen = min(good, key=lambda one: (abs(math.log(one.length / middle)), -one.worth))
         self.said.add(hash(chosen.plain))
         self.lengths.add(math.log(chosen.length / middle))
-        self.unchecked.add(math.log(first.length / middle))
         self.sums["chosen"] += chosen.worth
         self.sums["answers"] += statistics.fmean(sample.worth for sample in prompt.samples)
         return chosen
@@ -246,7 +243,7 @@ class PairChooser:
                 "answers": dict(sorted(reader.lacks.items())),
             },
             "means": {name: round(total / rows, 4) for name, total in sorted(self.sums.items())},
-            "length": {"chosen": self.lengths.figures(), "unchecked": self.unchecked.figures()},
+            "length": self.lengths.figures(),
         }
 
 
@@ -257,13 +254,11 @@ def sentences(report: PreferReport) -> Iterator[str]:
     for what, why_not in (("prompts", REASONS), ("answers", LACKS)):
         for why, count in report["left_out"][what].items():
             yield f"{count} {what} left out: {why_not[why]}"
-    chosen, unchecked = report["length"]["chosen"], report["length"]["unchecked"]
-    if chosen["rows"]:
+    length = report["length"]
+    if length["rows"]:
         than = "the middle one of its prompt" if report["best"] else "the rejected one"
-        yield (
-            f"the chosen answer is longer than {than} in {chosen['longer']:.0%} of the rows, {chosen['ratio']:.2f} times as "
-            f"long on average (geometric); by margin alone {unchecked['longer']:.0%} and {unchecked['ratio']:.2f}"
-        )
+        share = f"the chosen answer is longer than {than} in {length['longer']:.0%} of the rows"
+        yield f"{share}, {length['ratio']:.2f} times as long on average (geometric)"
 
 
 def held_out(more: Iterable[Path] = ()) -> list[Chat]:

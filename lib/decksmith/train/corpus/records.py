@@ -215,4 +215,4 @@ class PreferReport(TypedDict):
     means: Annotated[
         Numbers, "of `chosen`, `rejected` and `margin`; with `--best` of all `answers`"
     ]
-    length: Annotated[dict[str, Lengths], "of the pairs `chosen`, and `unchecked`: by margin alone"]
+    length: Annotated[Lengths, "of the answers that were chosen"]

@@ -145,7 +145,6 @@ def describe_dataset(bundle: Bundle, out: Path) -> dict[str, Path]:
     given = [key for key in KEYS if any(row.seed(key) for row in rows)]
     languages = {row.seed("language") or "" for row in rows}
     tokens = [row.data.get("tokens") or {} for row in rows]
-    estimated = {one.get("estimated") for one in tokens}
     files = [{"split": split, "path": f"{split}.jsonl"} for split in SPLITS if count[split]]
     tags = ["slidev", "slides", "synthetic"] if report.get("models") else ["slidev", "slides"]
     meta: dict[str, object] = {
@@ -167,8 +166,7 @@ def describe_dataset(bundle: Bundle, out: Path) -> dict[str, Path]:
         total=len(rows),
         counts={key: _counted(rows, key) for key in given},
         quantiles=list(_quantiles(tokens)),
-        estimated=True in estimated,
-        counted=False in estimated,
+        estimated=any(one.get("estimated") for one in tokens),
     )
 
 

@@ -26,7 +26,7 @@ import threading
 import time
 import urllib.parse
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -77,7 +77,7 @@ def _asked(path: str, row: Mapping[str, Any], patience: float) -> Record:
         for url, token in _servers(body):
             try:
                 status, after, answer = _post(url + path, token, body)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
                 _gone[url] = time.monotonic()
                 said = f"{url}: {error or type(error).__name__}"
                 continue
@@ -242,20 +242,6 @@ def compute_score(
     answer = ask(row)
     score = _settled([row], [answer])[0]
     return {**answer["components"], "score": score, "masked": float(answer["masked"])}
-
-
-def compute_scores(
-    data_sources: Iterable[Any],
-    solution_strs: Sequence[str],
-    ground_truths: Iterable[Any],
-    extra_infos: Iterable[Any] | None = None,
-    **_: Any,
-) -> list[float]:
-    """For verl's batch manager, which asks for all at once: the rewards."""
-    extras = list(extra_infos) if extra_infos is not None else [None] * len(solution_strs)
-    given = zip(solution_strs, ground_truths, extras, strict=True)
-    rows = [{**_row(extra, truth), "reply": reply} for reply, truth, extra in given]
-    return _settled(rows, ask_all(rows))
 
 
 # TRL

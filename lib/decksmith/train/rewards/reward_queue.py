@@ -3,15 +3,15 @@ of it is counted; and the rewards that were given, on disk: a deck that has one 
 again."""
 
 import asyncio
-import json
 import sqlite3
 import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
-from decksmith.core import cli
+from decksmith.core import cli, stream, web
 from decksmith.train.rewards.rows import Prompt, RewardAnswer, masked
 
 GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
@@ -27,38 +27,23 @@ class RewardStore:
     """ROOT/rewards.db: answers by key. One process has a root, from here until `close`.
 
     What `put` returned from survives the end of this process; a power cut may take the last of
-    them, which are then made anew. Raises cli.TryAgain for a root that another process has,
-    cli.BadData for a file that is no such database.
+    them, which are then made anew. Raises as web.database does.
     """
 
     def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
-        path = root / "rewards.db"
-        self.db = sqlite3.connect(path, timeout=0, isolation_level=None)
-        try:
-            # The lock is kept, and no memory shared, which network file systems cannot.
-            self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self.db.execute("PRAGMA journal_mode = WAL")
-            self.db.execute("PRAGMA synchronous = NORMAL")
-            self.db.executescript(f"BEGIN EXCLUSIVE; {SCHEMA}; COMMIT;")
-        except sqlite3.DatabaseError as error:
-            self.db.close()
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-                words = f"{root}: another reward-serve has this folder; give another with --root"
-                raise cli.TryAgain(words) from None
-            words = f"{path}: {error}; remove it to begin with an empty one"
-            raise cli.BadData(words) from None
+        self.db = web.database(root / "rewards.db", SCHEMA, "reward-serve", "NORMAL")
 
     def get(self, key: str) -> RewardAnswer | None:
         """The answer of a key, or None."""
         row = self.db.execute("SELECT value FROM rewards WHERE key = ?", (key,)).fetchone()
-        answer: RewardAnswer | None = json.loads(row[0]) if row else None
-        return answer
+        answer = stream.unsummed(row[0].encode()) if row else None
+        if row and answer is None:
+            stream.lost(f"the reward {key} is damaged on its disk", free=True)
+        return cast(RewardAnswer | None, answer)
 
     def put(self, key: str, value: RewardAnswer) -> None:
         """Keep an answer. Raises sqlite3.OperationalError where the disk is full."""
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        row = (key, text.encode("utf-8", "replace").decode(), time.time())
+        row = (key, stream.summed(value).decode(), time.time())
         self.db.execute("INSERT OR REPLACE INTO rewards VALUES (?, ?, ?)", row)
 
     def __len__(self) -> int:

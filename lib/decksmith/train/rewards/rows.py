@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.core.records import Asks, ChecklistItem, Message, Record
 from decksmith.measure.judging import prompt_rows
 from decksmith.measure.judging.records import Reward
@@ -91,8 +91,8 @@ class Rows:
 def _parsed(text: str) -> object:
     """The JSON in a text, or else the text."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return incoming.parsed(text)
+    except ValueError:
         return text
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from decksmith.core import cli, slurm, stream
+from decksmith.core import cli, incoming, slurm, stream
 from decksmith.measure.decks import templates
 from decksmith.models import servers
 from decksmith.models.records import ServedEndpoint
@@ -33,8 +33,8 @@ def get(url: str, path: str, body: dict[str, object] | None = None, timeout: flo
     request = urllib.request.Request(url.removesuffix("/v1") + path, data, kind)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=timeout) as reply:
-        text = reply.read()
-    return json.loads(text) if text.strip() else {}
+        text = reply.read(servers.LISTING)
+    return incoming.parsed(text) if text.strip() else {}
 
 
 def wait(url: str, deadline: float, dead: Callable[[], str | None] = lambda: None) -> None:

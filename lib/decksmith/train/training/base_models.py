@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 from numpy import ndarray
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.models import embedded
 from decksmith.train.hub import models, weights
 
@@ -120,7 +120,7 @@ def _smol(place: Path) -> Path:
     if is_there():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
-    with open(place.parent / ".lock", "w") as lock:
+    with open(incoming.own(place.parent / ".lock", closed=0), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if is_there():
             return place

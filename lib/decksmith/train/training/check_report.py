@@ -80,6 +80,8 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
     if "held_out" in report:
         held, how = report["held_out"], report["compared"]
         yield "held out", f"{held:,} requests of evaluations, compared by {how}"
+    if pairing := report.get("pairing"):
+        yield "trainer", _pairing(pairing)
     if planted := report.get("planted"):
         yield "planted sample", _facts(planted)
     if pace := report.get("pace"):
@@ -107,6 +109,21 @@ def _estimated(estimate: Report) -> Iterator[tuple[str, str]]:
         yield "time", f"about {estimate['hours']} h{gpus}, estimated ({estimate['pace']})"
     saved, free = estimate["checkpoints_gib"], estimate["free_gib"]
     yield "disk", f"checkpoints up to {saved} GiB, {free} GiB free"
+
+
+MASKS = {
+    "none": "a deck without a reward gets the mean of the others, which moves nothing",
+    "loss": "a deck without a reward trains nothing, and has the mean of the others",
+}
+
+
+def _pairing(found: dict[str, str]) -> str:
+    """A trainer and what it carries, in words."""
+    parts = {"NeMo Gym": "gym", "Python": "python", "vLLM": "vllm"}
+    carries = [f"{word} {found[key]}" for word, key in parts.items() if key in found]
+    return "; ".join(
+        [", ".join([found["trainer"], *carries]), MASKS.get(found.get("mask", ""), "")]
+    )
 
 
 def _facts(found: Optionals) -> str:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict, cast
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.train.training import curve, recipes
 from decksmith.train.training.records import CurvePoint, Metrics
 
@@ -109,7 +109,7 @@ def watch(
     if not run.is_dir():
         raise cli.Missing(f"there is no {run}; sft-config makes the folder of a run")
     (run / "curve").mkdir(exist_ok=True)
-    with open(run / "curve/.lock", "w") as lock:
+    with open(incoming.own(run / "curve/.lock", closed=0), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

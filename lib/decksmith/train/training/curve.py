@@ -12,24 +12,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANELS = 12
-CHOSEN = "#c2912b"
 LOSS = "validation loss"
-# What a training on rewards is watched by (hacking.py): more of it is not better.
-UNRANKED = {"adversarial", "diversity", "kl", "length"}
 # Of a mode, and no score.
 NO_SCORE = {*"num_entries avg_tokens gen_seconds no_answer std_err coverage truncated".split()}
 
 
-Interval = tuple[float, float]
-
-
 class CurveScore(NamedTuple):
-    """The headline of a benchmark; `error` is its standard error, `n` its questions, each None where not known."""
+    """The headline of a benchmark; `error` is its standard error, None where it is not known."""
 
     name: str
     value: float
     error: float | None
-    n: float | None
 
 
 Point = tuple[int, CurveScore]  # a score at a step
@@ -43,52 +36,20 @@ def is_number(value: object) -> TypeGuard[float]:
 def headline(modes: object) -> CurveScore | None:
     """The headline of a benchmark's metrics, their first score; None when there is none in them."""
     if is_number(modes):
-        return CurveScore("", float(modes), None, None)
+        return CurveScore("", float(modes), None)
     if not isinstance(modes, dict):
         return None
     for mode, values in modes.items():
         if mode == "delegate" or mode in NO_SCORE:  # how the evaluation went
             continue
         if is_number(values):
-            return CurveScore(mode, float(values), None, None)
+            return CurveScore(mode, float(values), None)
         for name, value in values.items() if isinstance(values, dict) else ():
             if is_number(value) and name not in NO_SCORE:
-                about = [values.get(key) for key in ("std_err", "num_entries")]
-                error, n = (one if is_number(one) else None for one in about)
-                return CurveScore(f"{mode} {name}".strip(), float(value), error, n)
+                error = values.get("std_err")
+                known = error if is_number(error) else None
+                return CurveScore(f"{mode} {name}".strip(), float(value), known)
     return None
-
-
-def selected(points: list[Point]) -> tuple[int, float, Interval | None] | None:
-    """(step, value, interval) of the highest of several values; the interval, None where no error is known, holds although it was chosen for being
-    high. All values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so
-    the highest one does. For a share it is Wilson's score interval (1927, JASA 22:209) over as many
-    questions as the error speaks for, else the value with its error. None for fewer than two
-    points."""
-    from scipy.special import ndtri
-
-    if len(points) < 2:
-        return None
-    step, (_, value, error, n) = max(points, key=lambda point: (point[1].value, -point[0]))
-    reach = float(ndtri(1 - 0.025 / len(points)))
-    questions: float | None = n
-    if error and 0 < value < 1:
-        questions = value * (1 - value) / error**2
-    interval = None
-    if questions and 0 <= value <= 1:
-        interval = _wilson(value, questions, reach)
-    elif error:
-        interval = value - reach * error, value + reach * error
-    return step, value, interval
-
-
-def _wilson(share: float, n: float, reach: float) -> tuple[float, float]:
-    """Wilson's score interval of a share of n questions; `reach`: in standard errors."""
-    scale = 1 + reach**2 / n
-    centre = share + reach**2 / (2 * n)
-    half = reach * math.sqrt(share * (1 - share) / n + (reach / (2 * n)) ** 2)
-    lo, hi = (centre - half) / scale, (centre + half) / scale
-    return min(share, max(0.0, lo)), max(share, min(1.0, hi))
 
 
 def benchmarks(metrics: Metrics) -> Metrics:
@@ -123,7 +84,7 @@ def figure(tone: dict[str, str], lines: list[CurvePoint]) -> "Figure":
     panels, more = _panels(lines)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    width, top = max(6.0, 3.6 * columns), 1.85
+    width, top = max(6.0, 3.6 * columns), 1.3
     made, grid = pyplot.subplots(
         rows, columns, figsize=(width, top + 2.5 * rows), squeeze=False, gridspec_kw={"hspace": 0.7}
     )
@@ -147,7 +108,7 @@ def _panels(lines: list[CurvePoint]) -> tuple[dict[str, list[Point]], int]:
             if score := headline(modes):
                 found.setdefault(bench, []).append((line["step"], score))
         if (loss := line.get("val_loss")) is not None:
-            held.append((line["step"], CurveScore("nats a token", loss, None, None)))
+            held.append((line["step"], CurveScore("nats a token", loss, None)))
     panels = {name: found[name] for name in sorted(found)[: PANELS - 1]}
     if held:
         panels[LOSS] = held
@@ -158,11 +119,7 @@ def _note(lines: list[CurvePoint], more: int) -> str:
     done = sum("metrics" in line for line in lines)
     note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question."
     note += " Dotted: no result." if done < len(lines) else ""
-    note += f" {more} more benchmarks are in curve.jsonl." if more else ""
-    if done > 1:
-        note += "\nRinged: the best, selected by these very numbers;"
-        note += "\nits thin interval holds for all of them at once (Bonferroni)."
-    return note
+    return note + (f" {more} more benchmarks are in curve.jsonl." if more else "")
 
 
 def _panel(axes: "Axes", tone: dict[str, str], name: str, points: list[Point]) -> None:
@@ -176,24 +133,14 @@ def _panel(axes: "Axes", tone: dict[str, str], name: str, points: list[Point]) -
     axes.errorbar(
         [step for step, _ in points], ys, bars, color=color, linewidth=1.8, marker="o", markersize=5
     )
-    best = None if name == LOSS or name in UNRANKED else selected(points)
-    said = _short(points[-1][1].name if points else "") + "\n"
-    if best:
-        step, value, interval = best
-        axes.plot(step, value, "o", markersize=11, fillstyle="none", color=CHOSEN)
-        said += f"best of {len(points)}: step {step}, {value:.2f}"
-        if interval:
-            low, high = interval
-            reach = [[value - low], [high - value]]
-            axes.errorbar([step], [value], reach, color=CHOSEN, linewidth=1, capsize=4)
-            said += f" [{low:.2f}, {high:.2f}]"
     axes.margins(y=0.25)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("step", size=9)
     axes.grid(axis="y", color=tone["line"], linewidth=0.8)
     axes.tick_params(labelsize=8)
-    title = axes.set_title(_short(name), loc="left", fontsize=10.5, pad=30, parse_math=False)
+    title = axes.set_title(_short(name), loc="left", fontsize=10.5, pad=18, parse_math=False)
     title.set(**plots.BOLD)
+    said = _short(points[-1][1].name if points else "")
     words = axes.text(0, 1.02, said, size=8, color=tone["soft"], parse_math=False)
     words.set(transform=axes.transAxes, va="bottom")
 

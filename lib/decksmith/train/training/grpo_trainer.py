@@ -137,7 +137,7 @@ class RecipeCallback(trl_trainer.RecipeCallback):
             self.stopped, control.should_training_stop = f"the watch ({said})", True
 
     def measure(self, step: int) -> None:
-        """A line of the curve for this step, unless it has one; the curve, its table, and what the watch finds."""
+        """A line of the curve for this step, unless it has one; the curve, and what the watch finds."""
         if step in self.lines or not self.plan.held:
             return
         samples = self.plan.setting.get("val_generations_per_prompt") or 1
@@ -152,8 +152,6 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         home.mkdir(exist_ok=True)
         lines = [line for _, line in sorted(self.lines.items())]
         curve.draw(home, lines)
-        trained = _lines(self.plan.folder / "metrics.jsonl")
-        stream.write(home / "curve.md", hacking.table(lines, trained))
         findings = hacking.found(lines, self.watch)
         for one in findings:
             if one.step == step:

@@ -163,27 +163,3 @@ def _adversarial(record: DeckRecord) -> float | None:
     slides = {one["slide"] for one in found if one["check"] in KINDS}
     made = len((record.get("render") or {}).get("slides") or [])
     return float(len(slides) > MOST * made)
-
-
-def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ()) -> str:
-    """A curve as a page of Markdown: a row for each checkpoint, then one for each trained step (lines of metrics.jsonl)."""
-    lines, steps = [*lines], [one for one in trained if "reward" in one]
-    names = [*dict.fromkeys(name for line in lines for name in line.get("metrics") or {})]
-    made = ["| step | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    for line in lines:
-        cells = [_cell(_score(line, name)) for name in names]
-        made.append(f"| {line['step']} | " + " | ".join(cells) + " |")
-    if steps:
-        made += ["", "| step | reward of its answers | KL, nats a token | tokens |"]
-        made.append("|---|---|---|---|")
-    for one in steps:
-        shown = f"{one['reward']:.3f} | {one['kl']:.5f} | {one['tokens']:.0f}"
-        made.append(f"| {one['step']} | {shown} |")
-    return "\n".join(made) + "\n"
-
-
-def _cell(score: curve.CurveScore | None) -> str:
-    if score is None:
-        return ""
-    error = "" if score.error is None else f" ± {REACH * score.error:.3f}"
-    return f"{score.value:.3f}{error}"

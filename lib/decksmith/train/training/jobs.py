@@ -173,28 +173,13 @@ class Job:
         of_recipe = self.recipe.variables if self.recipe else {}
         return {"DECKSMITH_HOME": str(self.home), **of_recipe, **self.env}
 
-    def describe(self) -> Iterator[tuple[str, str, str]]:
-        """What would be submitted as (name, value, where it comes from), the exact command first."""
-        yield "command", shlex.join(self.argv), ""
-        place = self.host.name or socket.gethostname()
-        yield "place", place, "--host" if self.host.name else "this machine"
-        yield "run", str(self.far), "--run"
-        yield "site", f"{self.home}/slurm/site.env", ""
-        for name, value in self._assignments().items():
-            yield name, masking.shown(name, value), "job.env"
-        for name, image in self._images().items():
-            built = f"sha256 {image['sif']}" if image["sif"] else "not built here"
-            yield f"image {name}", built, f"base {image['base'] or 'unknown'}"
-        if self.recipe:
-            yield "recipe", f"sha256 {self.recipe.sha256[:16]}", str(self.run / "recipe.yaml")
-            for inside, path in self.recipe.files.items():
-                data = path.read_bytes()
-                lines = data.count(b"\n")
-                yield f"frozen {inside}", f"{lines} lines, sha256 {_hash(data)[:16]}", str(path)
-            for key, seed in self.recipe.seeds.items():
-                yield f"seed {key}", str(seed), "recipe.yaml"
-        commit, changed = _revision()
-        yield "revision", commit, f"{len(changed) or 'no'} files differ from it"
+    def describe(self) -> Iterator[tuple[str, object]]:
+        """What would be submitted, by name: the exact command, job.env, and what job.json would say."""
+        yield "command", shlex.join(self.argv)
+        yield from self._assignments().items()
+        for key, value in self._record().items():
+            if value and key not in ("argv", "env"):
+                yield key, value
 
     def _images(self) -> dict[str, dict[str, str | None]]:
         """{name: {"base", "sif"}} of the images that the script names: what each is built from, with its digest, and the sha256
@@ -236,11 +221,11 @@ class Job:
         if not self.host.name:
             self._link()
         # One key per line: the job itself fills in the first two.
-        record = self._record({"files": len(files), "sha256": total.hexdigest()})
+        record = self._record() | {"snapshot": {"files": len(files), "sha256": total.hexdigest()}}
         lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items()]
         stream.write(self.run / "job.json", "{\n" + ",\n".join(lines) + "\n}\n")
 
-    def _record(self, snapshot: dict[str, int | str]) -> dict[str, object]:
+    def _record(self) -> dict[str, object]:
         commit, changed = _revision()
         record: dict[str, object] = {
             "job": None,
@@ -252,7 +237,6 @@ class Job:
             "place": self.host.name,
             "env": self.env,
             "revision": {"commit": commit, "changed": changed},
-            "snapshot": snapshot,
             "images": self._images(),
         }
         if recipe := self.recipe:

@@ -46,6 +46,9 @@ class RlCheck(RunCheck, total=False):
     compared: Annotated[str, "letters, or letters and embeddings"]
     steps: Annotated[int, "epochs x floor(prompts / prompts of a step)"]
     rollouts: Annotated[int, "answers of a step: prompts x samples"]
+    pairing: Annotated[
+        dict[str, str | bool], "of assets/pairings.toml: what the trainer image carries"
+    ]
     planted: Annotated[
         dict[str, float | None],
         "{prompts, answers, known, masked, flat, mean, spread, best_of}: of the planted sample; `known` "

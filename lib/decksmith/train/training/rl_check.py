@@ -21,6 +21,7 @@ from decksmith.train.training.check_report import Report
 from decksmith.train.training.preflight import Checked
 
 LIMITS = recipes.RECIPES / "rl-check.toml"
+PAIRINGS = cli.ROOT / "assets/pairings.toml"
 # Of a GPU's share for generation, what its weights may take: the rest holds the requests.
 MEMORY = 0.9
 Rows = list[Record]
@@ -57,12 +58,24 @@ def check(
     for key, value in GYM.items():
         if made.get(key) != value:
             made.wrong("gym", key, f"{key} is {made.get(key)!r}, with NeMo Gym it is {value!r}")
+    _paired(made)
     _planted(made, planted, {prompt["id"] for prompt in prompts["train"]}, limit)
     _pace(made, pace, limit)
     shape = preflight.check_sizes(made, folder)
     if shape:
         _memory(made, shape, limit)
     return made.result()
+
+
+def _paired(made: Checked) -> None:
+    """Refuse a trainer with whose NeMo Gym our resources server has not been tried."""
+    trainer = f"nemo-rl {preflight.keys_version('grpo')}"
+    known = tomllib.loads(PAIRINGS.read_text())
+    found = known.get(trainer, {})
+    made.report["pairing"] = {"trainer": trainer, **found}
+    if not found.get("works"):
+        why = found.get("why") or f"assets/pairings.toml has {', '.join(known)}"
+        made.wrong("pairing", "env.nemo_gym", f"{trainer} cannot ask for our rewards: {why}")
 
 
 def _data(made: Checked) -> Prompts:

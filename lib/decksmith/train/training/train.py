@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, incoming, stream
 from decksmith.train.training import base_models, checkpoints, recipes
 from decksmith.train.training.checkpoints import Checkpoint, TrainingInfo
 from decksmith.train.training.recipes import T
@@ -328,7 +328,7 @@ def run(folder: Path | str) -> int:
     os.environ["CUDA_VISIBLE_DEVICES"] = gpus.partition(",")[0]
     if not (folder / "recipe.yaml").is_file():
         raise cli.Missing(f"there is no {folder}/recipe.yaml; sft-config --run {folder} writes it")
-    with open(folder / ".lock", "w") as lock:
+    with open(incoming.own(folder / ".lock", closed=0), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

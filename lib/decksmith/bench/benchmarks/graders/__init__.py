@@ -6,6 +6,8 @@ Where packages decide, they are named here with their versions; nothing of them 
 
 import functools
 import importlib.metadata
+import json
+from collections.abc import Iterable
 
 from decksmith.core import cli
 
@@ -17,6 +19,16 @@ PACKAGES = {
 }
 # Families of its ids; all others are IFEval's.
 IFBENCH = {"count", "custom", "format", "ratio", "repeat", "sentence", "words"}
+
+
+TITLES = {"math": "mathematics", "choice": "choices"}
+
+
+def errors(names: Iterable[str]) -> str:
+    """How often these graders decide as a person does on labelled replies, where that was measured (`make bench-labelled`); else ""."""
+    measured = json.loads((cli.ROOT / "assets/graders.json").read_text())
+    said = [f"{TITLES[name]} {measured[name]:.1%}" for name in TITLES if name in set(names)]
+    return f"Graders decide as a person does: {', '.join(said)} of labelled replies" if said else ""
 
 
 def harness(name: str) -> str:

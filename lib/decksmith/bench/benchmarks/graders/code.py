@@ -5,28 +5,34 @@ back plain data, so that it never sees what is expected, never compares, and nev
 that read standard input are compared here, by what they printed.
 """
 
+import ast
 import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import NotRequired, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
 from decksmith.bench.benchmarks.records import Grade, Task
 from decksmith.bench.sandbox import pool
-from decksmith.bench.sandbox.cell import LOST, Limits, Result
+from decksmith.bench.sandbox.cell import GUARD, LOST, Limits, Result
 from decksmith.core.stream import Fault
 
+BUSY = 8  # times as long by the clock as on a machine with nothing else to do
 CALL = 10.0  # seconds of one call by unit tests
 CASE = 6.0  # seconds of one case of a contest, as LiveCodeBench has it
 MEMORY = 1 << 30  # bytes, of the code and of the tests
 OUTPUT = 16 << 20  # bytes that a program may print for one case
+LONGEST = 2000  # lines of a block in which a fence may stand within a text
 PYTHON = ("python", "py", "python3")
 # What LiveCodeBench's harness puts in front of a reply. Names of Python's own stay what they are, and modules win over what they hold.
 STARRED = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools "
     "operator io sys json builtins typing"
 ).split()
+
+
+BUSY_MACHINE = "the code had no processor: the machine is too busy; run bench-grade again"
 
 
 class ContestCase(TypedDict):
@@ -67,9 +73,9 @@ def seconds(task: Task) -> float:
     """How long the grade of a task can take at most."""
     expected = task["expected"]
     if "calls" in expected:
-        return 300.0
+        return BUSY * 300.0
     cases, tests = len(expected.get("cases", ())), len(expected.get("tests", ()))
-    return 60.0 + cases * (3 * CASE + 10) + tests * 3 * CALL
+    return BUSY * (60.0 + cases * (3 * CASE + 10) + tests * 3 * CALL)
 
 
 def grade(expected: CodeExpected, text: str) -> Grade:
@@ -101,26 +107,61 @@ def _wrong(found: TestOutcome, **more: int) -> Grade:
     return {"verdict": "wrong", "answer": None, "detail": detail}
 
 
+# What a program of a contest reads its input by; how a sentence in front of a block sets it above or below others.
+READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\(0|\bos\.read\b|\bfileinput\b")
+CALLED_FINAL = re.compile(r"\bfinal\b", re.I)
+REJECTED = re.compile(r"\b(?:wrong|incorrect|buggy|naive|brute|do\s+not\s+use|don't\s+use)\b", re.I)
+
+
 def program(text: str, name: str | None = None) -> str | None:
-    """The code of a reply: the first complete Python block of its final answer, of those that define `name` if any does. Without one, a
-    block in another dress, a block that was not closed, or a text without blocks that reads as code; else None."""
-    text = text.rpartition("</think>")[2].replace("\r\n", "\n")
-    found = list(blocks(text))
+    """The code of a reply: of the complete Python blocks of its final answer the last that defines `name` (without a name: that reads
+    input), or the last that a sentence calls final. Without one, a block in another dress, a block that was not closed, or a text
+    without blocks that reads as code; else None."""
+    text = text.rpartition("</think>")[2].replace("\r\n", "\n").replace("\ufeff", "")
+    named = re.escape(name or "")
+    defines = re.compile(
+        rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{named}\b|{named}[ \t]*=)", re.M
+    )
+    found = [block for block in blocks(text) if block.code.strip()]
 
-    def rank(block: tuple[str, str, bool]) -> int:
-        """Closed Python first, then what has no language, another one, and what was not closed."""
-        language, _, closed = block
-        return 3 if not closed else 0 if language in PYTHON else 2 if language else 1
+    def rank(block: Block) -> tuple[bool, int, bool]:
+        """The best is the smallest: that has what is asked for, closed Python, and what no sentence rejects."""
+        asked = defines if name else READS
+        dress = 0 if block.language in PYTHON else 2 if block.language else 1
+        return (
+            not asked.search(block.code),
+            dress if block.closed else 3,
+            bool(REJECTED.search(block.before)),
+        )
 
-    codes = [code for _, code, _ in sorted(found, key=rank) if code.strip()]
-    if name:
-        named = re.escape(name)
-        defines = rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{named}\b|{named}[ \t]*=)"
-        codes.sort(key=lambda code: not re.search(defines, code, re.M))
-    if codes:
-        return codes[0]
+    if found:
+        best = min(map(rank, found))
+        equal = [block for block in found if rank(block) == best]
+        if best[0]:  # parts of a function, or no program at all: what follows shows how it is used
+            return equal[0].code
+        whole = [block for block in equal if _parses(block.code)] or equal[:1]
+        return next(
+            (block for block in reversed(whole) if CALLED_FINAL.search(block.before)), whole[-1]
+        ).code
     reads_as_code = re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M)
     return text if reads_as_code and "```" not in text else None
+
+
+def _parses(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+class Block(NamedTuple):
+    """A fenced block of a text: its language and code, whether it was closed, and the line of text in front of it."""
+
+    language: str
+    code: str
+    closed: bool
+    before: str
 
 
 _FENCE = re.compile(
@@ -128,33 +169,39 @@ _FENCE = re.compile(
 )
 
 
-def blocks(text: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield `(language, code, whether it was closed)` of the fenced blocks of a text; one that is indented loses that much."""
+def blocks(text: str) -> Iterator[Block]:
+    """Yield the fenced blocks of a text; one that is indented loses that much. A fence within a triple-quoted text is part of it."""
     opened: re.Match[str] | None = None
     lines: list[str] = []
+    before, quoted = "", 0
     for line in text.split("\n"):
         fence, bare = _FENCE.match(line), line.strip()
         if opened is None:
-            opened, lines = fence, []
+            opened, lines, quoted = fence, [], 0
+            before = line if bare and not fence else before
+        elif quoted and fence and len(lines) < LONGEST and not _parses("\n".join(lines)):
+            lines.append(line)
         elif fence and fence["language"].lower() in PYTHON:  # the next; this one was forgotten
-            yield _block(opened, lines, False)
-            opened, lines = fence, []
+            yield _block(opened, lines, False, before)
+            opened, lines, before, quoted = fence, [], "", 0
         elif fence and bare.startswith(opened["mark"]):
-            yield _block(opened, lines, True)
-            opened = None
+            yield _block(opened, lines, True, before)
+            opened, before = None, ""
         elif bare.endswith(opened["mark"]) and bare.count(opened["mark"]) == 1:  # "return x```"
-            yield _block(opened, [*lines, line.rstrip().removesuffix(opened["mark"])], True)
-            opened = None
+            last = line.rstrip().removesuffix(opened["mark"])
+            yield _block(opened, [*lines, last], True, before)
+            opened, before = None, ""
         else:
             lines.append(line)
+            quoted ^= (line.count('"""') + line.count("'''")) % 2
     if opened is not None:
-        yield _block(opened, lines, False)
+        yield _block(opened, lines, False, before)
 
 
-def _block(opened: re.Match[str], lines: list[str], closed: bool) -> tuple[str, str, bool]:
+def _block(opened: re.Match[str], lines: list[str], closed: bool, before: str) -> Block:
     margin = opened.start("mark")
     code = "".join(line[min(margin, len(line) - len(line.lstrip())) :] + "\n" for line in lines)
-    return opened["language"].lower(), _level(code), closed
+    return Block(opened["language"].lower(), _level(code), closed, before)
 
 
 def _level(code: str) -> str:
@@ -170,15 +217,19 @@ def examined(
     *,
     wall: float,
     output: int = 1 << 20,
+    longer: float = 1.0,
 ) -> TestOutcome:
     """How tests of a reply ended, `{"ended": .., "said": ..}`: what the program `work` of wire.py says in a cell that never held the reply.
 
     A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
-    be put to a reply, and where cells are lost also without one.
+    be put to a reply, and where cells are lost also without one. A reply that had no processor for its time is asked again, `longer`, and
+    at last is a Fault too.
     """
-    limits = Limits(wall=wall, memory=MEMORY, output=output)
+    limits = Limits(wall=wall * longer, memory=MEMORY, output=output)
+    seconds = float(str(exam["seconds"]))
+    asked = {**exam, "seconds": seconds * longer}
     asks, answers = _sound(
-        lambda: pool.common().pair(_program(work, exam), _program("answer", reply), limits=limits)
+        lambda: pool.common().pair(_program(work, asked), _program("answer", reply), limits=limits)
     )
     try:
         found = json.loads(asks.stdout)
@@ -190,6 +241,16 @@ def examined(
             if empty["ended"] == asks.status:
                 said = f"the tests ended without a verdict: {asks.stderr[-300:]}"
                 raise Fault("judge", "broken-tests", said) from None
+    slow = asks.status == "timeout"
+    bound = wall if slow else seconds
+    late = slow or "no answer within" in found["said"]
+    waited, had = answers.waited, bound * longer - answers.waited
+    if late and waited > 0.1 * bound and had < 1.5 * bound:  # both are known to some tenths only
+        if longer >= GUARD:
+            raise Fault("judge", "starved", BUSY_MACHINE)
+        ran = max(answers.seconds - waited, answers.seconds / GUARD)
+        longer = min(max(3 * longer, 2 * answers.seconds / ran), GUARD)
+        return examined(work, exam, reply, wall=wall, output=output, longer=longer)
     if found["ended"] == "unfit":
         raise Fault("judge", "unfit-tests", found["said"])
     if found["said"].endswith("the code ended") and answers.status not in ("ok", "killed"):
@@ -264,6 +325,8 @@ def _sound(work: Callable[[], Sequence[Result]]) -> Sequence[Result]:
     """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
     for _ in (1, 2):
         results = work()
+        if any(result.status == "starved" for result in results):
+            raise Fault("judge", "starved", BUSY_MACHINE)
         if not any(result.message == LOST for result in results):
             return results
     if pool.common().run("").status != "ok":

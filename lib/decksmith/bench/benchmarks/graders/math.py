@@ -9,6 +9,7 @@ import functools
 import itertools
 import logging
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -23,8 +24,27 @@ APART = 70  # characters between two boxes that still belong together: "\boxed{1
 
 # The answer in a reply
 
+# What names an answer, and what stands between it and the answer, in the languages that models reply in.
+ANSWER = "answer|antwort|lösung|réponse|respuesta|resposta|risposta|答案|정답|ответ|答え"
+LINK = r"(?:(?:is|lautet|ist|est|es|é|è)\b(?:\s+(?:donc|also|thus|therefore)\b)?\**\s*+:?|[:：=]|是|为|は)"
 FINAL = re.compile(
-    r"\banswer\**+\s*+(?:is\s*+:?|:|=)[\s*]*+(?P<answer>\S[^\n]*?)(?=\.\s|\.?$|\n)", re.I | re.M
+    rf"<(?P<tag>answer|final|final_answer)>\s*+(?P<tagged>.*?)\s*</(?P=tag)>|^\#{{4}}[ \t]*+(?P<hashes>[^a-zA-Z\s][^\n]*)"
+    rf"|(?<![a-z])(?:{ANSWER})[\"\*_]*+\s*+{LINK}[\s*\"]*+(?P<answer>[^\s*\"][^\n]*?)(?=\.\s|。|[.}}]*$|\n)",
+    re.I | re.M | re.S,
+)
+# A writer who takes back what was said before; what follows is the answer.
+RETRACTED = re.compile(
+    r"\bI\s+(?:made\s+an?\b|mis\w+|was\s+wrong|take\s+(?:that|it)\s+back|change\s+my)|\b(?:that|this|it)(?:\s+is|'s|\s+was)\s+"
+    r"(?:wrong|incorrect|not\s+(?:right|correct))|\bcorrection\b\s*:|\bscratch\s+that\b",
+    re.I,
+)
+# Where an unmarked answer begins within the last sentence, and what then stands out in it.
+SHOWN = re.compile(r"\*\*(?P<bold>[^*\n]+)\*\*|\$+(?P<math>[^$\n]+)\$+|\\\((?P<round>.+?)\\\)")
+# What is said of an answer behind it: "42 pens (6 times 7)", "42, since 6 times 7 is 42".
+REMARK = re.compile(r"(?<=[\w}$)]) \([^()]*[a-z]{3}[^()]*\)$|,?\s+(?:as|since|because)\s.*$", re.S)
+BEFORE = re.compile(
+    r".*(?:\b(?:is|are|equals?|be|hence|so|thus|therefore|gives?|at|get|ist|sind|est|es)\b|\b(?:it|that)'s\b|[:⇒→])(?=\s)",
+    re.I | re.S,
 )
 SENTENCE = re.compile(
     r"(?:The|There|So|Thus|It|We|He|She|They|[A-Z][a-z]+ [a-z]+)\b.*\b(?:is|are|equals)\b(?=.)",
@@ -34,7 +54,7 @@ BOX = re.compile(
     r"\\\\?(?:boxed|fbox)\s*+\{|\\\\?(?:boxed|fbox)\s++(?P<bare>[^\s{}$\\.,;]++)|\\.|[{}]", re.S
 )
 JOINT = re.compile(
-    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*",
+    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:\s*(?:maybe|perhaps|possibly|else)\b)?(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*",
     re.S,
 )
 
@@ -78,27 +98,62 @@ def _joined(between: str) -> bool:
 
 
 def final(text: str) -> str | None:
-    """The answer a reply gives: in its last box, else after its last "answer is"."""
-    if (found := boxed(text)) is not None:
-        return found or None
-    hits = list(FINAL.finditer(text))
-    if not hits:
-        return None
-    said = hits[-1]["answer"].strip(" *\"'“”").rstrip(".").strip()
+    """The answer a reply gives: in its last box, else in the last place that names an answer, else what its last sentence comes to.
+    What the writer takes back later counts no more."""
+    end = max((box[1] for box in boxes(text)), default=0)
+    found = boxed(text)
+    if found is None and (hits := list(FINAL.finditer(text))):
+        end, hit = hits[-1].end(), hits[-1]
+        found = hit["tagged"] or hit["hashes"] or _said(hit["answer"] or "")
+    if found is None:
+        return _last(text)
+    taken_back = RETRACTED.search(text, end)
+    return (taken_back and _last(text[taken_back.end() :])) or found or None
+
+
+def _said(text: str) -> str | None:
+    said = text.strip(" *\"'“”").rstrip(".。").strip()
+    while said.endswith("}") and said.count("}") > said.count("{"):  # of JSON
+        said = said[:-1].strip(' "')
+    said = REMARK.sub("", said)
     if begins := SENTENCE.match(said):  # "Answer: The largest n is 34"
         said = said[begins.end() :].strip(" *:")
     return said or None
 
 
+def _last(text: str) -> str | None:
+    """What the last sentence of a reply without a marked answer comes to; None where it is a question, or has no digit and no formula."""
+    sentence = re.split(r"(?<=[.!?。])\s+(?=[A-Z$\\*(\d])|\n", text.strip())[-1].strip()
+    shown = list(SHOWN.finditer(sentence))
+    if sentence.endswith("?") or not (shown or re.search(r"[\dπ=<>]", sentence)):
+        return None
+    if shown:
+        return next(filter(None, shown[-1].groups())).strip().rstrip(".:")
+    begins = BEFORE.match(sentence)
+    said = sentence[begins.end() :] if begins else sentence
+    return REMARK.sub("", re.sub(r"^(?:All (?=[a-z]\b)|=\s*)", "", said.strip(" .。!")))
+
+
 # One way of writing things
 
-WRITTEN = {"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "÷": "/", "π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ",
+WRITTEN = {"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "÷": "/", "⁄": "/", "π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ",
            "≠": "\\ne ", "≈": "\\approx ", "∪": "\\cup ", "∈": "\\in ", "±": "\\pm ", "∓": "\\mp ", "°": "^\\circ", "θ": "\\theta ",
-           "²": "^2", "³": "^3", "½": "\\frac12 ", "¼": "\\frac14 ", "¾": "\\frac34 ", "∅": "\\emptyset ", "ℝ": "\\mathbb{R}",
-           "’": "'", "<=": "\\le ", ">=": "\\ge ", "!=": "\\ne "}  # fmt: skip
-ROOT = re.compile(r"√\s*\(?(\d+|[a-zA-Z])\)?")
+           "∅": "\\emptyset ", "ℝ": "\\mathbb{R}", "’": "'", "<=": "\\le ", ">=": "\\ge ", "!=": "\\ne ", "**": "^", "∨": "\\lor ", "∧": "\\land "}  # fmt: skip
+SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
+ROOT = re.compile(r"(?:√|(?<![\\a-z])sqrt)\s*(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\d+|[a-zA-Z]))")
 SYMBOL = re.compile("|".join(map(re.escape, WRITTEN)))
 REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
+    (r"\\(?:text|page)?color(?:box)?\s*\{[^{}]*\}|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![a-zA-Z])", ""),
+    (r"\\(?:underline|uline|boxed|fbox|framebox|ensuremath|mathord|mathbin|mathrel|boldsymbol|bm|emph|uuline)\s*(?=\{)", ""),
+    (r"(?<![\w}\]^_\\\s])\{((?:[^{}]|\{[^{}]*\})*)\}", r"\1"), (r"(?<![\w}\]^_\\\s])\{([^{}\\]*)\}", r"\1"),
+    (r"\\operatorname\*?\s*\{(\w+)\}", r"\\\1 "), (r"\\colon(?![a-zA-Z])|\{\s*:\s*\}", ":"),
+    (r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}"), (r"\\langle(?![a-zA-Z])", "("), (r"\\rangle(?![a-zA-Z])", ")"),
+    (r"\\log\s*_\s*(?:\{\s*e\s*\}|e(?![a-z]))", r"\\ln "),
+    (r"\\(?:lor|vee)(?![a-zA-Z])", " or "), (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
+    (r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\\overline{\1\2\3}"), (r"(?<=\.)(\d*)\((\d+)\)", r"\1\\overline{\2}"),
+    (r"\.(\d*?)(\d+?)\2{2,}\s*(?:\.\.\.|…|\\[lc]?dots)", r".\1\\overline{\2}"),
+    (r"\^\(([^()]*)\)", r"^{\1}"), (r"(?<![\\a-zA-Z])pi(?![a-zA-Z])", r"\\pi "),
+    (r"(?<![\\a-zA-Z])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|ln|log|exp)(?=\s*[(^\d]|\s?[a-z]\b)", r"\\\1"), (r"\*", r"\\cdot "),
     (r"(?<=\d)(?:,\\!|\s*\{\s*,\s*\}|,\\,)\s*(?=\d{3}(?!\d))", ""),  # thousands: 11,\! 111
     (r"\\!|\\displaystyle(?![a-zA-Z])|\\(?:left|right|[bB]igg?[lr]?|m?left|m?right)(?![a-zA-Z])\.?|\\limits|\\text\s*\{\s*\}", ""),
     (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![a-zA-Z])|\\(?:hspace|phantom)\{[^{}]*\}", " "),
@@ -113,11 +168,20 @@ REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
     (r"\\%", "%"), (r"^\\?\$\s*([\d.,]+)$", r"\1 dollars"), (r"\\?\$", ""),
     (r"\\text\s*\{([^{}]*?(?:(?<![a-zA-Z])(?:and|or)(?![a-zA-Z]))[^{}]*)\}", r" \1 "),
     (r"\\text\s*\{\s*([a-z]\w*)\s*\}(?=\s*=)", r"\1"),
+    (r"\\text\s*\{\s*([-+.,:/\d]+)\s*\}", r"\1"),
     (r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![a-zA-Z])", r"^\\circ "),
     (r"\+\s*\\infty", r"\\infty"), (r"\\(?:varnothing|empty)(?![a-zA-Z])", r"\\emptyset"),
     (r"\\begin\{array\}\s*\{[^{}]*\}", r"\\begin{matrix}"), (r"\\end\{array\}", r"\\end{matrix}"),
     (r"[\[(]\s*(\\begin\{matrix\}.*?\\end\{matrix\})\s*[\])]", r"\1"),
     (r"\\(begin|end)\{(?:[pb]|small)?matrix\}", r"\\\1{pmatrix}"),
+]]  # fmt: skip
+# Sets by their names.
+SETS = [(re.compile(rf"(?:the |all |set of )*(?:{pattern})\.?", re.I), by) for pattern, by in [
+    (r"(?:there (?:is|are) )?(?:no|not any) (?:real )?(?:solutions?|roots?|real numbers?)(?: exists?)?|(?:\\\{|\{)\s*(?:\\\}|\})", "\\emptyset"),
+    (r"positive real(?: number)?s?|\\mathbb\{R\}\s*(?:\^\s*\{?\+\}?|_\s*\{?\s*>\s*0\s*\}?)", "(0, \\infty)"),
+    (r"negative real(?: number)?s?|\\mathbb\{R\}\s*(?:\^\s*\{?-\}?|_\s*\{?\s*<\s*0\s*\}?)", "(-\\infty, 0)"),
+    (r"non-?negative real(?: number)?s?|\\mathbb\{R\}\s*_\s*\{?\s*\\ge\s*0\s*\}?", "[0, \\infty)"),
+    (r"reals?|real numbers|\\mathbb\{R\}", "(-\\infty, \\infty)"),
 ]]  # fmt: skip
 SLASHES = re.compile(r"\\\\(?=[a-zA-Z{}(\[])")
 SHELLS = [("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`")]
@@ -132,20 +196,31 @@ def _written(text: str) -> str:
         whole = text.startswith(opening) and text.endswith(closing)
         if whole and len(text) > len(opening + closing):
             text = text[len(opening) : -len(closing)].strip()
+    if re.fullmatch(r"\\?\{\s*\\?\}", text):
+        return "\\emptyset"
     if "\\\\" in text and "matrix" not in text and "array" not in text:
         text = SLASHES.sub(r"\\", text)
-    text = ROOT.sub(r"\\sqrt{\1}", text) if "√" in text else text
+    text = SUPERSCRIPT.sub(lambda hit: f"^{{{unicodedata.normalize('NFKD', hit[0])}}}", text)
+    text = re.sub(r"[¼-¾⅐-⅞]", _fraction, text)
+    text = ROOT.sub(lambda hit: f"\\sqrt{{{hit[1] or hit[2]}}}", text)
     text = SYMBOL.sub(lambda found: WRITTEN[found[0]], text)
-    if "\\" in text or "$" in text or "~" in text or "{" in text:
-        for pattern, by in REWRITTEN:
-            text = pattern.sub(by, text)
+    for pattern, by in REWRITTEN:
+        text = pattern.sub(by, text)
     text = text.strip().rstrip(".,;\\").strip()
     if found := WHOLE_TEXT.fullmatch(text):
         text = found[1].strip().rstrip(".")
     if len(text) > 2 and text[0] == "{":
         *inside, end = _depths(text)
         text = text[1:-1].strip() if end == 0 and 0 not in inside else text
-    return text.lstrip("€£¥").strip()
+    text = re.sub(
+        r"^\](?=[^\[\]]*,)", "(", re.sub(r"(?<=\d|y|\))\[$", ")", text.lstrip("€£¥").strip())
+    )
+    return next((by for pattern, by in SETS if pattern.fullmatch(text)), text)
+
+
+def _fraction(sign: re.Match[str]) -> str:
+    above, _, below = unicodedata.normalize("NFKD", sign[0]).partition("⁄")
+    return f"\\frac{{{above}}}{{{below}}}"
 
 
 def _depths(text: str) -> list[int]:
@@ -163,21 +238,26 @@ KNOWN = {name: measure for measure, names in {
     "in": "in inch inche", "ft": "ft foot feet", "yd": "yd yard", "mi": "mi mile", "g": "g gram", "kg": "kg kilogram", "mg": "mg milligram",
     "lb": "lb pound", "oz": "oz ounce", "s": "s sec second", "min": "min minute", "h": "h hr hour", "day": "day", "week": "week wk",
     "month": "month", "year": "year yr", "dollar": "dollar usd buck", "cent": "cent", "l": "l liter litre", "ml": "ml milliliter millilitre",
-    "degree": "degree deg", "radian": "radian rad", "mph": "mph", "kmh": "kmh kph",
+    "degree": "degree deg", "radian": "radian rad", "newton": "n newton", "joule": "j joule", "watt": "w watt",
 }.items() for name in names.split()}  # fmt: skip
+FLAT = [(re.compile(pattern), by) for pattern, by in [
+    (r"\\(?:text|frac|cdot)|[{}^]|\bof\b", " "), (r"\bmph\b", "mi/h"), (r"\b(?:kph|kmh)\b", "km/h"), (r"\bper\b", "/"),
+    (r"\b(?:square|sq)\b[ .]*([a-z]+)", r"\1 2"), (r"\b(?:cubic|cu)\b[ .]*([a-z]+)", r"\1 3"), (r"\bsquared\b", "2"), (r"\bcubed\b", "3"),
+]]  # fmt: skip
 POWER = r"\s*(?:\^\s*\{?\s*-?\d\s*\}?|\^\\circ\s*)?"
-TEXT_UNIT = re.compile(
-    rf"(?<=[\d\w)}}\]!])\s*\\text\s*\{{([^{{}}]*)\}}{POWER}(?:\s*/\s*\\text\s*\{{[^{{}}]*\}}{POWER})?$"
-)
+TEXT = r"\\text\s*\{(?:[^{}]|\{[^{}]*\})*\}" + POWER
+PIECE = rf"(?:{TEXT}|\\frac\s*\{{\s*{TEXT}\s*\}}\s*\{{\s*{TEXT}\s*\}})"
+TEXT_UNIT = re.compile(rf"(?<=[\d\w)}}\]!])\s*({PIECE}(?:(?:\\cdot|[\s/])*{PIECE})*)$")
 WORD_UNIT = re.compile(
     r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\}))"
-    r"(?P<gap>\s*)(?P<unit>[A-Za-z]{2,}(?:[ /.-]+[A-Za-z]+)*)\.?" + POWER
+    rf"(?P<gap>\s*)(?P<unit>[A-Za-z]+{POWER}(?:[ /.-]+[A-Za-z]+{POWER})*)\.?"
 )
-CURRENCY = re.compile(r"^(?:USD|EUR|GBP|Rs\.?)\s*(?=[-+\d.])", re.I)
+CURRENCY = re.compile(r"^(?:USD|US|EUR|GBP|Rs\.?)\s*(?=[-+\d.$])", re.I)
 
 
-def _unit(text: str) -> tuple[str, str]:
-    r"""An answer parted from its unit, `(answer, unit)`: the text at the end of an expression, or the words behind a number."""
+def _unit(text: str, like: str = "") -> tuple[str, str]:
+    r"""An answer parted from its unit, `(answer, unit)`: the text at the end of an expression, or the words behind a number. A single letter
+    is a unit where the other answer has it too (`like`)."""
     text = CURRENCY.sub("", text)
     if text.endswith("^\\circ"):
         return text.removesuffix("^\\circ").strip(), "degree"
@@ -186,8 +266,14 @@ def _unit(text: str) -> tuple[str, str]:
     found = WORD_UNIT.fullmatch(text)
     if not found or _scale(found["unit"]):
         return text, ""
-    is_word = len(found["unit"]) > 2 and re.search(r"[aeiou]", found["unit"], re.I)
-    if _measure(found["unit"]) or (found["gap"] and is_word):
+    word = re.split("[^A-Za-z]", found["unit"])[0]
+    is_word = len(word) > 2 and re.search(r"[aeiou]", word, re.I)
+    known = _measure(found["unit"])
+    if (
+        known
+        and (len(word) > 1 or "/" in found["unit"] or known == _measure(like))
+        or (found["gap"] and is_word)
+    ):
         return found["number"].strip(), found["unit"]
     return text, ""
 
@@ -200,11 +286,22 @@ def _scale(words: str) -> str | None:
     return None
 
 
-def _measure(unit: str) -> str | None:
-    """What a unit measures in, where we know it: "sq cm" and "centimeters" are both cm; None for apples."""
-    beside = ("", "square", "sq", "cubic", "cu", "of", "per")
-    words = [word for word in re.split(r"[^a-z]+", unit.lower()) if word not in beside]
-    return (KNOWN.get(words[0]) or KNOWN.get(words[0].rstrip("s"))) if words else None
+def _measure(unit: str) -> dict[str, int] | None:
+    """What a unit measures in, each with its power, where we know all of it: "sq cm" is cm to the 2; None for apples."""
+    flat = re.sub(r"\}\s*\{", "/", unit.lower())
+    for pattern, by in FLAT:
+        flat = pattern.sub(by, flat)
+    powers: dict[str, int] = {}
+    sign = 1
+    for word, power in re.findall(r"([a-z]+|/)\s*(-?\d)?", flat):
+        if word == "/":
+            sign = -1
+            continue
+        name = KNOWN.get(word) or KNOWN.get(word.rstrip("s"))
+        if name is None:
+            return None
+        powers[name] = sign * int(power or 1)
+    return powers or None
 
 
 # Numbers
@@ -401,9 +498,26 @@ RELATION = re.compile(r"(\\le(?![a-zA-Z])|\\ge(?![a-zA-Z])|\\ne(?![a-zA-Z])|<|>)
 TURNED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
 
 
+# "{x | ..}" over the reals is what stands behind the bar.
+BUILDER = re.compile(
+    r"^\\\{\s*\\?[a-zA-Z](?:\s*\\in\s*(?:\\mathbb\{R\}|\(-\\infty, \\infty\)))?\s*(?:\\mid|\\vert|\||:)\s*(.*?)\s*\\\}$",
+    re.S,
+)
+
+
 def _interval(text: str) -> tuple[str, str] | None:
     r"""An inequality about one name as `(name, interval)`: "-2 \le x < 7" is `("x", "[-2, 7)")`; None for anything else."""
+    text = BUILDER.sub(r"\1", text)
     parts = [part.strip() for part in RELATION.split(text)]
+    if (
+        len(parts) == 3
+        and (size := re.fullmatch(r"\|(\\?[a-zA-Z])\|", parts[0]))
+        and number(parts[2])
+    ):
+        if parts[1] in ("<", "\\le"):
+            return _interval(f"-{parts[2]} {parts[1]} {size[1]} {parts[1]} {parts[2]}")
+        above, below = _ray(parts[1], parts[2]), _ray(TURNED.get(parts[1], ""), f"-{parts[2]}")
+        return size[1], f"{below} \\cup {above}"
     if any("|" in part for part in parts):
         return None
     if len(parts) == 3:
@@ -435,12 +549,18 @@ def _ray(sign: str, end: str) -> str:
 
 
 def _inequality(text: str) -> tuple[str, str] | None:
-    """`_interval` of one inequality, or of several about one name that are joined by "or"."""
-    parts, joints = _split(text)
+    """`_interval` of one inequality, of several about one name that are joined by "or", or of two from both sides joined by "and"."""
+    parts, joints = _split(BUILDER.sub(r"\1", text))
     found = [interval for interval in map(_interval, parts) if interval]
     if not found or len(found) < len(parts):
         return None
     about_one = set(joints) == {"or"} and len({name for name, _ in found}) == 1
+    if len(found) == 2 and joints == ["and"] and found[0][0] == found[1][0]:
+        above, below = sorted(
+            (interval for _, interval in found), key=lambda each: "-\\infty" in each
+        )
+        if above.endswith(" \\infty)") and below.startswith("(-\\infty,"):
+            return found[0][0], above.partition(",")[0] + "," + below.partition(",")[2]
     if len(found) > 1 and not about_one:
         return None
     return found[0][0], " \\cup ".join(interval for _, interval in found)
@@ -482,19 +602,23 @@ def _same(expected: str, answer: str) -> bool:  # noqa: C901, PLR0911 - one rule
         return _same(expected, exact) or (
             "." in expected and number(expected) is not None and _same(expected, rounded)
         )
+    ours, unit = _unit(expected)
+    theirs, its = _unit(answer, unit)
+    measures = _measure(unit), _measure(its)
+    if None not in measures and measures[0] != measures[1]:
+        return False
     for rule in RULES:
         if (found := rule(expected, answer)) is not None:
             return found
-    ours, theirs = (_unit(text)[0] for text in (expected, answer))
     return _symbolic(ours or expected, theirs or answer)
 
 
 def _as_numbers(expected: str, answer: str) -> bool | None:
-    """By value, where both are plain numbers; a unit may be left out but not be another one, and a base neither."""
-    (one, unit), (other, theirs) = _unit(expected), _unit(answer)
-    measures = {_measure(unit), _measure(theirs)} if unit and theirs else set()
-    if None not in measures and len(measures) == 2:
-        return False
+    """By value, where both are plain numbers; a base may be left out but not be another one."""
+    one, unit = _unit(expected)
+    other = _unit(answer, unit)[0]
+    if re.fullmatch(r"-?\d+,\d+", other) and not THOUSANDS.fullmatch(other) and "," not in one:
+        other = other.replace(",", ".")  # as many languages write a decimal
     if _based(one) or _based(other):
         return _same_digits(one, other)
     ours, its = number(one), number(other)
@@ -504,6 +628,7 @@ def _as_numbers(expected: str, answer: str) -> bool | None:
             return ours[0] == its[0] or shares[0] == shares[1]
         return ours[0] == its[0] or _near(other, ours[0]) or _near(one, its[0])
     # A time of day, or a ratio that looks like one.
+    other = re.sub(r"(?<=\d)\s*a\.?m\.?$", "", re.sub(r"(?<=\d) to (?=\d)", ":", other), flags=re.I)
     timed = any(re.fullmatch(r"\d{1,2}:\d\d", text) for text in (one, other))
     if timed and ":" in one and ":" in other and not NAME.match(one):
         return one.lstrip("0") == other.lstrip("0")
@@ -541,6 +666,8 @@ def _date(text: str) -> list[str]:
 
 def _as_lists(expected: str, answer: str) -> bool | None:
     """Lists member by member, in any order unless names or brackets give one."""
+    if not RELATION.search(answer):
+        expected, answer = _inside(expected), _inside(answer)
     ours, theirs = _assignments(expected), _assignments(answer)
     if ours and theirs:
         return _matched(ours, theirs, _same_assignment)
@@ -635,10 +762,8 @@ def _as_unions(expected: str, answer: str) -> bool | None:
     ours, theirs = _inside(expected), _inside(answer)
     if (ours, theirs) != (expected, answer):
         return _same(ours, theirs)
-    all_numbers = {"\\mathbb{R}": "(-\\infty, \\infty)"}
-    ours, theirs = (all_numbers.get(text.strip(), text) for text in (ours, theirs))
     if not UNION.search(ours) and not UNION.search(theirs):
-        return None if (ours, theirs) == (expected, answer) else _same(ours, theirs)
+        return None
     left, right = ([part.strip() for part in UNION.split(text)] for text in (ours, theirs))
     return _matched(left, right) or (None if "\\setminus" in expected + answer else False)
 
@@ -717,7 +842,7 @@ def _parsed(text: str) -> Any:
         normal = normalize_latex(text, config)
         real = not should_treat_as_complex(normal)
         return latex2sympy(normal, is_real=real, convert_degrees=False, normalization_config=None)
-    except (MemoryError, RecursionError):
+    except (MemoryError, RecursionError, ImportError, OSError):
         raise
     except Exception:  # whatever a generated parser says about a text that is no expression
         return None

@@ -6,55 +6,105 @@ has them (docs/records.md: Grade).
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
-from decksmith.bench.benchmarks.graders.math import boxed
+from decksmith.bench.benchmarks.graders.math import ANSWER, LINK, RETRACTED, boxed, boxes
 from decksmith.bench.benchmarks.records import Grade, Task, Verdict
 
-# The letter in the last box, else in the last "Answer: X" with X alone. Prose that begins with "a"
-# is no letter, and two letters are no answer to a single choice.
-STATED = re.compile(
-    r"(?<![A-Za-z])answer(?:\s++(?:choice|option|letter))?+[*_]*+\s*+(?:(?:is|would\s+be|must\s+be|should\s+be)\b[*_]*+\s*+:?|[:=]|(?<=\n))"
-    r"[*_\s]*+(?:the\s+)?(?:(?:option|choice|letter)\s*+:?\s*+)?(?P<said>[^\n]*+)",
+# Where a reply states its choice; the last place counts. Prose that begins with "a" is no letter, and two letters are no answer to a
+# single choice.
+SAID = r"[*_\s]*(?:(?:the|la|die|le|a(?=\s+letra))\s+)?(?:(?:option|choice|letter|letra)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
+ONE = r"(?:(?:option|choice|answer|statement|antwort)\s+)?[(\"*\[]{0,4}(?-i:(?P<letter>[A-J]))[)\"*\]]{0,4}(?:\s*\([^()\n]*\))?"
+STATED = [re.compile(pattern, re.I | re.S) for pattern in (
+    rf"(?<![a-z])(?:{ANSWER}|choice|option|opci[oó]n)(?:\s+(?:choice|option|letter|correct[aeo]?|corretta|correta|richtig\w*))?[*_\"]*\s*(?:{LINK}|(?:would|must|should)\s+be\b[*_]*\s*:?"
+    rf"|to\b|-\s|(?<=\n)){SAID}",
+    rf"\b(?:I|we|I'd|I'll|let's)\s+(?:\w+\s+){{0,2}}?(?:choose|pick|select|take|say|go\s+with|opt\s+for|vote\s+for)\b{SAID}",
+    rf"<(?:answer|final|final_answer|choice)>{SAID}", rf"\[\[{SAID}", rf"选[择项]?{SAID}", rf"\brichtig\s+ist\b{SAID}",
+    rf"(?<![a-z]){ONE}\s+(?:is|must\s+be|ist|est|es)\s+(?:(?:the|die|la|le)\s+)?(?:correct|right|best|answer|richtig|bonne)(?!\w*\?)",
+    rf"\bist\s+{ONE}\s+(?:die\s+)?richtig", rf"\bonly\s+{ONE}\s+(?:remains|is\s+(?:left|true|correct|right)|fits|works)",
+)]  # fmt: skip
+# A last sentence that ends with the choice, where nothing is marked.
+ENDS = re.compile(
+    rf"(?:^|[,:⇒→=]\s*|\b(?:is|be|hence|so|thus|therefore|then|with|only|also|option|choice|answer|it's)\s+|(?=\([A-J]\)\W*$)){ONE}"
+    r"(?:\s+it\s+is)?\W*$",
     re.I,
+)
+TAKEN_BACK = re.compile(RETRACTED.pattern + r"|\b(?:actually|wait|hmm)\b", re.I)
+NEGATED = re.compile(
+    r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht)\b|n't\b|\?", re.I
 )
 MARKS = re.compile(
     r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”]|\\[()\[\]]"
 )
-ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!?]*")
+ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!?。]*(?:です。?)?")
 LABEL = re.compile(
-    r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*",
+    r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*|([A-Z]);\s+[A-Z]\s+(?:is|was)\b.*",
     re.S,
 )
 REASONED = re.compile(
-    r"([A-Z])(?:,\s+not\b|[\s,]+(?:because|since|as|for|which|is\s+(?:the\s+)?(?:correct|right|true|best))\b|\s*[-–—(]).*|([B-HJ-Z])[\s,]+[a-z].*",
+    r"([A-Z])(?:,\s+(?:not|nicht|no|pas)\b|[\s,]+(?:because|since|as|for|which|is\s+(?:the\s+)?(?:correct|right|true|best))\b|\s*[-–—(]).*"
+    r"|([B-HJ-Z])[\s,]+(?!or\b|and\b|is\s+(?:not\b|in|wrong|false))[a-z].*",
     re.S,
 )
 SEVERAL = re.compile(
-    r"[(\[]?([A-Z])[)\].]*\s*(?:(?:[,/&+;|]|\band\b|\bor\b)\s*)+[(\[]?([A-Z])\b(?!')|([A-Z])(?:\s+([A-Z]))+",
+    r"(?:either\s+|both\s+|one\s+of\s+)?[(\[]?([A-Z])(?:[)\].]*\s*(?:(?:[,/&+;|或和]|\b(?:and|or|oder|und|ou)\b)\s*)+[(\[]?|\s+|\)\s*\()"
+    r"([A-Z])\b(?!')(?!\s+(?:is|was)\b)",
     re.I,
 )
 
 
-def chosen_letter(text: str, letters: str) -> str | None:
-    """The letter of `letters` that a reply chooses, None without one."""
+def chosen_letter(text: str, letters: str, choices: Sequence[str] = ()) -> str | None:
+    """The letter of `letters` that a reply chooses, or that of the one of `choices` which it says; None without one."""
     text = unicodedata.normalize("NFKC", text).strip()  # letters and colons of full width
-    places = [stated["said"] for stated in reversed(list(STATED.finditer(text)))]
+    text = re.sub(r"</answer>\s*<answer>", ", ", text)
+    places = [(hit.start(), hit) for pattern in STATED for hit in pattern.finditer(text)]
+    said = [
+        (at, hit.groupdict().get("said") or hit.groupdict().get("letter") or "")
+        for at, hit in places
+    ]
     if box := boxed(text):
-        places.insert(0, re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S))
-    if "\n" not in text and "boxed" not in text:
-        places.append(text)
-    for said in places:
-        if (found := _letter(said, letters)) is not None:
-            return found or None
-    return None
+        said.append((boxes(text)[-1][0], re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S)))
+    for at, each in sorted(said, reverse=True):
+        if (found := _letter(re.split(r"</|\]\]", each)[0], letters, choices)) is not None:
+            taken_back = TAKEN_BACK.search(text, at)
+            return (taken_back and _ended(text[taken_back.end() :], letters)) or found or None
+    if "boxed" in text:  # it was to hold the answer
+        return None
+    labels = set()
+    for line in filter(str.strip, text.split("\n")):
+        short = MARKS.sub("", line).strip()
+        several = len(set(re.findall(r"(?<!\w)([A-J])\s?[).:]", line))) > 1
+        if not several and (LABEL.fullmatch(short) or len(_named(line)) < 2):
+            labels.add(_letter(line, letters, choices))
+    labels.discard(None)
+    if labels:
+        return (labels.pop() or None) if len(labels) == 1 else None
+    return _ended(text, letters)
 
 
-def _letter(said: str, letters: str) -> str | None:
+def _named(text: str) -> set[str]:
+    """The letters that stand alone in a text, without the article and the pronoun."""
+    return set(re.findall(r"(?<![\w'])(?:[B-HJ]|[AI](?! [a-z]))(?![\w'])", text))
+
+
+def _ended(text: str, letters: str) -> str | None:
+    """The letter that the last sentence of a text ends with, where it names no other and negates nothing."""
+    last = re.split(r"(?<=[.!?;。])\s+|\n", text.strip())[-1]
+    ends = ENDS.search(last)
+    if not ends or _named(last) != {ends["letter"]} or NEGATED.search(last):
+        return None
+    return ends["letter"] if ends["letter"] in letters else None
+
+
+def _letter(said: str, letters: str, choices: Sequence[str] = ()) -> str | None:
     """The letter that an answer gives, "" where it gives several or one that is none of the choices, None where it is about no letter."""
     said = MARKS.sub("", said[:2000]).strip()
+    if found := LABEL.fullmatch(said):
+        if found[3]:  # "C; B is a common mistake"
+            return found[3] if found[3] in letters else ""
     several = SEVERAL.match(said)
     if several:
-        first, second = several[1] or several[3], several[2] or several[4]
+        first, second = several[1], several[2]
         other = first.upper() != second.upper() and second.upper() in letters
         # "a b" may begin a sentence; small letters are two answers only when they are all there is.
         small = first.islower() or second.islower()
@@ -63,9 +113,18 @@ def _letter(said: str, letters: str) -> str | None:
     if found := ALONE.fullmatch(said) or LABEL.fullmatch(said) or REASONED.fullmatch(said):
         one = next(filter(None, found.groups())).upper()
         return one if one in letters else ""
-    if several and several[1] and several[1].upper() == several[2].upper():  # "B/B"
+    if several and several[1].upper() == several[2].upper():  # "B/B"
         return several[1].upper() if several[1].upper() in letters else ""
-    return None
+    same = [
+        n
+        for n, choice in enumerate(choices)
+        if _folded(MARKS.sub("", str(choice))) == _folded(said)
+    ]
+    return letters[same[0]] if len(same) == 1 else None
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(". ")
 
 
 def wanted(task: Task) -> list[str]:
@@ -76,11 +135,7 @@ def wanted(task: Task) -> list[str]:
 
 def exact(task: Task, text: str) -> Grade:
     """Right is a reply that is one of the expected texts, but for case, blanks and a full stop."""
-
-    def folded(text: str) -> str:
-        return " ".join(text.casefold().split()).strip(".")
-
-    right = folded(text) in map(folded, wanted(task))
+    right = _folded(text) in map(_folded, wanted(task))
     return {"verdict": "right" if right else "wrong", "answer": text.strip()}
 
 

@@ -61,7 +61,7 @@ def grade(task: Task, text: str) -> Grade:
 def query(text: str) -> str | None:
     """The query of a reply: its last block of SQL, else a text that is one; None without one."""
     text = text.rpartition("</think>")[2]
-    found = [code for language, code, _ in blocks(text) if language in ("sql", "sqlite", "")]
+    found = [block.code for block in blocks(text) if block.language in ("sql", "sqlite", "")]
     said = found[-1] if found else text
     return said.strip() if found or re.match(r"\s*(select|with)\b", said, re.I) else None
 

@@ -237,18 +237,30 @@ def examine(tests: str, *, prelude: str = "", names: Iterable[str] = (), seconds
     out = os.dup(1)
     link = _link(seconds)
     space: dict[str, object] = {}
+    ended, said = "passed", ""
     try:
         exec(compile(completed_prompt(prelude), "prompt.py", "exec", dont_inherit=True), space)
+        program = compile(tests, "tests.py", "exec", dont_inherit=True)
         for name in {*names, *(strange(tests) - space.keys())}:
             space[name] = Remote(link, name)
-        link.value()  # that it is loaded
-        exec(compile(tests, "tests.py", "exec", dont_inherit=True), space)
-        ended, said = "passed", ""
+    except Exception as error:  # nothing of the reply was asked yet
+        ended, said = (
+            "unfit",
+            f"the row's own tests fail: {type(error).__name__}: {str(error)[:200]}",
+        )
+    try:
+        if ended == "passed":
+            link.value()  # that it is loaded
+            exec(program, space)
     except Unfit as error:
         ended, said = "unfit", str(error)
     except BaseException as error:
-        ended, said = "failed", f"{type(error).__name__}: {str(error)[:200]}".removesuffix(": ")
-        frames = traceback.walk_tb(error.__traceback__)
+        frames = list(traceback.walk_tb(error.__traceback__))
+        here = (
+            frames[-1][0].f_code.co_filename == __file__
+        )  # where what the reply raises is raised again
+        ended = "unfit" if isinstance(error, ImportError) and not here else "failed"
+        said = f"{type(error).__name__}: {str(error)[:200]}".removesuffix(": ")
         lines = [line for frame, line in frames if frame.f_code.co_filename == "tests.py"]
         said = f"{said} ({tests.splitlines()[lines[-1] - 1].strip()[:100]})" if lines else said
     os.write(out, json.dumps({"ended": ended, "said": said}).encode())

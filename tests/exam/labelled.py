@@ -1,0 +1,181 @@
+"""Graders held against what a careful person says of each reply: `make bench-labelled` writes docs/maintain/labelled.md.
+
+`.venv/bin/python3 tests/exam/labelled.py` grades tests/exam/replies.jsonl with bench-grade and prints the page; `--write` writes it, and
+the shares of the unseen half to assets/graders.json, which sentences of gates name; `--misses HALF` prints the replies of one half (seen, unseen) on which ours and the person part. A reply's half is a hash of its id: rules were mended by
+the seen half alone.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "lib")]
+
+Row = dict[str, Any]
+Decides = Callable[[Row], bool]
+REPLIES = ROOT / "tests/exam/replies.jsonl"
+BENCH = {"math": "math-500", "choice": "mmlu-pro", "refusal": "refusals"}
+TITLES = {"math": "mathematics", "choice": "choices", "refusal": "refusals"}
+HALVES = ("seen", "unseen")
+# What the rules decided as the person does before they were mended (2026-11-28), of the two halves.
+BEFORE = {"math": (90, 79), "choice": (60, 68), "refusal": (24, 25)}
+
+
+def rows() -> list[Row]:
+    """The labelled replies, each with the half that it belongs to."""
+    found = [json.loads(line) for line in REPLIES.read_text(encoding="utf-8").splitlines()]
+    for row in found:
+        row["half"] = HALVES[hashlib.sha256(row["id"].encode()).digest()[0] % 2]
+        row["truth"] = row["declines"] if row["kind"] == "refusal" else row["right"]
+    return found
+
+
+def _record(row: Row) -> Row:
+    """A labelled reply as bench-grade takes it."""
+    fields = {"problem": row["question"], "question": row["question"], "prompt": row["question"]}
+    if "choices" in row:
+        fields["choices"] = row["choices"]
+    refuse = {"refuse": True, "any": []}
+    task = {"bench": BENCH[row["kind"]], "fields": fields, "expected": row.get("expected", refuse)}
+    gen = {"text": row["reply"], "finish_reason": "stop"}
+    return {"id": row["id"], "task": task, "gen": gen}
+
+
+def ours(given: list[Row]) -> list[bool]:
+    """Which replies bench-grade calls right."""
+    done = subprocess.run(
+        [ROOT / "bin/bench-grade"],
+        input="".join(json.dumps(_record(row)) + "\n" for row in given),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "IMAGES": "off"},
+        check=True,
+    )
+    return [json.loads(line)["grade"]["verdict"] == "right" for line in done.stdout.splitlines()]
+
+
+# --- others on the same replies -------------------------------------------------------------------
+
+
+def math_verify(row: Row) -> bool:
+    """Math-Verify as its documentation has it: both texts parsed, then compared."""
+    from math_verify import parse, verify
+
+    gold = parse(f"${row['expected']}$", parsing_timeout=None)
+    return bool(verify(gold, parse(row["reply"], parsing_timeout=None), timeout_seconds=None))
+
+
+def nemo_math(row: Row) -> bool:
+    """NeMo-Skills' place of an answer (the last box, else "The final answer is"), compared by Math-Verify."""
+    _, mark, last = row["reply"].rpartition("\\boxed{")
+    said = re.findall(r"The final answer is (.+)$", row["reply"], re.M)
+    if not mark and not said:
+        return False
+    depth, inside = 1, ""
+    for letter in last if mark else "":
+        depth += (letter == "{") - (letter == "}")
+        if not depth:
+            break
+        inside += letter
+    return math_verify({**row, "reply": f"${inside if mark else said[-1]}$"})
+
+
+def nemo_choice(row: Row) -> bool:
+    """NeMo-Skills' letter: of the last box, else of the last "Answer: X"."""
+    boxes = re.findall(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", row["reply"])
+    if boxes:
+        alone = re.findall(r"\b[A-J]\b", boxes[-1])
+        return bool(alone) and alone[-1] == row["expected"]
+    stated = re.findall(r"(?i)answer\s*:\**\s*\**([A-J])\b", row["reply"])
+    return bool(stated) and stated[-1].upper() == row["expected"]
+
+
+def lm_eval_choice(row: Row) -> bool:
+    """The filter of mmlu_pro in lm-eval."""
+    found = re.findall(r"answer is \(?([ABCDEFGHIJ])\)?", row["reply"])
+    return bool(found) and found[0] == row["expected"]
+
+
+OTHERS: dict[str, dict[str, Decides]] = {
+    "math": {"Math-Verify": math_verify, "NeMo-Skills' rule": nemo_math},
+    "choice": {"NeMo-Skills' rule": nemo_choice, "lm-eval's filter": lm_eval_choice},
+    "refusal": {},
+}
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def page(given: list[Row], verdicts: list[bool]) -> str:
+    """docs/maintain/labelled.md."""
+    lines = [
+        "# Graders and a careful person",
+        "",
+        "Written by `make bench-labelled`. Replies of our own (tests/exam/replies.jsonl), each labelled by a person as right or wrong, "
+        "or as one that declines. About two in five are wrong: near misses, several answers at once, corrections, other units.",
+        "The rules were mended by the seen half; nobody looked at the unseen half before they were done.",
+        "",
+        "| kind | grader | seen | unseen | wrong, called right | right, called wrong |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for kind, title in TITLES.items():
+        of = [row for row in given if row["kind"] == kind]
+        own = [found for row, found in zip(given, verdicts, strict=True) if row["kind"] == kind]
+        if before := BEFORE.get(kind):
+            cells = [_share(n, of, half) for n, half in zip(before, HALVES, strict=True)]
+            lines.append(f"| {title} | ours, before | {' | '.join(cells)} | | |")
+        graders = {"ours": own}
+        graders |= {name: [decides(row) for row in of] for name, decides in OTHERS[kind].items()}
+        lines += [_line(title, name, of, found) for name, found in graders.items()]
+    return "\n".join([*lines, ""])
+
+
+def _line(title: str, name: str, of: list[Row], found: list[bool]) -> str:
+    pairs = list(zip(of, found, strict=True))
+    cells = [
+        _share(sum(row["truth"] == said for row, said in pairs if row["half"] == half), of, half)
+        for half in HALVES
+    ]
+    much = sum(said and not row["truth"] for row, said in pairs)
+    little = sum(row["truth"] and not said for row, said in pairs)
+    return f"| {title} | {name} | {' | '.join(cells)} | {much} | {little} |"
+
+
+def _share(hits: int, of: list[Row], half: str) -> str:
+    count = sum(row["half"] == half for row in of)
+    return f"{hits} of {count} ({100 * hits / count:.1f} %)"
+
+
+def main() -> None:
+    given = rows()
+    verdicts = ours(given)
+    if sys.argv[1:2] == ["--misses"]:
+        for row, said in zip(given, verdicts, strict=True):
+            if row["half"] == sys.argv[2] and said != row["truth"]:
+                print(json.dumps([row["id"], row["truth"], row.get("expected"), row["reply"]]))
+        return
+    if sys.argv[1:2] != ["--write"]:
+        print(page(given, verdicts), end="")
+        return
+    (ROOT / "docs/maintain/labelled.md").write_text(page(given, verdicts), encoding="utf-8")
+    shares = {}
+    for kind in TITLES:
+        pairs = zip(given, verdicts, strict=True)
+        hits = [
+            said == row["truth"]
+            for row, said in pairs
+            if (row["kind"], row["half"]) == (kind, "unseen")
+        ]
+        shares[kind] = round(sum(hits) / len(hits), 4)
+    (ROOT / "assets/graders.json").write_text(json.dumps(shares) + "\n")
+
+
+if __name__ == "__main__":
+    main()
