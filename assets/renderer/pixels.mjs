@@ -1,7 +1,7 @@
 /** Two pictures of a slide, compared. */
 import zlib from 'node:zlib'
 
-const [CHANGE, EDGE, INK, SHARE] = [8, 16, 0.008, 0.4] // of 255, twice; of a cell's pixels; of a text's cells
+const [CHANGE, EDGE, INK, SHARE] = [8, 0.3, 0.008, 0.4] // of 255; of a cell's largest change; of its pixels; of a text's cells
 const [MOST, MOST_PAIRS] = [6, 1e4] // pictures more for texts that stand on each other; such texts
 
 /** The numbers of the nodes that cannot be seen: `shown` and `bare` are the slide's pictures (PNG, base64) with its letters and without. */
@@ -71,12 +71,19 @@ function inked(a, b, [x0, y0, x1, y1]) {
     return null
   let least = Math.max(1, (right - left) * (bottom - top) * INK)
   const change = at => Math.max(Math.abs(a.bytes[at] - b.bytes[at]), Math.abs(a.bytes[at + 1] - b.bytes[at + 1]), Math.abs(a.bytes[at + 2] - b.bytes[at + 2]))
+  let edge = 0
+  for (let y = top; y < bottom; y++) {
+    for (let at = y * a.stride + 1 + left * a.depth, end = at + (right - left) * a.depth; at < end; at += a.depth)
+      edge = Math.max(edge, EDGE * change(at))
+  }
+  if (edge <= EDGE * CHANGE)
+    return 0
   for (let y = top + 1; y < bottom; y++) {
     let at = y * a.stride + 1 + left * a.depth
     let before = change(at)
     for (const end = at + (right - left - 1) * a.depth; at < end;) {
       const here = change(at += a.depth)
-      if (here > CHANGE && (Math.abs(here - before) > EDGE || Math.abs(here - change(at - a.stride)) > EDGE) && --least < 0)
+      if (here > CHANGE && (Math.abs(here - before) > edge || Math.abs(here - change(at - a.stride)) > edge) && --least < 0)
         return 1
       before = here
     }

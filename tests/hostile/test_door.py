@@ -385,7 +385,7 @@ DAMAGED = {  # what a kept record says, and what of it is named
     "on-below": (box(on=[[-1, 0.5]]), "xray.0.boxes.0.on.0.0"),
     "on-a-number": (box(on=[7]), "xray.0.boxes.0.on.0"),
     "size-text": (box(size="16"), "xray.0.boxes.0.size"),
-    "contrast-huge": (box(contrast=10**400), "xray.0.boxes.0.contrast"),
+    "contrast-huge": (box(contrast=1e300), "xray.0.boxes.0.contrast"),
     "boxes-many": (page(boxes=[BOX] * 61), "xray.0.boxes"),
     "boxes-object": (page(boxes={"0": BOX}), "xray.0.boxes"),
     "slide-gone": ({"xray": [{"line": 1}]}, "xray.0"),

@@ -421,7 +421,7 @@ BLAME = {  # what once was taken for a fault of ours: (deck, class, line)
     ),
     "layout-of-keys": ("---\ntheme: default\nlayout: {toString: 1}\n---\n\n# Three\n", "yaml", 3),
     "theme-of-keys": ("---\ntheme: {toString: 1}\n---\n\n# Three\n", "unknown-theme", 2),
-    "many-lines": (HEAD + "# Three\n\n" + "x\n" * 130_000, None, None),
+    "many-lines": (HEAD + "# Three\n\n" + "x\n" * 130_000, "out-of-bounds", 1),
 }
 
 
