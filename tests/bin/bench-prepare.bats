@@ -113,5 +113,10 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 @test "without a name it lists the benchmarks" {
   run bench-prepare
   assert_success
-  assert_line "$(printf 'humaneval\tpackage\tcode\tHumanEval (Chen et al. 2021)')"
+  assert_line "$(printf 'humaneval\tmake .venv/.bench\tcode\tHumanEval (Chen et al. 2021)')"
+  assert_line --regexp "^gpqa-diamond[[:space:]]gated[[:space:]]choice"
+  assert_line --regexp "^swe-bench-verified[[:space:]]on the Hub[[:space:]]its own harness"
+  bench-prepare humaneval > rows.jsonl
+  run bench-prepare
+  assert_line --regexp "^humaneval[[:space:]]164 rows here"
 }

@@ -270,7 +270,7 @@ def _rows(spec: BenchmarkSpec, card: Card, file: Path | None = None) -> Iterator
             raise cli.BadData(f"{name}: row {number}: {said}") from None
         if "prompt" in spec:
             place = {"path": source.get("hub"), "revision": revision, "split": source.get("split")}
-            yield {"source": place, **made}
+            yield {**made, "source": made.get("source", place)}
         else:
             yield _task(spec, revision, number, made)
 
