@@ -277,7 +277,8 @@ def one(name, clone, tag, advantages, masks, trainers):
         sys.path.insert(0, str(home))
         sys.meta_path.insert(0, Absent(home))
     else:
-        sys.path.insert(0, str(ROOT / "tests/rewards"))
+        sys.path[:0] = [str(ROOT / "tests" / name) for name in ("rewards", "tools")]
+        sys.path.insert(0, str(ROOT / "lib"))
     lines = []
     for share in SHARES:
         groups = planted(share)
