@@ -12,10 +12,11 @@ NODES, DEPTH = 5_000, 40  # that a block may have
 _BREAKS = {0x85: 0xE085, 0x2028: 0xE028, 0x2029: 0xE029}
 _BREAKS_BACK = {b: a for a, b in _BREAKS.items()}
 _END = re.compile(r"(?m)^\.\.\.[ \t\r]*$")
-# A tab that begins the line below a key without a value (the last line may), or below one that a block of text follows.
+# A tab that begins the line below a key without a value, unless blanks and comments are all that follows, or below one that a
+# block of text follows.
 _TAB = re.compile(
     r":(?:[ \t]+[|>][-+\d]*)(?:[ \t\r]*|[ \t]+#.*)\n(?: *\n)*\t"
-    r"|:(?:[ \t]+!\S*)?(?:[ \t\r]*|[ \t]+#.*)\n(?: *\n)*\t(?![ \t]*\n\s*\Z)"
+    r"|:(?:[ \t]+!\S*)?(?:[ \t\r]*|[ \t]+#.*)\n(?: *\n)*\t(?![ \t]*\n(?: *(?:#.*)?(?:\n|\Z))*+\Z)"
 )
 _DEEP = "frontmatter is nested too deeply"
 
@@ -80,6 +81,7 @@ def _as_slidev(source: str) -> str:
                 raise _Bad("there is text after the end mark `...`", at)
         source = source[: end.start()]
     if "\t" in source:
+        source = re.sub(r"(?m)^[ \t]+(?=#)", lambda m: " " * len(m.group()), source)
         if tail := _TAB.search(source):
             raise _Bad("a tab cannot indent", source.count("\n", 0, tail.end()))
         source = re.sub(r"(?m)[ \t]+$|(?<=:)[ \t]+", lambda m: " " * len(m.group()), source)
