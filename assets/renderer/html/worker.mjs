@@ -9,7 +9,7 @@ import http from 'node:http'
 import path from 'node:path'
 import readline from 'node:readline'
 import { launch } from '../browser.mjs'
-import { HEIGHT, WIDTH, open } from '../page.mjs'
+import { CANVAS, open } from '../page.mjs'
 import { present } from './present.mjs'
 
 const TYPES = { '.js': 'text/javascript', '.mjs': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.png': 'image/png', '.jpg': 'image/jpeg', '.jpeg': 'image/jpeg', '.gif': 'image/gif',
@@ -66,7 +66,7 @@ async function render({ id, text, images, scale, least }) {
       const picture = await page.picture()
       await page.read(n, picture, true)
       pictures.push(picture)
-      const { missing, ...seen } = await page.measure({ slide: n, line: 1, layout: '', title: about.title, formulas: 0, width: WIDTH, height: HEIGHT, replaced: false })
+      const { missing, ...seen } = await page.measure({ slide: n, line: 1, layout: '', title: about.title, formulas: 0, width: CANVAS[0], height: CANVAS[1], replaced: false })
       for (const source of new Set(missing)) {
         // What stands at another address is not reached from here; the deck is not to blame.
         const own = source.replace(`http://${host}/`, '')
