@@ -551,14 +551,8 @@ def test_verdicts_by_another_rubric_than_the_shipped_one_are_named_though_the_pr
     other, paths = "f" * 64, []
     for name in "ab":
         records = [record(str(n), name, 3.0) for n in range(8)]
-        paths.append(synthetic.write(tmp_path / name, records, READ))
-        stream.write(
-            tmp_path / name / "scores.jsonl",
-            b"".join(
-                stream.dumps({**one, "judge": {**one["judge"], "rubric": other}}) + b"\n"
-                for one in records
-            ),
-        )
+        judged = [{**one, "judge": {**one["judge"], "rubric": other}} for one in records]
+        paths.append(synthetic.write(tmp_path / name, judged, READ))
     assert [line.split(":")[0] for line in load(paths)[0]["unshipped"]] == ["judge.rubric"]
 
 

@@ -130,7 +130,9 @@ def test_a_summary_of_four_records_is_what_one_counts_by_hand():
         {"mean": 2.5, "lo": 1.0, "hi": 5.0, "n": 2},
     )
     names = ["overall", "judge_only", "viscraft", "design", "content", "coherence"]
-    assert summarize(enumerate(tiny(), 1)) == {
+    found = summarize(enumerate(tiny(), 1))
+    assert len(found["by"].pop("made_from")) == 64
+    assert found == {
         "model": {"name": "m", "slug": "lab/m", "params": {"top_k": 3}},
         "judge": "lab/judge",
         "asked": {
@@ -329,7 +331,8 @@ def test_a_summary_of_other_records_is_refused(runs):
     with pytest.raises(cli.BadData) as refusal:
         verify.check(load([runs / "low"]))
     assert str(refusal.value) == (
-        f"{runs}/low contradicts itself:\n  summary.json: truncated is 1, the records give 2\n"
+        f"{runs}/low contradicts itself:\n  summary.json: by.made_from is of other records\n"
+        f"  summary.json: truncated is 1, the records give 2\n"
         f"  to derive all of it again from what was paid for: rm {runs}/low/scores.jsonl && make baseline MODEL=NAME"
     )
 
