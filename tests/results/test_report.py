@@ -131,7 +131,7 @@ def test_a_summary_of_four_records_is_what_one_counts_by_hand():
     )
     names = ["overall", "judge_only", "viscraft", "design", "content", "coherence"]
     found = summarize(enumerate(tiny(), 1))
-    assert len(found["by"].pop("made_from")) == 64
+    assert len(found["by"].pop("made_from")) == len(found["by"].pop("sum")) == 64
     assert found == {
         "model": {"name": "m", "slug": "lab/m", "params": {"top_k": 3}},
         "judge": "lab/judge",
