@@ -11,7 +11,7 @@ load ../helper
   mkdir gsm8k
   run bench-import gsm8k
   assert_failure 65
-  assert_output --partial 'bench-import: gsm8k: a folder of 0 files, none of these. HELM: per_instance_stats.json'
+  assert_output --partial 'bench-import: gsm8k: a folder of 0 files, none of these. BigCodeBench: NAME_eval_results.json'
 }
 
 @test "another metric and another scale are named; a score off the scale exits 65 with the flag" {
