@@ -411,7 +411,7 @@
 
   // What the checks find: a sentence each, with a button that goes to its slide and line and draws its box
 
-  const canvas = () => deck.slides[slide]?.seen.canvas || [980, 552]; // CSS px, which boxes are given in
+  const canvas = () => deck.slides[slide]?.seen?.canvas || [980, 552]; // CSS px, which boxes are given in
   let marked = null;
 
   function frame() {
