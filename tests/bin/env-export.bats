@@ -20,7 +20,7 @@ env-export: 2 prompts; next: env/README.md"
   assert_equal "$(jq -c '[.agent_ref.name, .label.id, .responses_create_params.input[1].role]' data/train.jsonl)" \
     '["decksmith_agent","p001","user"]
 ["decksmith_agent","p002","user"]'
-  assert_equal "$(grep -c decksmith_agent configs/decksmith.yaml)" "2"
+  assert_equal "$(grep -c decksmith_agent configs/decksmith.yaml)" "1"
 }
 
 @test "a folder that is there stays as it is" {
