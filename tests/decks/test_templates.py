@@ -143,7 +143,7 @@ def test_a_deck_of_a_run_is_under_the_template_of_its_reply_and_of_no_other(comp
     gen = {"text": LOUD, "condition": conditions.load("company").asked()}
     record = {"id": "p1", "gen": gen}
     bare = clean.inputs({"gen": {"text": LOUD}})
-    assert bare == ["clean-1", LOUD, None] and clean.inputs(record) != bare
+    assert bare == ["clean-2", LOUD, None] and clean.inputs(record) != bare
     record["deck"] = clean.parse(tmp_path, record)
     with pytest.raises(cli.BadData, match="p1: .*template.json"):
         pool.dress(tmp_path, record)
