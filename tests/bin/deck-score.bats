@@ -10,10 +10,10 @@ for line in open(sys.argv[2] if len(sys.argv) > 2 else 0):
 
 setup() {
   cat > in.jsonl <<'EOF2'
-{"id":"a","checklist":[{"id":"c1"},{"id":"c2"}],"render":{"status":"ok","slides":["1.png","2.png","3.png"],"errors":[]},"judge":{"checks":{"passed":6,"of":8},"scores":{"content":2,"design":4,"coherence":3},"checklist":[{"id":"c1","yes":true,"slide":1},{"id":"c2","yes":false,"slide":null}]},"features":{"craft_v5":5,"craft":2}}
+{"id":"a","checklist":[{"id":"c1"},{"id":"c2"}],"render":{"status":"ok","slides":["a/1.png","a/2.png","a/3.png"],"errors":[]},"judge":{"checks":{"passed":6,"of":8},"scores":{"content":2,"design":4,"coherence":3},"checklist":[{"id":"c1","yes":true,"slide":1},{"id":"c2","yes":false,"slide":null}]},"features":{"craft_v5":5,"craft":2}}
 {"id":"b","checklist":[{"id":"c1"}],"deck":{"error":{"kind":"model","class":"no-deck","message":"m"}}}
 {"id":"c","gen":{"error":{"kind":"infra","class":"timeout","message":"m"}}}
-{"id":"d","asks":{"slides":3,"features":["code"]},"render":{"status":"partial","slides":["1.png","2.png","3.png"],"errors":[{"kind":"model","class":"vue-compile","slide":2,"line":9,"message":"m"}]},"judge":{"checks":{"passed":3,"of":4},"scores":{"content":2,"design":2,"coherence":2},"checklist":[]},"features":{"craft_v5":5,"craft":2}}
+{"id":"d","asks":{"slides":3,"features":["code"]},"render":{"status":"partial","slides":["a/1.png","a/2.png","a/3.png"],"errors":[{"kind":"model","class":"vue-compile","slide":2,"line":9,"message":"m"}]},"judge":{"checks":{"passed":3,"of":4},"scores":{"content":2,"design":2,"coherence":2},"checklist":[]},"features":{"craft_v5":5,"craft":2}}
 EOF2
 }
 

@@ -63,7 +63,7 @@ print(found['train'].num_rows, found['test'].num_rows)"
   start_hub
   touch hub/.stall
   hub-push data --repo lab/decks --push > out.json 2> err.txt &
-  half_way() { [ "$(find hub/.objects -type f 2> /dev/null | wc -l)" = 1 ] && [ "$(grep -c '^PUT' hub/.log)" -ge 2 ]; }
+  half_way() { [ "$(find hub/.objects -type f 2> /dev/null | wc -l)" = 1 ] && [ "$(grep -c '^PUT' hub/.log)" = 2 ]; }
   await half_way
   done_once=$(ls hub/.objects)
   kill -9 $!

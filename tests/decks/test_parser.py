@@ -245,7 +245,7 @@ def test_our_slices_of_any_mixture_of_lines_are_those_of_the_official_parser(
 SHOWING = [
     *("hide: true", "hide: false", "hide:", "hide: !!str", "hide: 'no'", "hide: 0x0", "hide: -0"),
     *("disabled: true", "src: ./a.md", "hide: {}", "hide: [", "? hide\n: true", "k: |\n\t"),
-    *("\t", "\t---", " ---", "layout: end", "# c", "text", ""),
+    *("k:\n\t", "\t", "\t---", " ---", "layout: end", "# c", "text", ""),
 ]
 
 

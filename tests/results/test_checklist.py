@@ -88,7 +88,7 @@ def test_the_table_has_a_row_for_each_family_and_a_column_for_each_run():
 def judged(findings, asked=(), slides=3, wanted=None, **not_checked):
     return {
         "asks": {"slides": wanted},
-        "render": {"slides": [f"{n}.png" for n in range(slides)]},
+        "render": {"slides": [f"p/{n}.png" for n in range(slides)]},
         "judge": {
             "checks": {},
             "findings": [{"check": name, "slide": n} for name, n in findings],

@@ -70,7 +70,7 @@ def record(
         row["gen"] = error
     else:
         row["render"] = (
-            {"status": "ok", "slides": ["1.png", "2.png", "3.png"], "errors": []}
+            {"status": "ok", "slides": ["p/1.png", "p/2.png", "p/3.png"], "errors": []}
             if fault != "model"
             else {"status": "failed", **error}
         )

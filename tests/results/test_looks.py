@@ -36,7 +36,7 @@ def record(index, model, overall, slug=None, at=None, fails=False):
         "model": {"name": model, "slug": slug or model, "params": {}},
         "by": {"at": at, "took": 1} if at else {},
     }
-    row["render"] = {"status": "ok", "slides": ["1.png", "2.png", "3.png"], "errors": []}
+    row["render"] = {"status": "ok", "slides": ["p/1.png", "p/2.png", "p/3.png"], "errors": []}
     row["judge"] = {
         "judge": "offline checks",
         "checks": {"passed": round(100 * overall / 5), "of": 100},

@@ -79,7 +79,7 @@ def tiny():
         }
 
     items = [{"id": "c1", "ask": "One?"}, {"id": "c2", "ask": "Two?"}]
-    slides = ["1.png", "2.png", "3.png"]
+    slides = ["p/1.png", "p/2.png", "p/3.png"]
     model_fault = {"kind": "model", "class": "yaml", "message": "bad indent", "line": 4}
     judge_fault = {"kind": "judge", "class": "unparseable", "message": "no JSON"}
     rows = [

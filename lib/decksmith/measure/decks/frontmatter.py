@@ -12,12 +12,16 @@ NODES, DEPTH = 5_000, 40  # that a block may have
 _BREAKS = {0x85: 0xE085, 0x2028: 0xE028, 0x2029: 0xE029}
 _BREAKS_BACK = {b: a for a, b in _BREAKS.items()}
 _END = re.compile(r"(?m)^\.\.\.[ \t\r]*$")
-# A tab that begins the line below a key without a value, unless blanks and comments are all that follows, or below one that a
-# block of text follows.
+# Tabs that indent, for Slidev's YAML: below the head of a block of text; and below a key without a value: before text, at the end,
+# or on a line of blanks right below it, where another key follows.
+_EMPTY = r"(?:[ \t\r]*|[ \t]+#.*)\n"
 _TAB = re.compile(
-    r":(?:[ \t]+[|>][-+\d]*)(?:[ \t\r]*|[ \t]+#.*)\n(?: *\n)*\t"
-    r"|:(?:[ \t]+!\S*)?(?:[ \t\r]*|[ \t]+#.*)\n(?: *\n)*\t(?![ \t]*\n(?: *(?:#.*)?(?:\n|\Z))*+\Z)"
+    rf":(?:[ \t]+[|>][-+\d]*){_EMPTY}(?: *\n)*\t"
+    rf"|:(?:[ \t]+!\S*)?{_EMPTY}(?:(?:[ \t]*(?:#.*)?\n)*+\t[ \t]*+(?:\Z|[^\s#])"
+    r"|\t[ \t]*\n(?:[ \t]*\n|(?:\t[ \t]*)?#.*\n)*+[^\s#])"
 )
+# A line of a tab ends what a key has above it; text goes on behind it.
+_WITHIN = re.compile(r"(?m)^\t[ \t]*\n\s*\S")
 _DEEP = "frontmatter is nested too deeply"
 
 
@@ -50,9 +54,9 @@ def parse_block(source: str, line: int = 0) -> Block:
 
 
 @functools.lru_cache(4096)
-def _cached(source: str) -> tuple[dict[str, Any], dict[str, Mark]]:
+def _cached(text: str) -> tuple[dict[str, Any], dict[str, Mark]]:
     """(data, marks) of a block, lines from 0. Raises _Bad."""
-    source = _as_slidev(source)
+    source = _as_slidev(text)
     depth = 0
     for c in re.findall(r"[\[\]{}]", source):
         depth += 1 if c in "[{" else -1
@@ -68,6 +72,8 @@ def _cached(source: str) -> tuple[dict[str, Any], dict[str, Mark]]:
     for key, value in node.value:
         if key.id == "scalar":
             at, begin, end = key.start_mark, value.start_mark.index, value.end_mark.index
+            if value.id == "scalar" and (tab := _WITHIN.search(text, begin, end)):
+                raise _Bad("a tab cannot indent", text.count("\n", 0, tab.start()))
             marks[str(key.value)] = Mark(at.line, at.index, begin, end)
     return data, marks
 
@@ -76,15 +82,14 @@ def _as_slidev(source: str) -> str:
     """A block as ruamel shall read it: to its end mark `...`, with blanks for tabs that Slidev takes."""
     if end := _END.search(source):
         for n, line in enumerate(source[end.end() :].split("\n")):
-            if line.split("#")[0].strip():
+            if line.split("#")[0].strip(" \t\r"):
                 at = source.count("\n", 0, end.start()) + n
                 raise _Bad("there is text after the end mark `...`", at)
         source = source[: end.start()]
     if "\t" in source:
-        source = re.sub(r"(?m)^[ \t]+(?=#)", lambda m: " " * len(m.group()), source)
         if tail := _TAB.search(source):
             raise _Bad("a tab cannot indent", source.count("\n", 0, tail.end()))
-        source = re.sub(r"(?m)[ \t]+$|(?<=:)[ \t]+", lambda m: " " * len(m.group()), source)
+        source = re.sub(r"(?m)[ \t]+$|(?<=:)[ \t]+|^[ \t]+(?=#)", lambda m: " " * len(m[0]), source)
     return source
 
 

@@ -128,7 +128,7 @@ class Page(TypedDict, total=False):
 
 
 Numbered = Annotated[Page, Predicate(lambda page: {"slide", "line"} <= page.keys())]
-Picture = Annotated[str, Predicate(re.compile(r"(?:(?!\.\./)[^/]+/)*\d{1,6}\.png").fullmatch)]
+Picture = Annotated[str, Predicate(re.compile(r"(?:(?!\.\./)[^/]+/)+\d{1,6}\.png").fullmatch)]
 
 
 class Engine(TypedDict):
