@@ -110,6 +110,7 @@ async function start({ port, home, memory, more, sandbox }) {
     '--use-mock-keychain', '--disable-features=Translate,MediaRouter,OptimizationHints,WebBluetooth,PaintHolding,WebRtcHideLocalIpsWithMdns,ServiceWorker,ViewTransitionOnNavigation',
     // A page draws when we ask it to, and then all of it: one frame for a picture instead of a dozen on the way there.
     '--enable-begin-frame-control', '--run-all-compositor-stages-before-draw', '--disable-new-content-rendering-timeout', '--disable-threaded-animation', '--disable-threaded-scrolling', '--disable-checker-imaging',
+    '--blink-settings=imageAnimationPolicy=2', // moving pictures and drawings stand at their beginning, wherever they are
     // A page lives for one picture: its scripts end before what the optimizing compilers make of them would pay.
     `--js-flags=--max-old-space-size=${memory} --no-opt --no-maglev`, '--disk-cache-size=1', ...(sandbox ? [] : ['--no-zygote', '--no-sandbox']), ...more, 'about:blank',
   ]

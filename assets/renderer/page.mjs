@@ -7,6 +7,8 @@ import { MOST, find, leave, restore, strip } from './letters.mjs'
 import { crowded, unseen } from './pixels.mjs'
 import { measure } from './xray.mjs'
 
+/** Animations of a page that are put where they stand in every picture of it, at most. */
+const MOVING = 1000
 /** Px of a slide whose deck says nothing else. */
 export const CANVAS = [980, 552]
 
@@ -48,10 +50,6 @@ async function settle() {
     await sleep(4)
   }
   await document.fonts.ready
-  for (const svg of document.querySelectorAll('svg')) {
-    svg.pauseAnimations?.()
-    svg.setCurrentTime?.(0)
-  }
   await frames()
   // A font that is first asked for in a frame changes what is laid out in the next.
   for (let turn = 0; document.fonts.status !== 'loaded' && turn < 10; turn++) {
@@ -92,10 +90,6 @@ function hold() {
       animation.cancel()
     }
   }
-  for (const svg of document.querySelectorAll('svg')) {
-    svg.pauseAnimations?.()
-    svg.setCurrentTime?.(0)
-  }
 }
 
 /**
@@ -110,6 +104,7 @@ export async function open(browser, browserContextId, scale, [width, height] = C
   const lost = new Promise((_, reject) => lose = reject)
   lost.catch(() => {})
   let loaded = () => {}
+  const moving = new Map() // of what began to move, the time, ms, at which it stands in a picture: its end, or where it has none its beginning
   browser.listen(sessionId, (method, params) => {
     if (method === 'Page.loadEventFired')
       loaded()
@@ -117,6 +112,11 @@ export async function open(browser, browserContextId, scale, [width, height] = C
       browser.send('Page.handleJavaScriptDialog', { accept: false }, sessionId).catch(() => {})
     else if (method === 'Inspector.targetCrashed')
       lose(Object.assign(new Error('the page crashed'), { crash: true, page: true }))
+    else if (method === 'Animation.animationStarted' && moving.size < MOVING) {
+      const { id, source } = params.animation
+      const end = source?.delay + source?.duration * source?.iterations
+      moving.set(id, Number.isFinite(end) ? end : 0)
+    }
     else if (method === 'Inspector.detached')
       lose(new Error('the page closed itself'))
     else if (process.env.DECKSMITH_RENDER_DEBUG && /^(?:Runtime\.(?:console|exception)|Log\.|Network\.loadingFailed)/.test(method))
@@ -158,6 +158,7 @@ export async function open(browser, browserContextId, scale, [width, height] = C
   return {
     async visit(url) {
       await wake()
+      moving.clear()
       const load = new Promise(resolve => loaded = resolve)
       const { errorText } = await send('Page.navigate', { url })
       if (errorText)
@@ -176,8 +177,9 @@ export async function open(browser, browserContextId, scale, [width, height] = C
      */
     async hold() {
       world = (await send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'xray' })).executionContextId
-      // What no script finds, in a closed shadow root or a frame, stands still by the clock of the page.
+      // What no script finds, in a closed shadow root or a frame, stands still by the clock of the page, and where every run of it stands.
       await Promise.all([send('Emulation.setScriptExecutionDisabled', { value: true }), send('Animation.setPlaybackRate', { playbackRate: 0 })])
+      await Promise.all([...moving].map(([id, currentTime]) => send('Animation.seekAnimations', { animations: [id], currentTime }).catch(() => {})))
       await run(world, `${hold}`)
       await send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true })
       await run(world, `${hold}`)

@@ -321,6 +321,18 @@ FEW = [
 
 
 @pytest.mark.browser
+def test_what_moves_stands_in_its_picture_where_it_stands_in_every_other(tmp_path):
+    bodies = [f"# Slide\n\n{body}" for body in FLICKER.values()]
+    one, again = (shown(tmp_path, name, bodies)[0]["slides"] for name in "ab")
+    others = [
+        name
+        for name, first, second in zip(FLICKER, one, again)
+        if (tmp_path / first).read_bytes() != (tmp_path / second).read_bytes()
+    ]
+    assert others == []
+
+
+@pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_ordinary_user_without_namespaces_has_the_same_pictures_and_errors(tmp_path):

@@ -192,8 +192,12 @@ BUILT_IN = {
 def test_what_slidev_ships_works_or_costs_nothing(tmp_path):
     slides = [f"# Part {n}\n\n{source}\n" for n, source in enumerate(BUILT_IN)]
     sites = [
-        f"---\nlayout: {name}\nurl: https://sli.dev\n---\n\nbeside it\n"
-        for name in ("iframe", "iframe-left", "iframe-right")
+        f"---\nlayout: {name}\nurl: https://sli.dev\n---\n\n{beside}\n"
+        for name, beside in (
+            ("iframe", ""),
+            ("iframe-left", "beside it"),
+            ("iframe-right", "beside it"),
+        )
     ]
     (value,) = show(
         tmp_path,

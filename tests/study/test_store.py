@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, validation
-from decksmith.people.study import records
+from decksmith.people.study import records, store
 from decksmith.people.study.pairs import build
 from decksmith.people.study.store import Closed, Conflict, Study
 from PIL import Image
@@ -273,8 +273,8 @@ def test_what_cannot_be_compared_is_refused_by_name(tmp_path, runs):
         .read_text()
         .replace("p001/slides/01.png", "../alpha/scores.jsonl")
     )
-    with pytest.raises(cli.BadData, match="this slide is not there"):
-        build(tmp_path / "study", [runs[0], tmp_path / "gone"])
+    build(tmp_path / "study", [runs[0], tmp_path / "gone"], failed=True)
+    assert "p001" not in {pair["prompt"] for pair in store.pairs_of(tmp_path / "study").values()}
 
 
 KILLED_AFTER_TWENTY = """
