@@ -35,7 +35,7 @@ def refused(tmp_path):
     [
         ("^protocol = .*", "", "protocol is missing: text"),
         ("^protocol = .*", 'protocol = "published"', "protocol: published has no checks; name one"),
-        ("^judge = .*", 'judge = "offline"', "judge: offline has no vision judge; name one"),
+        ("^judge = .*", 'judge = "offline"', "judge: offline has no judge that reads; name one"),
         ("^judge = .*", "judge = 3", "judge: '3' is not text"),
         ("^judge = .*", "", "judge and answers go together: the protocol whose judge reads"),
         ("^answers = .*", "", "judge and answers go together: the protocol whose judge reads"),
@@ -43,7 +43,7 @@ def refused(tmp_path):
         ("^answers = .*", "answers = [0, 5]", "answers: 0: Input should be greater than or equal"),
         ("^answers = .*", "answers = 3", "answers: Input should be a valid list"),
         ("^name = .*", 'name = "a"\ngates = 2', "unknown key 'gates'; there are: name, protocol"),
-        ("^name = .*", "name =", "Invalid value (at line 3, column 7)"),
+        ("^name = .*", "name =", "Invalid value (at line 4, column 7)"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_by_its_key(refused, old, new, says):
@@ -131,6 +131,9 @@ def test_a_reward_is_the_share_of_checks_that_a_deck_passes(record, scored):
     }
     record["render"]["xray"][1] |= {"title": "What they need", "text": TEXTS[2]}
     assert scored()["reward"] == pytest.approx(4 / 6, abs=1e-6)  # a slide twice
+    record["asks"]["outline"] = ["Nesting", "Moulting", "Eggs", "Enemies", "Counting"]
+    # Nine asked things weigh as three, as the slides do, of which two pass; two of the nine are there.
+    assert scored()["reward"] == pytest.approx((2 + 3 * 2 / 9) / 6, abs=1e-6)
     record["asks"] = {}
     del record["checklist"]
     assert scored()["reward"] == pytest.approx(2 / 3, abs=1e-6)

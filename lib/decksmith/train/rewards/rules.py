@@ -1,5 +1,5 @@
-"""Rewards, assets/rewards: the share of checks that a rendered deck passes, and under `read` times how well it answers
-its request."""
+"""Rewards, assets/rewards: the share of checks that a rendered deck passes, what was asked for weighing no more than its
+slides, and under `read` times how well it answers its request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,8 +89,8 @@ def read(name: str | Path) -> Rules:
     judge, judging = None, None
     if said.judge is not None:
         judge = Protocol.load(said.judge)
-        if judge.judge["kind"] != "vision":
-            words = f"judge: {said.judge} has no vision judge; name one that has it, as published"
+        if judge.judge["kind"] == "offline":
+            words = f"judge: {said.judge} has no judge that reads; name one that has, as text"
             raise cli.BadConfig(f"{path}: {words}")
         judging = identity.judging(judge)
     return Rules(
@@ -132,11 +132,8 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
         record = {**record, "checklist": []}
     found = checks.judge(record, run, cast(Limits, rules.protocol.checks))
     matched = [one["yes"] for one in found["asked"]]
-    of = found["checks"]["of"] + len(read)
-    components = {
-        "slides": (found["checks"]["passed"] - sum(matched)) / of,
-        "asked": sum([*matched, *read]) / of,
-    }
+    made, slides = (found["checks"][key] for key in ("passed", "of"))
+    components = shares(made - sum(matched), slides - len(matched), [*matched, *read])
     if answers is not None:
         components["answers"] = answers
     said += [one["message"] for one in found["findings"]]
@@ -146,6 +143,14 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
         "masked": False,
         "why": "; ".join(said[:3]) or "every check passes",
     }
+
+
+def shares(passed: int, slides: int, asked: list[bool]) -> dict[str, float]:
+    """What slides (`passed` of so many) and asked things each bring, at most 1 together. A long request weighs no more
+    than the slides do: else a deck that nobody can look at would be paid for what stands on it."""
+    weight = min(len(asked), slides)
+    there = weight * sum(asked) / len(asked) if asked else 0.0
+    return {"slides": passed / (slides + weight), "asked": there / (slides + weight)}
 
 
 def contributions(components: Mapping[str, float]) -> dict[str, float]:

@@ -38,7 +38,7 @@ class Scorer:
 
     Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in
     ROOT/renders. Where the rules need a judge that reads, it is asked about each deck that renders.
-    Raises what `read`, `pool.Pool` and `vision.Vision` raise.
+    Raises what `read`, `pool.Pool` and `vision.opened` raise.
     """
 
     def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
@@ -51,7 +51,7 @@ class Scorer:
         self.pool = pool.Pool(self.rules.protocol, jobs=jobs, kept=kept)
         self.judge: vision.Vision | None = None
         if self.rules.judge:
-            self.judge = vision.Vision(self.rules.judge, self.work)
+            self.judge = vision.opened(self.rules.judge, self.work)
             # It is asked about every deck, however many before got no answer: a server outlives an
             # hour in which nobody answers.
             self.judge.client.breaker, self.judge.client.patience = sys.maxsize, PATIENCE
