@@ -29,7 +29,7 @@ def said(content, yes, quote="Crabs anemones"):
         {
             "asked": [{"what": "a fact", "yes": True, "slide": 2, "quote": quote}] * 3,
             "content": dimension(content),
-            "coherence": dimension(3),
+            "coherence": dimension(4),
             "observations": [],
             "checklist": [{"id": "c1", "yes": yes, "slide": 2 if yes else None}],
         }

@@ -176,7 +176,7 @@ def test_under_read_a_deck_gets_its_checks_times_its_answer_and_the_judge_reads_
     record, scored
 ):
     def judged(content, yes):
-        verdict = {"judge": "m", "scores": {"content": content}, "checklist": [{"yes": yes}]}
+        verdict = {"judge": "m", "scores": {"content": content, "coherence": 3.5}, "checklist": [{"yes": yes}]}
         return scored({**record, "judge": verdict}, READ)
 
     assert judged(1, True)["reward"] == 0
@@ -204,7 +204,7 @@ def test_what_a_reward_shares_with_a_score_is_said_in_words():
     )
     slides = "whether a deck renders and how many slides it has"
     assert LAYOUT.shared_with(published) == slides
-    assert READ.shared_with(published) == f"{slides}, and a judge's marks for content"
+    assert READ.shared_with(published) == f"{slides}, and a judge's marks for content and coherence"
 
 
 @pytest.fixture

@@ -186,15 +186,11 @@ class Text(Vision):
 
     def _pictures(self, record: DeckRecord) -> tuple[dict[int, Any], Seen]:
         pages = Pages(dict(record), self.run, lint.limits())
-        made = sorted(pages.whole)
-        numbers = [made[k - 1] for k in spread(len(made), self.protocol.judge["max_slides"])]
-        shown = {}
-        for n in numbers:
-            elements = ", ".join(name for name in ELEMENTS if pages.has(n, name))
-            shows = f"[shows: {elements}]\n" if elements else ""
-            shown[n] = shows + pages.readable[n][: LONGEST // len(numbers)]
+        every = pages.numbers
+        numbers = [every[k - 1] for k in spread(len(every), self.protocol.judge["max_slides"])]
+        shown = {n: as_text(pages, n)[: LONGEST // len(numbers)] for n in numbers}
         size = sum(len(text.encode()) for text in shown.values())
-        return shown, {"slides": numbers, "of": len(pages.numbers), "width": 0, "bytes": size}
+        return shown, {"slides": numbers, "of": len(every), "width": 0, "bytes": size}
 
     def _slide(self, n: int, data: Any) -> list[dict[str, object]]:
         return [{"type": "text", "text": f"Slide {n}:\n{data}"}]
@@ -219,6 +215,13 @@ def opened(protocol: Protocol, run: Path, folder: str = "", **access: Unpack[Acc
     """The model that a protocol's judge is, by what it gets: pictures or text."""
     kind = Text if protocol.judge["kind"] == "text" else Vision
     return kind(protocol, run, folder, **access)
+
+
+def as_text(pages: Pages, n: int) -> str:
+    """What a reader of text gets of a slide: the elements that it shows, and what can be made out in its picture."""
+    elements = ", ".join(name for name in ELEMENTS if pages.has(n, name))
+    shows = f"[shows: {elements}]\n" if elements else ""
+    return shows + pages.readable.get(n, "")
 
 
 def judged(schema: Record) -> list[str]:

@@ -36,7 +36,7 @@ class RulesFile(validation.Body):
     def _complete(self) -> "RulesFile":
         if (self.judge is None) != (self.answers is None):
             words = "judge and answers go together: the protocol whose judge reads,"
-            raise validation.sentence(f"{words} and the marks for content that are worth 0 and 1")
+            raise validation.sentence(f"{words} and the marks that are worth 0 and 1")
         if self.answers and self.answers[0] >= self.answers[1]:
             raise validation.sentence("answers: the first mark is worth 0, the second, higher, 1")
         return self
@@ -48,7 +48,7 @@ class Rules:
 
     protocol  whose render settings and checks
     judge     the protocol whose judge reads the decks, of rules that need one; a record needs its `judge` then
-    answers   the marks for content, 1 to 5, that are worth 0 and 1
+    answers   the marks, 1 to 5, that are worth 0 and 1: the lower of content and coherence counts
     sha256    of all of this, of what decides what the judge says, and of the code that checks
     """
 
@@ -64,7 +64,7 @@ class Rules:
         if protocol.judge["kind"] == "offline":
             return "all checks of this score but `reads`"
         shared = "whether a deck renders and how many slides it has"
-        return f"{shared}, and a judge's marks for content" if self.judge else shared
+        return f"{shared}, and a judge's marks for content and coherence" if self.judge else shared
 
 
 def read(name: str | Path) -> Rules:
@@ -123,10 +123,10 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
         raise cli.BadData(f"{record['id']}: no render in this record; deck-render writes it")
     answers, read, said = None, list[bool](), list[str]()
     if rules.answers:
-        (low, high), content = rules.answers, _content(record)
-        answers = min(1.0, max(0.0, (content - low) / (high - low)))
+        (low, high), (mark, of) = rules.answers, _mark(record)
+        answers = min(1.0, max(0.0, (mark - low) / (high - low)))
         if answers < 1:
-            said.append(f"the judge gives its content {content:g} of 5")
+            said.append(f"the judge gives its {of} {mark:g} of 5")
         # The judge has read the checklist: its answers stand in place of the text matches.
         read = [item["yes"] for item in record["judge"].get("checklist") or []]
         record = {**record, "checklist": []}
@@ -159,15 +159,15 @@ def contributions(components: Mapping[str, float]) -> dict[str, float]:
     return {name: components.get(name, 0.0) * answers for name in ("slides", "asked")}
 
 
-def _content(record: Record) -> float:
-    """The mark for content, 1 to 5, of a judge that reads."""
+def _mark(record: Record) -> tuple[float, str]:
+    """The lower of the marks for content and coherence, 1 to 5, of a judge that reads, and which it is."""
     scores = (record.get("judge") or {}).get("scores")
     if not isinstance(scores, dict):
         raise cli.BadData(
             f"{record['id']}: no judge.scores of a judge that reads in this record; "
             "deck-judge --protocol published writes them"
         )
-    return float(scores["content"])
+    return min((float(scores[name]), name) for name in ("coherence", "content"))
 
 
 def note_training(runs: list[Record]) -> None:

@@ -28,7 +28,7 @@ KNOWN_PROMPT: Record = {
     "asks": {},
     "checklist": [],
     # Nobody is asked, and paid, for a verdict on it.
-    "judge": {"judge": "nobody", "scores": {"content": 5}, "checklist": []},
+    "judge": {"judge": "nobody", "scores": {"content": 5, "coherence": 5}, "checklist": []},
 }
 PATIENCE = 60.0  # seconds for all attempts at one verdict
 
