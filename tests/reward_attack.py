@@ -184,9 +184,11 @@ def school_table(found):
     )
 
 
-def search_table(found):
+def search_table(found, each):
     """What searches find, as markdown: {(request, start): {rules: (reward, evaluations, the other reward)}}."""
     lines = [
+        f"Each search is {each:,} evaluations, from salad with the seed {SEEDS[0]}, filler {SEEDS[1]}, husk {SEEDS[2]}.",
+        "",
         "| request | from | `layout` climbs to | `read` of that deck | `read` climbs to |",
         "|---|---|---:|---:|---:|",
     ]
@@ -291,7 +293,7 @@ def main():
             print(f"{value:.2f} {name}", file=sys.stderr)
         if asked.evaluations:
             found, best = searched(run, asked.evaluations)
-            tables["search"] = search_table(found)
+            tables["search"] = search_table(found, max(2, asked.evaluations // len(SEEDS)))
             for name, text in best.items() if asked.keep else ():
                 asked.keep.mkdir(parents=True, exist_ok=True)
                 (asked.keep / f"{name}.md").write_text(text)

@@ -51,7 +51,9 @@ def test_a_file_that_cannot_be_used_is_refused_by_its_key(refused, old, new, say
 
 
 def test_an_unknown_reward_is_answered_with_those_that_there_are():
-    with pytest.raises(cli.BadConfig, match="no reward .*/none.toml; there are: layout, read"):
+    with pytest.raises(
+        cli.BadConfig, match="no reward .*/none.toml; there are: layout, read, rehearsal"
+    ):
         rules.read("none")
 
 
@@ -176,7 +178,11 @@ def test_under_read_a_deck_gets_its_checks_times_its_answer_and_the_judge_reads_
     record, scored
 ):
     def judged(content, yes):
-        verdict = {"judge": "m", "scores": {"content": content, "coherence": 3.5}, "checklist": [{"yes": yes}]}
+        verdict = {
+            "judge": "m",
+            "scores": {"content": content, "coherence": 3.5},
+            "checklist": [{"yes": yes}],
+        }
         return scored({**record, "judge": verdict}, READ)
 
     assert judged(1, True)["reward"] == 0
@@ -186,6 +192,18 @@ def test_under_read_a_deck_gets_its_checks_times_its_answer_and_the_judge_reads_
     assert half["components"]["answers"] == 0.5 and half["reward"] == pytest.approx(5 / 12)
     assert sum(rules.contributions(half["components"]).values()) == pytest.approx(5 / 12, abs=1e-5)
     assert half["why"].startswith("the judge gives its content 2.5 of 5; no slide shows the asked")
+
+
+def test_the_rehearsal_pays_nothing_for_a_text_that_does_not_read_like_language(record, scored):
+    rehearsal = rules.read("rehearsal")
+    unlike = {"check": "reads", "slide": 2, "message": "2.90 bits a character"}
+    record["judge"] = {"judge": "offline checks", "findings": [{**unlike, "check": "bare"}]}
+    assert scored(by=rehearsal)["reward"] == pytest.approx(5 / 6, abs=1e-6)
+    record["judge"]["findings"].append(unlike)
+    value = scored(by=rehearsal)
+    assert (value["reward"], value["components"]["answers"]) == (0.0, 0.0)
+    assert value["why"].startswith("2.90 bits a character; ")
+    assert rehearsal.shared_with(Protocol.load("offline")) == "all checks of this score"
 
 
 @pytest.mark.parametrize("judge", [None, {"judge": "offline checks", "checks": {}}])

@@ -34,7 +34,7 @@ class RulesFile(validation.Body):
 
     @model_validator(mode="after")
     def _complete(self) -> "RulesFile":
-        if (self.judge is None) != (self.answers is None):
+        if self.judge != "offline" and (self.judge is None) != (self.answers is None):
             words = "judge and answers go together: the protocol whose judge reads,"
             raise validation.sentence(f"{words} and the marks that are worth 0 and 1")
         if self.answers and self.answers[0] >= self.answers[1]:
@@ -47,7 +47,8 @@ class Rules:
     """One file of assets/rewards.
 
     protocol  whose render settings and checks
-    judge     the protocol whose judge reads the decks, of rules that need one; a record needs its `judge` then
+    judge     the protocol whose judge reads the decks, of rules that need one; a record needs its `judge` then. Of an
+              offline one its check `reads` alone counts: a deck that fails it gets nothing
     answers   the marks, 1 to 5, that are worth 0 and 1: the lower of content and coherence counts
     sha256    of all of this, of what decides what the judge says, and of the code that checks
     """
@@ -62,7 +63,8 @@ class Rules:
         """What this reward and a protocol's scores have in common, in words: a model that was trained on the one was
         trained to please the other by it."""
         if protocol.judge["kind"] == "offline":
-            return "all checks of this score but `reads`"
+            is_read = self.judge and self.judge.judge["kind"] == "offline"
+            return "all checks of this score" + ("" if is_read else " but `reads`")
         shared = "whether a deck renders and how many slides it has"
         return f"{shared}, and a judge's marks for content and coherence" if self.judge else shared
 
@@ -89,7 +91,7 @@ def read(name: str | Path) -> Rules:
     judge, judging = None, None
     if said.judge is not None:
         judge = Protocol.load(said.judge)
-        if judge.judge["kind"] == "offline":
+        if judge.judge["kind"] == "offline" and said.answers:
             words = f"judge: {said.judge} has no judge that reads; name one that has, as text"
             raise cli.BadConfig(f"{path}: {words}")
         judging = identity.judging(judge)
@@ -130,6 +132,10 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
         # The judge has read the checklist: its answers stand in place of the text matches.
         read = [item["yes"] for item in record["judge"].get("checklist") or []]
         record = {**record, "checklist": []}
+    elif rules.judge:
+        unlike = [one for one in record["judge"].get("findings", []) if one["check"] == "reads"]
+        answers = 0.0 if unlike else 1.0
+        said += [one["message"] for one in unlike[:1]]
     found = checks.judge(record, run, cast(Limits, rules.protocol.checks))
     matched = [one["yes"] for one in found["asked"]]
     made, slides = (found["checks"][key] for key in ("passed", "of"))
