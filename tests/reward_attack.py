@@ -32,6 +32,7 @@ from reward_reader import Reader, Served  # noqa: E402
 
 PAGE = ROOT / "docs/rewards.md"
 NEAR = 0.05  # a bad deck that gets so little less than the honest one is not told from it
+SHOWN = 0.5  # a bad deck with less has no row
 APART = {
     "layout": 0.15,
     "read": 0.25,
@@ -146,13 +147,13 @@ def bad_table(found, bare, read):
         "|---|---:|---:|---:|",
         f"| the honest deck | {found['honest']:.2f} | {bare['honest']:.2f} | {read['honest']:.2f} |",
     ]
-    for name in bad:
+    for name in (name for name in bad if max(one[name] for one in (found, read)) >= SHOWN):
         cells = [f"{one[name]:.2f}" for one in columns]
         bold = [
             f"**{cell}**" if name in some else cell for cell, some in zip(cells, near, strict=True)
         ]
         lines.append(f"| {name.replace('_', ' ')} | {' | '.join(bold)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"The others get less than {SHOWN:g}."])
 
 
 def seen_table(found):
@@ -199,48 +200,44 @@ def search_table(found, each):
     return "\n".join(lines)
 
 
-def searched(run, evaluations):
-    """What searches find for five requests that have a good deck: ({(id, start): rewards}, {id: text of the best deck})."""
+def paid(row, deck, knows):
+    """(factor, answers to the checklist) of a composed deck by a reader, as the reward `read` has it."""
+    said = knows.reply(shown_of(deck) or {1: ""}, knows.checklist)
+    there = sum(one["yes"] for one in said["asked"]) / len(said["asked"])
+    mark = min(said["content"]["score"], 1 + 4 * there, said["coherence"]["score"])
+    low, high = reward_rules.read("read").answers
+    return min(1.0, max(0.0, (mark - low) / (high - low))), [
+        one["yes"] for one in said["checklist"]
+    ]
+
+
+def searched(run, draw, each):
+    """What searches of `each` evaluations find for five requests that have a good deck: ({(id, start): rewards}, {name: the
+    best deck})."""
     prompt = json.loads((gaming.DECKS / "prompt.json").read_text())
     rows = [({**prompt, "id": "seeds"}, gaming.decks()["honest"])]
     rows += [(row, deck) for row, deck in good_decks() if row["id"] in SEARCHED]
     found, best = {}, {}
-    each = max(2, evaluations // len(SEEDS))
     for row, good in rows:
-        record = rendered(run, [({**row, "id": f"good-{row['id']}"}, good)])[0]
-        knows = reader(run, record)
+        knows = reader(run, draw([({**row, "id": f"good-{row['id']}"}, good)])[0])
         readers = {row["messages"][-1]["content"]: knows}
-
-        def judge(row, deck, knows=knows):
-            """(factor, answers to the checklist) by the reader, as reward_rules has it."""
-            text = shown_of(deck)
-            said = knows.reply(text or {1: ""}, knows.checklist)
-            there = sum(one["yes"] for one in said["asked"]) / len(said["asked"])
-            mark = min(said["content"]["score"], 1 + 4 * there, said["coherence"]["score"])
-            low, high = reward_rules.read("read").answers
-            return min(1.0, max(0.0, (mark - low) / (high - low))), [
-                one["yes"] for one in said["checklist"]
-            ]
-
-        for rules, reads in (("layout", None), ("read", judge)):
-            search = reward_search.Search(
-                row, reward_rules.read(rules), run, lambda decks: rendered(run, decks), reads
+        for rules in ("layout", "read"):
+            judge = (
+                (lambda row, deck, knows=knows: paid(row, deck, knows)) if rules == "read" else None
             )
+            search = reward_search.Search(row, reward_rules.read(rules), run, draw, judge)
             for seed, (start, slides) in zip(SEEDS, search.starts(good).items(), strict=True):
-                _, deck = search.run_from(slides, each, seed)
                 name = f"{row['id']}-{start}-{rules}"
-                text = best[name] = whole(search.theme, deck)
-                record = rendered(run, [({**row, "id": name}, text)])
+                best[name] = whole(search.theme, search.run_from(slides, each, seed)[1])
+                records = draw([({**row, "id": name}, best[name])])
                 one = found.setdefault((row["id"], start), {})
-                paid = read(run, record, readers)[name]
+                got = read(run, records, readers)[name]
                 if rules == "layout":
-                    one["layout"], one["paid"] = rewards(run, record)[name], paid
+                    one["layout"], one["paid"] = rewards(run, records)[name], got
                 else:
-                    one["read"] = paid
-                print(
-                    f"{name}: seed {seed}, {each} evaluations, {len(search.slides)} slides drawn so far: {one}",
-                    file=sys.stderr,
-                )
+                    one["read"] = got
+                said = f"{search.evaluated} evaluations, {len(search.slides)} slides drawn"
+                print(f"{name}: seed {seed}, {said} so far: {one}", file=sys.stderr, flush=True)
     return found, best
 
 
@@ -279,8 +276,8 @@ def main():
             ({**prompt, "id": name.replace(" ", "_")}, make(text))
             for name, make in reward_decks.SEEN.items()
         ]
-        paid = rewards(run, rendered(run, made))
-        seen = {name.replace("_", " "): value for name, value in paid.items()} | {
+        values = rewards(run, rendered(run, made))
+        seen = {name.replace("_", " "): value for name, value in values.items()} | {
             "honest": rewards(run, [honest])["honest"]
         }
         tables = {
@@ -292,8 +289,10 @@ def main():
         for name, value in sorted(seen.items(), key=lambda pair: -pair[1]):
             print(f"{value:.2f} {name}", file=sys.stderr)
         if asked.evaluations:
-            found, best = searched(run, asked.evaluations)
-            tables["search"] = search_table(found, max(2, asked.evaluations // len(SEEDS)))
+            each = max(2, asked.evaluations // len(SEEDS))
+            with reward_search.Drawing(run) as draw:
+                found, best = searched(run, draw, each)
+            tables["search"] = search_table(found, each)
             for name, text in best.items() if asked.keep else ():
                 asked.keep.mkdir(parents=True, exist_ok=True)
                 (asked.keep / f"{name}.md").write_text(text)
