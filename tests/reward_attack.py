@@ -185,19 +185,30 @@ def school_table(found):
     )
 
 
-def search_table(found, each):
-    """What searches find, as markdown: {(request, start): {rules: (reward, evaluations, the other reward)}}."""
+def search_table(found, best, each):
+    """What searches find, as markdown: {(request, start): {"layout", "paid", "read"}}, the reward that each climbs to and
+    what `read` pays for the deck that `layout` climbed to. best: {name: deck}."""
+    whole = {key: one for key, one in found.items() if "read" in one}
+    requests = {request for request, _ in whole}
     lines = [
-        f"Each search is {each:,} evaluations, from salad with the seed {SEEDS[0]}, filler {SEEDS[1]}, husk {SEEDS[2]}.",
+        f"Requests: {len(requests)}; evaluations of each search: {each:,}; seeds: {', '.join(map(str, SEEDS))}.",
         "",
-        "| request | from | `layout` climbs to | `read` of that deck | `read` climbs to |",
-        "|---|---|---:|---:|---:|",
+        "| from | `layout`, mean | highest | `read` of those, highest | `read` climbs to, highest |",
+        "|---|---:|---:|---:|---:|",
     ]
-    for (request, start), one in found.items():
+    for start in dict.fromkeys(start for _, start in whole):
+        some = [one for (_, name), one in whole.items() if name == start]
+        high = {key: max(one[key] for one in some) for key in ("layout", "paid", "read")}
+        mean = sum(one["layout"] for one in some) / len(some)
         lines.append(
-            f"| {request} | {start} | {one['layout']:.2f} | {one['paid']:.2f} | {one['read']:.2f} |"
+            f"| {start} | {mean:.2f} | {high['layout']:.2f} | {high['paid']:.2f} | {high['read']:.2f} |"
         )
-    return "\n".join(lines)
+    (request, start), one = max(whole.items(), key=lambda pair: pair[1]["layout"])
+    second = defects.parts(best[f"{request}-{start}-layout"])[1].body
+    said = " ".join(re.sub(r"[^\w\s]", " ", second).split()[:14])
+    return "\n".join(
+        [*lines, "", f"The highest, {one['layout']:.2f}, says on its second slide: *{said} ..*"]
+    )
 
 
 def paid(row, deck, knows):
@@ -211,13 +222,12 @@ def paid(row, deck, knows):
     ]
 
 
-def searched(run, draw, each):
-    """What searches of `each` evaluations find for five requests that have a good deck: ({(id, start): rewards}, {name: the
-    best deck})."""
+def searched(run, draw, each, found, best):
+    """What searches of `each` evaluations find for five requests that have a good deck, into found, {(id, start): rewards},
+    and best, {name: deck}."""
     prompt = json.loads((gaming.DECKS / "prompt.json").read_text())
     rows = [({**prompt, "id": "seeds"}, gaming.decks()["honest"])]
     rows += [(row, deck) for row, deck in good_decks() if row["id"] in SEARCHED]
-    found, best = {}, {}
     for row, good in rows:
         knows = reader(run, draw([({**row, "id": f"good-{row['id']}"}, good)])[0])
         readers = {row["messages"][-1]["content"]: knows}
@@ -238,7 +248,6 @@ def searched(run, draw, each):
                     one["read"] = got
                 said = f"{search.evaluated} evaluations, {len(search.slides)} slides drawn"
                 print(f"{name}: seed {seed}, {said} so far: {one}", file=sys.stderr, flush=True)
-    return found, best
 
 
 def good_table(found):
@@ -290,9 +299,13 @@ def main():
             print(f"{value:.2f} {name}", file=sys.stderr)
         if asked.evaluations:
             each = max(2, asked.evaluations // len(SEEDS))
+            found, best = {}, {}
             with reward_search.Drawing(run) as draw:
-                found, best = searched(run, draw, each)
-            tables["search"] = search_table(found, each)
+                try:
+                    searched(run, draw, each, found, best)
+                except KeyboardInterrupt:  # the table says how many requests were searched
+                    print("the search was ended", file=sys.stderr)
+            tables["search"] = search_table(found, best, each)
             for name, text in best.items() if asked.keep else ():
                 asked.keep.mkdir(parents=True, exist_ok=True)
                 (asked.keep / f"{name}.md").write_text(text)

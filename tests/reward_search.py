@@ -26,10 +26,8 @@ from decksmith.measure.render import pool  # noqa: E402
 from decksmith.train.rewards import helper  # noqa: E402
 from decksmith.train.rewards import rules as reward_rules  # noqa: E402
 
-BATCH, TRIES = (
-    24,
-    100,
-)  # new slides that are rendered together, decks that are composed before the next
+BATCH = 16  # new slides that are rendered together
+TRIES = 100  # decks that are composed before the next
 SALAD = "the of and river blue seven walk into sky under table light go old paper make glass wind often near".split()
 FILLER = (
     "This is an important aspect of the topic",

@@ -33,13 +33,14 @@ def test_no_single_defect_costs_more_than_two_of_eight_slides(tmp_path):
         tmp_path, [deck for deck in reward_attack.bad_decks() if deck[0]["id"] == "honest"]
     )
     text, decks = gaming.decks()["honest"], []
-    makers = {name: make for name, (_, make) in defects.DEFECTS.items()} | defects.CHECKS
+    makers = {name.replace(" ", "-"): make for name, (_, make) in defects.DEFECTS.items()}
+    makers |= defects.CHECKS
     for name, make in makers.items():
         made = make(defects.Case(whole, text, name))
         changed, asks = made if isinstance(made, tuple) else (made, {})
         if changed:
             row = {key: whole[key] for key in ("messages", "checklist")}
-            row |= {"id": f"with-{name.replace(' ', '-')}", "asks": {**whole["asks"], **asks}}
+            row |= {"id": f"with-{name}", "asks": {**whole["asks"], **asks}}
             decks.append((row, changed))
     found = reward_attack.rewards(
         tmp_path,
@@ -108,9 +109,10 @@ def test_a_bad_deck_near_the_honest_one_is_counted_and_bold():
     assert table[0].startswith("1 of 2 bad decks get within 0.05 of the honest deck, or more")
     assert "(bold); 2 where the request is only: A talk" in table[0]
     assert table[0].endswith("Under `read` 0 get within 0.25.")
-    assert table[5:] == [
+    assert table[5:7] == [
         "| word salad | **0.88** | **0.88** | 0.10 |",
         "| keywords | 0.50 | **0.90** | 0.50 |",
     ]
+    assert table[7:] == ["", "The others get less than 0.5."]
     page = "a\n<!-- bad -->\nold\n<!-- /bad -->\nb\n"
     assert reward_attack.written(page, {"bad": "new"}) == page.replace("old", "new")
