@@ -503,6 +503,50 @@ def test_slides_with_other_titles_and_the_same_words_repeat_each_other(good):
     assert {slide for check, slide in found(injected(good, change)) if check == "twice"} == {4, 6}
 
 
+def test_an_agenda_may_come_back_where_its_lines_are_titles_of_other_slides(good):
+    lines = ["Why reefs matter", "How bleaching proceeds", "What helps reefs recover"]
+
+    def shown(*listed):
+        def change(record, pages):
+            for n in (3, 5):
+                pages[n] |= {"title": "Agenda", "text": "\n".join(("Agenda", *listed))}
+
+        return {slide for check, slide in found(injected(good, change)) if check == "twice"}
+
+    assert shown(*lines) == set()
+    assert shown(*lines[:2], "Crabs in the harbour", "Ships of the line", "Rain in May") == {5}
+
+
+def test_pictures_that_we_drew_alike_for_two_queries_are_no_repetition(good, tmp_path):
+    record = copy.deepcopy(good[0])
+    for n, (_, _, text) in enumerate(TEXTS, 1):
+        picture(
+            tmp_path / f"p1/slides/{n:02}.png", 2 if n == 6 else n, TEXTS[1][2] if n == 6 else text
+        )
+        record["render"]["xray"][n - 1]["line"] = 10 * n
+    items = [{"query": "a reef", "line": 21}, {"query": "a shaded reef", "line": 61}]
+    record["images"] = {"items": items}
+    assert ("twice", 6) not in found(judge(record, tmp_path))
+    items[1]["query"] = "a reef"
+    assert ("twice", 6) in found(judge(record, tmp_path))
+
+
+def test_most_text_in_fine_print_on_a_slide_with_room_is_small(good):
+    def said(**measures):
+        def change(record, pages):
+            pages[2] |= {
+                "font": {"min": 12, "dominant": 12, "title": 36},
+                "text_area": 0.05,
+                **measures,
+            }
+
+        return ("small-text", 2) in found(injected(good, change))
+
+    assert said()
+    assert not said(text_area=0.2) and not said(code_lines=9)
+    assert not said(font={"min": 12, "dominant": 15, "title": 36})
+
+
 def test_sixty_near_identical_slides_pass_hardly_any_check(good, tmp_path):
     record = copy.deepcopy(good[0])
     page = record["render"]["xray"][1]
