@@ -126,7 +126,10 @@ def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root):
     short = (
         "SET=policy.generation.max_new_tokens=4096"  # this tokenizer's tokens are bytes, or nearly
     )
-    words = ("rl", "DRY=1", "PLANTED=planted.jsonl", "FLAGS=: --nodes=4", short)
+    words = ("rl", "DRY=1", "PLANTED=planted.jsonl", "FLAGS=: --nodes=4")
+    done = sft(root, *words, short)
+    assert done.returncode == 2 and "SET='env.judge.host=HOST' names it" in done.stderr
+    words = (*words, f"{short} env.judge.host=node7")
     done = sft(root, *words)
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}

@@ -50,7 +50,9 @@ def judging(protocol: Protocol) -> Record:
         slug += f" ({how})"
     prompt = hashlib.sha256(protocol.prompt.encode()).hexdigest()
     schema = stream.fingerprint(protocol.schema)
-    return {**protocol.judge, "slug": slug, "prompt": prompt, "schema": schema}
+    # What can be made out on a slide, and is shown to a reader of text, the checks' code decides.
+    code = {"code": checks_code()} if protocol.judge["kind"] == "text" else {}
+    return {**protocol.judge, "slug": slug, "prompt": prompt, "schema": schema, **code}
 
 
 @functools.cache
