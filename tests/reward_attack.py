@@ -153,7 +153,7 @@ def bad_table(found, bare, read):
             f"**{cell}**" if name in some else cell for cell, some in zip(cells, near, strict=True)
         ]
         lines.append(f"| {name.replace('_', ' ')} | {' | '.join(bold)} |")
-    return "\n".join([*lines, "", f"The others get less than {SHOWN:g}."])
+    return "\n".join([*lines, "", f"The others get less than {SHOWN:g} under `layout`."])
 
 
 def seen_table(found):
@@ -178,10 +178,10 @@ def school_table(found):
         if found[name] < found["plain"] - APART["layout"]
     ]
     values = [found[name] for name in others]
-    said = "All are" if not least else f"But for {', '.join(least)} all are"
+    said = "all are" if not least else f"but for {', '.join(least)} all are"
     return (
         f"The plainest of them gets {found['plain']:.2f}, {len(others)} others {min(values):.2f} to {max(values):.2f}: "
-        f"{', '.join(sorted(others))}. {said} within {APART['layout']:g} of it."
+        f"{said} within {APART['layout']:g} of it."
     )
 
 

@@ -113,6 +113,6 @@ def test_a_bad_deck_near_the_honest_one_is_counted_and_bold():
         "| word salad | **0.88** | **0.88** | 0.10 |",
         "| keywords | 0.50 | **0.90** | 0.50 |",
     ]
-    assert table[7:] == ["", "The others get less than 0.5."]
+    assert table[7:] == ["", "The others get less than 0.5 under `layout`."]
     page = "a\n<!-- bad -->\nold\n<!-- /bad -->\nb\n"
     assert reward_attack.written(page, {"bad": "new"}) == page.replace("old", "new")
