@@ -252,9 +252,9 @@ gaming: run-tools
 	$(PART) docs/judge-card.md $@ tests/gaming.py
 
 # Goes on where it was killed; half an hour on two cores.
-### reward-attack: what the reward `layout` pays for nonsense, and for good decks: docs/rewards.md
+### reward-attack: what rewards pay for nonsense, by searches of EVALUATIONS=2000 too, and for good decks: docs/rewards.md
 reward-attack: run-tools
-	nice .venv/bin/python3 tests/reward_attack.py --page
+	nice .venv/bin/python3 tests/reward_attack.py --page $(EVALUATIONS:%=--evaluations %)
 
 ### gold-check: every draft of data/gold against the strict rules, rendered
 gold-check: run-tools
