@@ -111,7 +111,7 @@ def prepared(run: Path, record: Record) -> Record:
     try:
         record[key] = clean.parse(run, record)
         key = "images"
-        record[key] = pictures.illustrate(run, record, pictures.providers("drawn"))
+        record[key] = pictures.illustrate(run, record)
     except stream.Fault as fault:
         record[key] = {"error": fault.error}
     return record
