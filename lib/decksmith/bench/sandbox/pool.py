@@ -178,7 +178,7 @@ class CellPool:
         refusals."""
         refusals = []
         self.close()
-        for walls in [self.wanted] if self.wanted else candidates(self.unsafe, self.image):
+        for walls in [self.wanted] if self.wanted else candidates(self.unsafe):
             refusal = self._try(walls)
             if refusal is None:
                 self.walls = walls
@@ -219,11 +219,11 @@ class CellPool:
                 return f"{error}: {said}" if said else str(error)
 
 
-def candidates(unsafe: bool, name: str = "sandbox") -> list[str]:
+def candidates(unsafe: bool) -> list[str]:
     """The walls to try here, from strongest to weakest, as IMAGES says; `unsafe`: at last, none."""
     images, inside = os.environ.get("IMAGES", "auto"), os.environ.get("DECKSMITH_IMAGE")
     found = []
-    if images != "off" and not inside and image(name).exists() and shutil.which("apptainer"):
+    if images != "off" and not inside and image("sandbox").exists() and shutil.which("apptainer"):
         found.append("apptainer")
     if images == "on" and not inside:
         return found

@@ -30,7 +30,7 @@ BARRED = re.compile(
     r"|unsafe|implemented_by|extern|initialize|builtin_\w+|import|debug\.\w+)(?![\w'])|#\w"
 )
 COMMENT = re.compile(r"--[^\n]*|/-.*?-/", re.S)
-NO_LEAN = "lean is not on the path; install Lean and Mathlib, or build containers/lean.def (docs/benchmarks.md)"
+NO_LEAN = "lean is not on the path; install Lean and Mathlib, or make image-lean (containers/lean.def) and grade with IMAGES=off"
 
 
 def grade(task: Task, text: str) -> Grade:
@@ -100,7 +100,8 @@ def _fails(statement: str, name: str) -> str | None:
 def _lean() -> tuple[str, list[str], pool.CellPool]:
     """Lean's program, the folders of its libraries, and cells that show both. Raises Fault."""
     if pool.image("lean").exists() and shutil.which("apptainer"):
-        return "/usr/local/bin/lean", [], pool.CellPool(LIMITS, warm=0, image="lean")
+        cells = pool.CellPool(LIMITS, warm=0, walls="apptainer", image="lean")
+        return "/usr/local/bin/lean", [], cells
     lean = shutil.which("lean")
     if lean is None:
         raise Fault("judge", "no-lean", NO_LEAN)
