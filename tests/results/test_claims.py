@@ -164,6 +164,14 @@ def test_what_a_student_reads_where_one_model_s_decks_render_and_the_other_s_do_
     assert compared["ranks"] == {"new": [1, 1], "old": [2, 2]}
 
 
+def test_the_same_counts_that_tell_alone_may_be_chance_among_several_comparisons(runs):
+    alone = claims.compare(runs(new=[80] * 6, old=[FAILED] * 6))
+    assert "chance" not in alone["headlines"][0]
+    several = claims.compare(runs(new=[80] * 6, old=[FAILED] * 6, other=[80] * 6))
+    said = next(line for line in several["headlines"] if "of new" in line and "of old" in line)
+    assert "those of old for none, which may be chance among 4 comparisons" in said
+
+
 def test_a_few_more_decks_that_render_may_be_chance_and_how_many_prompts_would_tell(runs):
     compared = claims.compare(runs(a=[80, 81] * 6, b=[80, 81] * 5 + [FAILED] * 2))
     (sentence,) = compared["headlines"]

@@ -314,14 +314,17 @@ def test_a_process_that_ends_leaves_no_cell():
 @contextlib.contextmanager
 def busy_machine():
     """Processes that want every processor four times over."""
-    command = [sys.executable, "-c", "while True: pass"]
-    others = [subprocess.Popen(command) for _ in range(4 * len(os.sched_getaffinity(0)))]
+    command = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    count = 4 * len(os.sched_getaffinity(0))
+    others = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
     try:
+        for other in others:
+            other.stdout.readline()
         yield
     finally:
         for other in others:
             other.kill()
-            other.wait()
+            other.communicate()
 
 
 BURNS = "import time\nwhile time.process_time() < {}: pass"

@@ -167,7 +167,9 @@ def _renders(pair: Pair) -> tuple[str, str]:
         return "inconclusive", f"{said} ({' and '.join(doubts)})"
     if _shown(pair):
         return "beats", said + _unchanged(pair)
-    return "not separated", said if ours == theirs else said + _by_chance(_prompts_to_render(pair))
+    return "not separated", said if ours == theirs else said + _by_chance(
+        pair, _prompts_to_render(pair)
+    )
 
 
 def _higher_first(pair: Pair) -> tuple[str, str, PairedDifference, tuple[float, float]]:
@@ -210,7 +212,7 @@ def _better(pair: Pair, rendering: Pair | None) -> tuple[str, str]:
         return "inconclusive", f"{said}, but {' and '.join(doubts)}"
     if _shown(pair):
         return "beats", said + _unchanged(pair)
-    return "not separated", said + _by_chance(_prompts_to_tell(pair, rendering))
+    return "not separated", said + _by_chance(pair, _prompts_to_tell(pair, rendering))
 
 
 def _shown(pair: TestedPair) -> bool:
@@ -219,10 +221,13 @@ def _shown(pair: TestedPair) -> bool:
     return _separated(pair["difference"]) and p is not None and p <= LEVEL
 
 
-def _by_chance(wanted: int | None) -> str:
+def _by_chance(pair: TestedPair, wanted: int | None) -> str:
     """The end of a clause that separates nothing; wanted: prompts that would, None where it is not worth saying."""
+    found, tested = pair["difference"], pair["family"]
+    alone = _separated(found) and found["p"] is not None and found["p"] <= LEVEL
+    among = f" among {tested} comparisons" if alone and tested > 1 else ""
     more = f"; a new sample of about {wanted:,} prompts would tell" if wanted else ""
-    return f", which may be chance{more}"
+    return f", which may be chance{among}{more}"
 
 
 def _unchanged(pair: TestedPair) -> str:
