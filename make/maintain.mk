@@ -147,9 +147,10 @@ SEED ?= 1
 fuzz: setup .venv/.dev
 	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest -m fuzz
 
-### stress: pictures while twenty processes keep the machine busy, and a report of 600 decks
+### stress: pictures on a busy machine, a report of 600 decks, every hostile deck and every kill
 stress: setup .venv/.dev tests/node_modules/.done
-	DECKSMITH_STRESS=1 .venv/bin/python3 -m pytest tests/hostile/test_stress.py tests/web/test_page.py
+	DECKSMITH_STRESS=1 .venv/bin/python3 -m pytest tests/hostile/test_stress.py tests/hostile/test_hostile.py \
+	  tests/hostile/test_kills.py tests/render/test_site.py tests/web/test_page.py
 
 ### conditions-check: four scripted models with planted gains, under four conditions: each is found
 conditions-check: setup .venv/.dev
