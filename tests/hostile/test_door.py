@@ -326,7 +326,7 @@ def test_what_moves_stands_in_its_picture_where_it_stands_in_every_other(tmp_pat
     one, again = (shown(tmp_path, name, bodies)[0]["slides"] for name in "ab")
     others = [
         name
-        for name, first, second in zip(FLICKER, one, again)
+        for name, first, second in zip(FLICKER, one, again, strict=True)
         if (tmp_path / first).read_bytes() != (tmp_path / second).read_bytes()
     ]
     assert others == []

@@ -427,7 +427,8 @@ def test_a_plot_shows_what_changed(small, pages, tmp_path):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, tmp_path):
+def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, pages, tmp_path):
+    shutil.copytree(pages / "one", tmp_path, dirs_exist_ok=True)  # its pictures need not be made
     runs = load([small / "one"])
     row = next(
         record for record in runs[0]["records"] if (record.get("render") or {}).get("slides")
@@ -531,8 +532,9 @@ def test_of_many_models_the_page_begins_with_the_ranks_and_sentences_about_peopl
 
 
 def test_the_page_of_a_run_that_goes_on_says_how_far_it_is_compares_nothing_and_is_no_look(
-    small, tmp_path, monkeypatch
+    small, pages, tmp_path, monkeypatch
 ):
+    shutil.copytree(pages / "both", tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(looks, "remember", lambda runs: pytest.fail("that is a look"))
     far = {"model": "two", "done": 4, "of": 6}
     page, _ = report.page(tmp_path, load([small / "one", small / "two"]), live=far)
@@ -557,7 +559,8 @@ def test_a_page_runs_no_script_of_the_disk_but_those_that_it_adds_by_its_own_key
     assert allowed[1] == f"'nonce-{key}'" and f'"{key}"' in (pages / "one/version.js").read_text()
 
 
-def test_a_report_too_large_to_be_mailed_offers_no_file(small, tmp_path, monkeypatch):
+def test_a_report_too_large_to_be_mailed_offers_no_file(small, pages, tmp_path, monkeypatch):
+    shutil.copytree(pages / "one", tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(report, "MAILED", 10)
     page, _ = report.page(tmp_path, load([small / "one"]))
     assert 'id="send"' not in page.read_text() and not (tmp_path / "send.js").exists()
