@@ -132,12 +132,14 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	mkdir -p results/smoke
 	# sbatch --wait says the number at once; the rows are shown as they come.
 	number=$$(mktemp)
-	trap 'rm "$$number"; kill $$job 2> /dev/null || :' EXIT  # the waiting, not the job
-	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) > "$$number" & job=$$!
+	trap 'rm "$$number" "$$number.said"; kill $$job 2> /dev/null || :' EXIT  # the waiting, not the job
+	gres=$$(sinfo --noheader $${SBATCH_PARTITION:+--partition="$$SBATCH_PARTITION"} --format=%G 2> /dev/null | grep -om1 '^gpu:[^,(]*' || :)
+	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $${gres:+--gres="$$gres"} $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) \
+	  > "$$number" 2> "$$number.said" & job=$$!
 	until [ -s "$$number" ] || ! kill -0 $$job 2> /dev/null; do sleep 0.2; done
 	log=results/smoke/$$(sed 's/;.*//' "$$number").out
 	[ ! -s "$$number" ] || { echo "job $$(cat "$$number"), log $$log; Ctrl-C leaves it running" >&2; tail --quiet -n +1 --pid=$$job -F $$log 2> /dev/null || :; }
-	wait $$job
+	wait $$job || { status=$$?; [ -s "$$number" ] || { PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.slurm < "$$number.said"; exit 75; }; exit $$status; }
 	[ -e $$log ] || { echo "the job ended before it began" >&2; exit 75; }
 
 REWARD_PROMPTS := $(if $(filter command environment,$(origin PROMPTS)),--prompts $(PROMPTS))

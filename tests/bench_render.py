@@ -113,13 +113,13 @@ def decks(count, folder):
     source, paths = "data/gold", sorted(GOLD.glob("*/deck.md"))
     if len(paths) < 10:
         source, paths = "tests/fixtures/bench", sorted(FIXTURES.glob("*.md"))
-    count, provider, records = min(count, len(paths)), pictures.providers("drawn"), []
+    count, records = min(count, len(paths)), []
     for path in (paths[turn * len(paths) // count] for turn in range(count)):
         name = path.parent.name if path.stem == "deck" else path.stem
         deck, record = folder / name / "deck.md", {"id": name, "deck": {"path": f"{name}/deck.md"}}
         (folder / name / "images").mkdir(parents=True)
         shutil.copy(path, deck)
-        illustrated = folder / pictures.illustrate(folder, record, provider)["path"]
+        illustrated = folder / pictures.illustrate(folder, record)["path"]
         deck.write_text(illustrated.read_text())
         for picture in set(re.findall(r"images/([\w-]+)\.png", deck.read_text())):
             if not (folder / name / "images" / f"{picture}.png").exists():

@@ -1,9 +1,11 @@
-"""What a reward that does not read (`layout`) pays for decks that were made to please a metric and no reader, beside what good decks get.
+"""What the rewards pay for decks that were made to please a metric and no reader, beside what good decks get: make reward-attack.
 
-  nice .venv/bin/python3 tests/reward_attack.py [--rules NAME] [--page]
+  nice .venv/bin/python3 tests/reward_attack.py [--page] [--evaluations 2000]
 
-The bad decks are those of tests/gaming.py, which all answer one request; the good ones are data/reference and data/gold, each
-for its own request. --page writes the tables into docs/rewards.md.
+The bad decks are those of tests/gaming.py, which all answer one request, those of tests/reward_decks.py, whose badness is seen on
+the picture, and what searches find (tests/reward_search.py). `layout` is the reward that ships; `read` is the reward that ships with
+a scripted reader in the place of a model (tests/reward_reader.py), asked through deck-judge. The good ones are data/reference and
+data/gold, each for its own request, and those of schools that differ. --page writes the tables into docs/rewards.md.
 """
 
 import argparse
@@ -16,12 +18,26 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests"), str(ROOT / "tests/exam")]
 
 import gaming  # noqa: E402
+import planted_defects as defects  # noqa: E402
+import reward_decks  # noqa: E402
+import reward_search  # noqa: E402
+from decksmith.measure.decks import lint  # noqa: E402
+from decksmith.measure.judging import vision  # noqa: E402
+from decksmith.measure.judging.rendered import Pages  # noqa: E402
+from decksmith.train.rewards import rules as reward_rules  # noqa: E402
+from reward_reader import Reader, Served  # noqa: E402
 
 PAGE = ROOT / "docs/rewards.md"
 NEAR = 0.05  # a bad deck that gets so little less than the honest one is not told from it
+APART = {
+    "layout": 0.15,
+    "read": 0.25,
+}  # the goals: how much less a bad deck gets, or at most a good one
+SEARCHED = ("p002", "p071", "p073", "p099")  # and the request of the bad decks
+SEEDS = (1, 2, 3)  # of the searches from salad, filler and husk
 STAGES = ("deck-parse", "deck-illustrate", "deck-render")
 # A request that asks for nothing that can be matched, in place of the long one.
 BARE = {
@@ -85,26 +101,147 @@ def piped(stage, run, records, *flags):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def bad_table(found, bare):
+def whole(theme, slides):
+    """A deck of slides that have a frontmatter each; the first one's also names the theme."""
+    first = slides[0].removeprefix("---\n")
+    return defects.join([f"---\ntheme: {theme}\n{first}", *slides[1:]])
+
+
+def reader(run, record):
+    """A scripted reader that knows a good deck of the request, rendered."""
+    items = [item["id"] for item in record.get("checklist") or []]
+    return Reader([text for _, text in sorted(shown(run, record).items())], items)
+
+
+def shown(run, record):
+    """{slide: text} as the judge of the protocol `text` is shown it."""
+    return shown_of(Pages(record, run, lint.limits()))
+
+
+def shown_of(deck):
+    return {n: vision.as_text(deck, n) for n in deck.numbers}
+
+
+def read(run, records, readers):
+    """{id: reward} under `read`, the reader asked by deck-judge --protocol text."""
+    with tempfile.TemporaryDirectory() as judged, Served(readers) as url:
+        for record in records:  # its journal is its own
+            (Path(judged) / record["id"]).symlink_to(Path(run) / record["id"])
+        records = piped("deck-judge", judged, records, "--protocol", "text", "--base-url", url)
+        return rewards(run, records, "read")
+
+
+def bad_table(found, bare, read):
     """The rewards of the bad decks as markdown, the highest first; bold where the honest one is not told from it. bare: what
-    the same decks get for a request that asks for nothing."""
+    the same decks get for a request that asks for nothing; read: what they get with a reader."""
     bad = sorted({*found} - {"honest"}, key=lambda name: (-found[name], -bare[name], name))
-    near = [[name for name in bad if one[name] > one["honest"] - NEAR] for one in (found, bare)]
+    columns = (found, bare, read)
+    near = [[name for name in bad if one[name] > one["honest"] - NEAR] for one in columns]
+    close = [name for name in bad if read[name] > read["honest"] - APART["read"]]
     lines = [
         f"{len(near[0])} of {len(bad)} bad decks get within {NEAR:g} of the honest deck, or more (bold); {len(near[1])} where "
-        f"the request is only: {BARE['messages'][0]['content']}",
+        f"the request is only: {BARE['messages'][0]['content']} Under `read` {len(close)} get within {APART['read']:g}.",
         "",
-        "| deck | reward | short request |",
-        "|---|---:|---:|",
-        f"| the honest deck | {found['honest']:.2f} | {bare['honest']:.2f} |",
+        "| deck | `layout` | short request | `read` |",
+        "|---|---:|---:|---:|",
+        f"| the honest deck | {found['honest']:.2f} | {bare['honest']:.2f} | {read['honest']:.2f} |",
     ]
     for name in bad:
-        cells = [f"{found[name]:.2f}", f"{bare[name]:.2f}"]
-        for column in (0, 1):
-            if name in near[column]:
-                cells[column] = f"**{cells[column]}**"
-        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
+        cells = [f"{one[name]:.2f}" for one in columns]
+        bold = [
+            f"**{cell}**" if name in some else cell for cell, some in zip(cells, near, strict=True)
+        ]
+        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(bold)} |")
     return "\n".join(lines)
+
+
+def seen_table(found):
+    """What decks get whose badness is seen on the picture: how many reach the goal, and each that does not."""
+    least = found["honest"] - APART["layout"]
+    bad = sorted({*found} - {"honest"}, key=lambda name: -found[name])
+    missed = [f"{name} ({found[name]:.2f})" for name in bad if found[name] > least]
+    best = next(name for name in bad if found[name] <= least)
+    said = ", ".join(missed) or "none"
+    return (
+        f"Of {len(bad)} such decks {len(bad) - len(missed)} get at least {APART['layout']:g} less than the honest one, the best "
+        f"of them {found[best]:.2f} ({best}). Not told: {said}."
+    )
+
+
+def school_table(found):
+    """What good decks of other schools get, beside the plainest."""
+    others = sorted({*found} - {"plain"}, key=lambda name: found[name])
+    least = [
+        f"{name} {found[name]:.2f}"
+        for name in others
+        if found[name] < found["plain"] - APART["layout"]
+    ]
+    values = [found[name] for name in others]
+    said = "All are" if not least else f"But for {', '.join(least)} all are"
+    return (
+        f"The plainest of them gets {found['plain']:.2f}, {len(others)} others {min(values):.2f} to {max(values):.2f}: "
+        f"{', '.join(sorted(others))}. {said} within {APART['layout']:g} of it."
+    )
+
+
+def search_table(found, each):
+    """What searches find, as markdown: {(request, start): {rules: (reward, evaluations, the other reward)}}."""
+    lines = [
+        f"Each search is {each:,} evaluations, from salad with the seed {SEEDS[0]}, filler {SEEDS[1]}, husk {SEEDS[2]}.",
+        "",
+        "| request | from | `layout` climbs to | `read` of that deck | `read` climbs to |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for (request, start), one in found.items():
+        lines.append(
+            f"| {request} | {start} | {one['layout']:.2f} | {one['paid']:.2f} | {one['read']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def searched(run, evaluations):
+    """What searches find for five requests that have a good deck: ({(id, start): rewards}, {id: text of the best deck})."""
+    prompt = json.loads((gaming.DECKS / "prompt.json").read_text())
+    rows = [({**prompt, "id": "seeds"}, gaming.decks()["honest"])]
+    rows += [(row, deck) for row, deck in good_decks() if row["id"] in SEARCHED]
+    found, best = {}, {}
+    each = max(2, evaluations // len(SEEDS))
+    for row, good in rows:
+        record = rendered(run, [({**row, "id": f"good-{row['id']}"}, good)])[0]
+        knows = reader(run, record)
+        readers = {row["messages"][-1]["content"]: knows}
+
+        def judge(row, deck, knows=knows):
+            """(factor, answers to the checklist) by the reader, as reward_rules has it."""
+            text = shown_of(deck)
+            said = knows.reply(text or {1: ""}, knows.checklist)
+            there = sum(one["yes"] for one in said["asked"]) / len(said["asked"])
+            mark = min(said["content"]["score"], 1 + 4 * there, said["coherence"]["score"])
+            low, high = reward_rules.read("read").answers
+            return min(1.0, max(0.0, (mark - low) / (high - low))), [
+                one["yes"] for one in said["checklist"]
+            ]
+
+        for rules, reads in (("layout", None), ("read", judge)):
+            search = reward_search.Search(
+                row, reward_rules.read(rules), run, lambda decks: rendered(run, decks), reads
+            )
+            for seed, (start, slides) in zip(SEEDS, search.starts(good).items(), strict=True):
+                _, deck = search.run_from(slides, each, seed)
+                name = f"{row['id']}-{start}-{rules}"
+                text = best[name] = whole(search.theme, deck)
+                record = rendered(run, [({**row, "id": name}, text)])
+                one = found.setdefault((row["id"], start), {})
+                paid = read(run, record, readers)[name]
+                if rules == "layout":
+                    one["layout"], one["paid"] = rewards(run, record)[name], paid
+                else:
+                    one["read"] = paid
+                print(
+                    f"{name}: seed {seed}, {each} evaluations, {len(search.slides)} slides drawn so far: {one}",
+                    file=sys.stderr,
+                )
+    return found, best
 
 
 def good_table(found):
@@ -125,16 +262,41 @@ def written(page, tables):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rules", default="layout")
     parser.add_argument("--page", action="store_true")
+    parser.add_argument(
+        "--evaluations", type=int, default=2000, help="of a request and reward; 0: no search"
+    )
+    parser.add_argument("--keep", type=Path, help="where the decks go that the searches find")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as run:
         bad = rendered(run, bad_decks())
         bare = [{**record, **BARE} for record in bad]
-        tables = {
-            "bad": bad_table(rewards(run, bad, asked.rules), rewards(run, bare, asked.rules)),
-            "good": good_table(rewards(run, rendered(run, good_decks()), asked.rules)),
+        honest = next(record for record in bad if record["id"] == "honest")
+        readers = {honest["messages"][-1]["content"]: reader(run, honest)}
+        prompt = {key: honest[key] for key in ("messages", "asks", "checklist")}
+        text = gaming.decks()["honest"]
+        made = [
+            ({**prompt, "id": name.replace(" ", "_")}, make(text))
+            for name, make in reward_decks.SEEN.items()
+        ]
+        paid = rewards(run, rendered(run, made))
+        seen = {name.replace("_", " "): value for name, value in paid.items()} | {
+            "honest": rewards(run, [honest])["honest"]
         }
+        tables = {
+            "bad": bad_table(rewards(run, bad), rewards(run, bare), read(run, bad, readers)),
+            "seen": seen_table(seen),
+            "good": good_table(rewards(run, rendered(run, good_decks()))),
+            "schools": school_table(rewards(run, rendered(run, reward_decks.schools()))),
+        }
+        for name, value in sorted(seen.items(), key=lambda pair: -pair[1]):
+            print(f"{value:.2f} {name}", file=sys.stderr)
+        if asked.evaluations:
+            found, best = searched(run, asked.evaluations)
+            tables["search"] = search_table(found, max(2, asked.evaluations // len(SEEDS)))
+            for name, text in best.items() if asked.keep else ():
+                asked.keep.mkdir(parents=True, exist_ok=True)
+                (asked.keep / f"{name}.md").write_text(text)
     print(*tables.values(), sep="\n\n")
     if asked.page:
         PAGE.write_text(written(PAGE.read_text(), tables))

@@ -26,7 +26,7 @@ setup() {
   assert_line "defaults: /opt/nemo-rl/examples/configs/recipes/llm/sft-nanov3-30BA3B-2n8g-fsdp2-lora.yaml"
   assert_line "    data_path: $PWD/run/data/train.jsonl"
   assert_line "  checkpoint_dir: $PWD/run/checkpoints"
-  assert_line "    _override_: true"
+  assert_line "  _override_: true"
   refute_output --partial '???'
   run head -1 run/data/test.jsonl
   assert_output '{"id":"s41","messages":[{"role":"user","content":"Deck 41"},{"role":"assistant","content":"# 41","reasoning_content":"So."}]}'

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -105,12 +106,17 @@ def test_no_secret_goes_into_a_job_by_argument(tmp_path, key):
         assert key not in str(refused.value) and "xxxx" not in str(refused.value)
 
 
-def test_the_sockets_of_ssh_lie_in_a_folder_of_ones_own():
+@pytest.mark.parametrize("depth", [0, 38, 90])
+def test_the_sockets_of_ssh_lie_in_a_folder_of_ones_own(tmp_path, monkeypatch, depth):
     from decksmith.train.training.slurm_hosts import SlurmHost
 
+    if depth:
+        (tmp_path / ("x" * depth)).mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * depth)))
     place = SlurmHost("login")
     option = next(word for word in place.ssh if word.startswith("ControlPath="))
     folder = Path(option.removeprefix("ControlPath=")).parent
-    assert folder.stat().st_mode & 0o077 == 0 and len(str(folder)) + 41 < 100
+    assert folder.stat().st_mode & 0o077 == 0
+    assert len(option) + len(".XXXXXXXXXXXXXXXX") < 104 + len("ControlPath=")
     place.close()
     assert not folder.exists()

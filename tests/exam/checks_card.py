@@ -63,7 +63,7 @@ def ours() -> list[dict]:
 def prepared(run: Path, record: dict) -> dict:
     """The record with its deck and drawn pictures in the run folder."""
     record["deck"] = clean.parse(run, record)
-    record["images"] = pictures.illustrate(run, record, pictures.providers("drawn"))
+    record["images"] = pictures.illustrate(run, record)
     return record
 
 

@@ -336,7 +336,6 @@ def test_two_runs_of_different_models_have_the_same_identity():
         ("viscraft = 0.40", "viscraft = 0.39", "score.weights.viscraft: 0.4 != 0.39"),
         ("temperature = 0.0", "temperature = 0.1", "judge.sampling.temperature: 0.0 != 0.1"),
         ("max = 3", "max = 2", "rubric: "),
-        ('provider = "drawn"', 'provider = "pexels"', "images.provider: drawn != pexels"),
         ("floor = 1", "floor = 2", "score.floor: 1 != 2"),
         (
             'model = "judge"',

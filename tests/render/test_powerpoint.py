@@ -209,7 +209,7 @@ def made(tmp_path_factory):
         (run / name).mkdir()
         (run / name / "deck.md").write_text(path.read_text())
         record = {"id": name, "deck": {"path": f"{name}/deck.md"}}
-        shown = pictures.illustrate(run, record, pictures.providers("drawn"))
+        shown = pictures.illustrate(run, record)
         text = (run / shown["path"]).read_text()
         files = {
             str(Path(one["path"]).relative_to(name)): (run / one["path"]).read_bytes()

@@ -383,15 +383,6 @@ def test_a_vision_judge_is_heard_again_from_its_stored_words_without_a_key(visio
     assert hear()["error"]["class"] == "unparseable"
 
 
-def test_a_run_whose_pictures_were_photos_is_refused(tmp_path, monkeypatch):
-    photos = Protocol.load("offline")
-    photos.images["provider"] = "pexels"
-    monkeypatch.setattr(Protocol, "load", lambda name: photos)
-    files = {"protocol.json": b'{"protocol":"offline"}'}
-    with pytest.raises(cli.BadData, match="a capsule does not hold photos"):
-        capsule._unchanged(tmp_path, files, [])
-
-
 # A hostile capsule
 
 

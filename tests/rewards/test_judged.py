@@ -18,17 +18,18 @@ PROMPT = {
 }
 
 
-def said(content, yes):
-    """A reply of the judge: this score for content, 3 for all else, and its answer to the checklist."""
+def said(content, yes, quote="Crabs anemones"):
+    """A reply of the reader: this score for content, 3 for coherence, its answer to the checklist, and what it found of
+    three things that the request asks for."""
 
     def dimension(score):
         return {"why": "so", "evidence": [{"slide": 1, "seen": "a heading"}], "score": score}
 
     return json.dumps(
         {
+            "asked": [{"what": "a fact", "yes": True, "slide": 2, "quote": quote}] * 3,
             "content": dimension(content),
-            "design": dimension(3),
-            "coherence": dimension(3),
+            "coherence": dimension(4),
             "observations": [],
             "checklist": [{"id": "c1", "yes": yes, "slide": 2 if yes else None}],
         }
@@ -44,7 +45,9 @@ def endpoint(tmp_path, monkeypatch):
     url = process.stdout.readline().strip()
     entries = tmp_path / "models"
     entries.mkdir()
-    (entries / "judge.toml").write_text(f'[judge]\nbase_url = "{url}"\nslug = "reads"\njobs = 2\n')
+    (entries / "judge.toml").write_text(
+        f'[judge-text]\nbase_url = "{url}"\nslug = "reads"\njobs = 2\n'
+    )
     monkeypatch.setenv("DECKSMITH_MODELS", str(entries))
     yield process, reply
     process.kill()
@@ -68,6 +71,8 @@ def test_a_deck_off_its_request_gets_nothing_for_its_looks_and_without_a_judge_t
             yield await scorer.score("a", PROMPT, deck)
             reply.write_text(said(1, False))
             yield await scorer.score("b", PROMPT, deck)
+            reply.write_text(said(5, True, quote="lobsters"))
+            yield await scorer.score("f", PROMPT, deck)
             reply.write_text("I like it")
             yield await scorer.score("c", PROMPT, deck)
             process.kill()
@@ -80,10 +85,12 @@ def test_a_deck_off_its_request_gets_nothing_for_its_looks_and_without_a_judge_t
     async def all_of_them():
         return [value async for value in asked()]
 
-    good, bad, unusable, down, empty = asyncio.run(all_of_them())
+    good, bad, invented, unusable, down, empty = asyncio.run(all_of_them())
     assert good["components"]["answers"] == 1 and good["reward"] == 1
     assert bad["components"]["answers"] == bad["reward"] == 0
     assert bad["components"]["asked"] < good["components"]["asked"]
+    # What the reader quotes and no slide shows is not there, whatever mark it gives.
+    assert invented["components"]["answers"] == invented["reward"] == 0
     assert [one["reward"] for one in (unusable, down)] == [None, None]
     assert [one["cause"] for one in (unusable, down)] == ["judge", "infra"]
     assert unusable["why"].startswith("judge fault, unparseable: no usable reply in 4 tries")

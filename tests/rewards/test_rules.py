@@ -35,7 +35,7 @@ def refused(tmp_path):
     [
         ("^protocol = .*", "", "protocol is missing: text"),
         ("^protocol = .*", 'protocol = "published"', "protocol: published has no checks; name one"),
-        ("^judge = .*", 'judge = "offline"', "judge: offline has no vision judge; name one"),
+        ("^judge = .*", 'judge = "offline"', "judge: offline has no judge that reads; name one"),
         ("^judge = .*", "judge = 3", "judge: '3' is not text"),
         ("^judge = .*", "", "judge and answers go together: the protocol whose judge reads"),
         ("^answers = .*", "", "judge and answers go together: the protocol whose judge reads"),
@@ -43,7 +43,7 @@ def refused(tmp_path):
         ("^answers = .*", "answers = [0, 5]", "answers: 0: Input should be greater than or equal"),
         ("^answers = .*", "answers = 3", "answers: Input should be a valid list"),
         ("^name = .*", 'name = "a"\ngates = 2', "unknown key 'gates'; there are: name, protocol"),
-        ("^name = .*", "name =", "Invalid value (at line 3, column 7)"),
+        ("^name = .*", "name =", "Invalid value (at line 4, column 7)"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_by_its_key(refused, old, new, says):
@@ -51,7 +51,9 @@ def test_a_file_that_cannot_be_used_is_refused_by_its_key(refused, old, new, say
 
 
 def test_an_unknown_reward_is_answered_with_those_that_there_are():
-    with pytest.raises(cli.BadConfig, match="no reward .*/none.toml; there are: layout, read"):
+    with pytest.raises(
+        cli.BadConfig, match="no reward .*/none.toml; there are: layout, read, rehearsal"
+    ):
         rules.read("none")
 
 
@@ -131,6 +133,9 @@ def test_a_reward_is_the_share_of_checks_that_a_deck_passes(record, scored):
     }
     record["render"]["xray"][1] |= {"title": "What they need", "text": TEXTS[2]}
     assert scored()["reward"] == pytest.approx(4 / 6, abs=1e-6)  # a slide twice
+    record["asks"]["outline"] = ["Nesting", "Moulting", "Eggs", "Enemies", "Counting"]
+    # Nine asked things weigh as three, as the slides do, of which two pass; two of the nine are there.
+    assert scored()["reward"] == pytest.approx((2 + 3 * 2 / 9) / 6, abs=1e-6)
     record["asks"] = {}
     del record["checklist"]
     assert scored()["reward"] == pytest.approx(2 / 3, abs=1e-6)
@@ -173,7 +178,11 @@ def test_under_read_a_deck_gets_its_checks_times_its_answer_and_the_judge_reads_
     record, scored
 ):
     def judged(content, yes):
-        verdict = {"judge": "m", "scores": {"content": content}, "checklist": [{"yes": yes}]}
+        verdict = {
+            "judge": "m",
+            "scores": {"content": content, "coherence": 3.5},
+            "checklist": [{"yes": yes}],
+        }
         return scored({**record, "judge": verdict}, READ)
 
     assert judged(1, True)["reward"] == 0
@@ -183,6 +192,18 @@ def test_under_read_a_deck_gets_its_checks_times_its_answer_and_the_judge_reads_
     assert half["components"]["answers"] == 0.5 and half["reward"] == pytest.approx(5 / 12)
     assert sum(rules.contributions(half["components"]).values()) == pytest.approx(5 / 12, abs=1e-5)
     assert half["why"].startswith("the judge gives its content 2.5 of 5; no slide shows the asked")
+
+
+def test_the_rehearsal_pays_nothing_for_a_text_that_does_not_read_like_language(record, scored):
+    rehearsal = rules.read("rehearsal")
+    unlike = {"check": "reads", "slide": 2, "message": "2.90 bits a character"}
+    record["judge"] = {"judge": "offline checks", "findings": [{**unlike, "check": "bare"}]}
+    assert scored(by=rehearsal)["reward"] == pytest.approx(5 / 6, abs=1e-6)
+    record["judge"]["findings"].append(unlike)
+    value = scored(by=rehearsal)
+    assert (value["reward"], value["components"]["answers"]) == (0.0, 0.0)
+    assert value["why"].startswith("2.90 bits a character; ")
+    assert rehearsal.shared_with(Protocol.load("offline")) == "all checks of this score"
 
 
 @pytest.mark.parametrize("judge", [None, {"judge": "offline checks", "checks": {}}])
@@ -201,7 +222,7 @@ def test_what_a_reward_shares_with_a_score_is_said_in_words():
     )
     slides = "whether a deck renders and how many slides it has"
     assert LAYOUT.shared_with(published) == slides
-    assert READ.shared_with(published) == f"{slides}, and a judge's marks for content"
+    assert READ.shared_with(published) == f"{slides}, and a judge's marks for content and coherence"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 import waits
@@ -48,6 +49,13 @@ def test_a_reply_becomes_a_deck_in_a_process_that_stays(helper, tmp_path):
     assert said["deck"]["slides"] == 3 and (tmp_path / said["images"]["path"]).is_file()
     assert helper.ask(**order(tmp_path, ""))["deck"]["error"]["class"] == "empty-reply"
     assert helper.process.pid == first
+
+
+def test_the_process_finds_packages_where_this_one_does(helper, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    helper.ask(**order(tmp_path, ""))
+    own = Path(f"/proc/{helper.process.pid}/environ").read_bytes().split(b"\0")
+    assert f"PYTHONPATH={cli.ROOT / 'lib'}{os.pathsep}{tmp_path}".encode() in own
 
 
 def test_an_order_that_takes_too_much_costs_its_process_and_no_other(tmp_path):

@@ -1,5 +1,8 @@
 """Jobs: what of a recipe moves into the snapshot, and what Slurm's answers mean."""
 
+import shutil
+import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -132,3 +135,26 @@ def test_an_array_is_several_tasks():
 def test_a_variable_that_is_none_is_refused(text):
     with pytest.raises(cli.BadConfig):
         jobs.assignment(text)
+
+
+@pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh")
+def test_what_ssh_says_is_no_lack_of_a_checkout(tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 60)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    config = tmp_path / "config"
+    config.write_text(f"Host login\n  HostName 127.0.0.1\n  Port {port}\n")
+    monkeypatch.setenv("DECKSMITH_SSH", f"ssh -F {config}")
+    host = slurm_hosts.SlurmHost("login")
+    with pytest.raises(cli.TryAgain, match="ssh does not get there .*Connection refused"):
+        host.root  # noqa: B018
+    host.close()
+    # ssh there, and no checkout
+    monkeypatch.setenv("DECKSMITH_SSH", "sh -c 'cd /; eval \"$0\"'")
+    there = slurm_hosts.SlurmHost("login")
+    there.command = ["sh", "-c"]
+    with pytest.raises(cli.Missing, match="no checkout in decksmith"):
+        there.root  # noqa: B018
+    there.close()

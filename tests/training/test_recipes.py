@@ -179,15 +179,19 @@ def test_parents_are_merged_in_order_and_a_section_can_replace_theirs(tmp_path):
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "a.yaml").write_text(
         'sft: {steps: 1, seed: 1}\ndata: {train: {name: squad, split: train}}\nwide: "${mul:${sft.steps},3}"\n'
+        "env: {tests: {name: squad, split: train}}\n"
     )
     (tmp_path / "b.yaml").write_text("sft: {seed: 2}\n")
     (tmp_path / "own.yaml").write_text(
-        "defaults: [base/a.yaml, b.yaml, /not/here.yaml]\nsft: {steps: 5}\ndata: {train: {_override_: true, name: mine}}\n"
+        "defaults: [base/a.yaml, b.yaml, /not/here.yaml]\nsft: {steps: 5}\ndata: {_override_: true, train: {name: mine}}\n"
+        "env: {tests: {_override_: true, name: mine}}\n"
         'gap: "???"\n'
     )
     assert recipes.load(tmp_path / "own.yaml") == {
         "sft": {"steps": 5, "seed": 2},
         "data": {"train": {"name": "mine"}},
+        # Below the first level NeMo-RL takes the mark for a key.
+        "env": {"tests": {"_override_": True, "name": "mine", "split": "train"}},
         "wide": 15,
         "gap": "???",
         "absent": ["/not/here.yaml"],
@@ -218,8 +222,8 @@ def test_steps_are_epochs_times_whole_batches_and_everything_follows_them(chat, 
         made["checkpointing"]["save_period"],
     ) == (2, 4, 2, 2)
     assert made["checkpointing"]["checkpoint_dir"] == str(tmp_path / "run" / "checkpoints")
+    assert made["data"]["_override_"] is True
     assert made["data"]["validation"] == {
-        "_override_": True,
         "dataset_name": "openai_format",
         "data_path": str(chat / "test.jsonl"),
     }

@@ -51,6 +51,7 @@ def run(tmp_path):
     def make(*overrides):
         run, name = tmp_path / "run", "nemotron-nano-grpo"
         frozen = recipes.freeze(name, data, run / "data")
+        overrides = ("env.judge.host=node7", *overrides)
         config = recipes.recipe(name, data=frozen, run=run, base=str(THINKER), overrides=overrides)
         (run / "recipe.yaml").write_text(recipes.dump(config))
         return run
@@ -86,7 +87,10 @@ def test_a_run_without_a_fault_is_told_in_figures(run, planted):
         "best_of": 0.8,
     }
     assert report["pace"] == {"decks_a_minute": 60, "reward_seconds": 128.0}
+    # 2 steps of 128 rewards, 100 verdicts a minute at 3 USD an hour.
+    assert report["judge"] == {"verdicts_a_minute": 100, "hours": 0.0, "usd": 0.0}
     said = dict(check_report.table(report))
+    assert said["judge"].startswith("verdicts a minute 100, hours 0.0, usd 0.0")
     assert said["rewards"] == "128.0 s a step at 60 decks a minute"
     assert said["steps"] == "2 of 128 rollouts"
     trainer, _, lost = said["trainer"].partition("; ")
@@ -189,6 +193,9 @@ def test_a_prompt_that_comes_twice_is_named(run, planted):
         ),
         ("policy.generation.vllm_cfg.tensor_parallel_size=3", "memory", "does not divide 8 GPUs"),
         ("checkpointing.save_period=3", "periods", "a save without its loss"),
+        ("env.judge.host=null", "judge", "the reward read asks a judge's server: SET="),
+        ("env.judge.a_minute=0", "judge", "the reward read asks a judge's server: SET="),
+        ("env.rules=raed", "judge", "there is no reward 'raed' (did you mean read?); there are"),
     ],
 )
 def test_what_is_wrong_with_a_recipe_is_one_sentence_with_its_line(
@@ -207,6 +214,14 @@ def test_rewards_that_would_hold_up_every_step_are_refused_with_how_many_servers
         "128 rewards at 6 a minute take 1280 s of every step, more than 300; 4.3 times"
         in (found["pace"]["message"])
     )
+
+
+def test_a_slow_judge_holds_up_a_step_as_slow_rewards_do_and_layout_asks_none(run, planted):
+    report, found = checked(run("env.judge.a_minute=20", "grpo.max_num_steps=300"), planted)
+    assert "128 rewards at 20 a minute take 384 s of every step" in found["pace"]["message"]
+    assert report["judge"] == {"verdicts_a_minute": 20, "hours": 32.0, "usd": 96.0}
+    report, _ = checked(run("env.rules=layout", "env.judge.host=null"), planted)
+    assert report["ok"] and "judge" not in report and report["pace"]["decks_a_minute"] == 60
 
 
 def test_a_row_that_no_reward_can_be_given_for_is_refused(run, planted):

@@ -318,8 +318,6 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
                     "path": f"{row['id']}/images/a.png",
                     "line": 9,
                     "provider": "drawn",
-                    "attribution": None,
-                    "fallback": None,
                 }
             ]
             if index % 3 == 0

@@ -78,7 +78,7 @@ class Protocol:
 
     @property
     def prompt(self) -> str:
-        """The vision judge's instructions, as the model gets them."""
+        """The judge's instructions, as the model gets them."""
         text = _asset(self, "prompts", "prompt").read_text(encoding="utf-8")
         lines = [f"- {cap['seen']}: {cap['means']}" for cap in self._seen()]
         return text.replace("{observations}", "\n".join(lines))
@@ -89,13 +89,14 @@ class Protocol:
 
     @property
     def schema(self) -> Record:
-        """The JSON Schema of the vision judge's reply, with this protocol's observations as the only ones.
+        """The JSON Schema of the judge's reply, with this protocol's observations as the only ones.
 
         It goes to the endpoint as it is, so references are resolved: not every endpoint follows them.
         """
         schema: Record = json.loads(_asset(self, "schemas", "schema").read_text(encoding="utf-8"))
         dimension = schema.pop("$defs")["dimension"]
-        schema["properties"].update(dict.fromkeys(("content", "design", "coherence"), dimension))
+        names = {"content", "design", "coherence"} & schema["properties"].keys()
+        schema["properties"].update(dict.fromkeys(names, dimension))
         del schema["$schema"], schema["title"]
         seen = schema["properties"]["observations"]["items"]["properties"]["seen"]
         seen["enum"] = [cap["seen"] for cap in self._seen()]
@@ -124,6 +125,8 @@ def _check(path: Path, data: Record) -> None:
             "judge.combine: says how the models of a panel are joined (mean, median or "
             "majority), where judge.model is a list of them, and only there"
         )
+    elif data["judge"]["kind"] == "text" and "combine" in data["judge"]:
+        wrong = "judge.model: one model reads text; panels are of models that see"
     elif "checks" in data:
         wrong = "checks: only the offline judge has them"
     if wrong:

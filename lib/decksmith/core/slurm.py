@@ -1,11 +1,15 @@
 """What Slurm says of a job: its states, its exit status, and what became of it.
 
-States are those of squeue(1) and scontrol(1).
+States are those of squeue(1) and scontrol(1). `python3 -m decksmith.core.slurm` reads what sbatch said and says what to do.
 """
 
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
+
+from decksmith.core import cli
 
 OVER = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()
@@ -44,3 +48,16 @@ def ended(job: str) -> str | None:
     if states - OVER - {"COMPLETING"}:
         return None
     return f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
+
+
+def remedy(said: str) -> str | None:
+    """What to do about a refusal of sbatch's (assets/remedies.toml), or None where we do not know it."""
+    table = tomllib.loads((cli.ROOT / "assets/remedies.toml").read_text())["sbatch"]
+    return next((table[words] for words in table if words.lower() in said.lower()), None)
+
+
+if __name__ == "__main__":
+    text = sys.stdin.read()
+    cli.say(text.strip() or "sbatch said nothing")
+    if found := remedy(text):
+        cli.say(found)

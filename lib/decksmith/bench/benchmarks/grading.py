@@ -531,10 +531,14 @@ def grade(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
 
 
 def _math(task: Task, text: str) -> Grade:
-    answer = math.final(text)
+    expected, answer = str(task["expected"]), math.final(text)
+    question = " ".join(map(str, task["fields"].values()))
+    named = math.subject(text, question)
+    if named and math.same(expected, named):
+        answer = named
     if answer is None:
         return {"verdict": "no_answer", "answer": None}
-    right = math.same(str(task["expected"]), answer)
+    right = math.same(expected, answer) and math.suits(expected, answer, question)
     return {"verdict": "right" if right else "wrong", "answer": math.plain(answer) or answer}
 
 

@@ -34,25 +34,11 @@ class Deck(TypedDict, total=False):
     by: Annotated[By, "who made it"]
 
 
-class Fallback(TypedDict):
-    reason: Annotated[str, "the provider, and why it has no picture"]
-    transient: Annotated[bool, "a rerun tries again"]
-
-
-class Attribution(TypedDict):
-    author: Annotated[str, "whose photo it is"]
-    author_url: Annotated[str, "the author's page"]
-    source: Annotated[str, "the service"]
-    url: Annotated[str, "the photo's page"]
-
-
 class ImageItem(TypedDict):
-    query: Annotated[str, "what the picture is to show, as it was searched"]
+    query: Annotated[str, "what the picture is to show, printable and cut"]
     path: Annotated[str, "the picture"]
     line: Annotated[int, "of deck.md, from 1"]
-    provider: Annotated[str, "`drawn`, or who was asked"]
-    attribution: Annotated[Attribution | None, "whose picture it is; null of a drawn one"]
-    fallback: Annotated[Fallback | None, "why the drawn picture stands in"]
+    provider: Annotated[str, "`drawn`"]
 
 
 class Images(TypedDict, total=False):

@@ -85,7 +85,8 @@ def bare(pages: Pages) -> Found:
 
 
 def twice(pages: Pages) -> Found:
-    """The same picture as an earlier slide's, or nearly the same words with digits and the titles' words set aside."""
+    """The same picture as an earlier slide's, or nearly the same words with digits and the titles' words set aside. An agenda
+    may come back: lines that are titles of other slides."""
     titles = pages.titles()
     bags: dict[int, Counter[str]] = {}
     for n in pages.whole:
@@ -95,15 +96,26 @@ def twice(pages: Pages) -> Found:
         for m, other in bags.items():
             union = (bag | other).total()
             same = union >= 5 and (bag & other).total() >= pages.limits["twice"] * union
-            if same or _alike(pages, m, n):
+            if (same and not _agenda(pages, n, titles)) or _alike(pages, m, n):
                 yield n, f"the slide repeats slide {m}"
                 break
         bags[n] = bag
 
 
+def _agenda(pages: Pages, n: int, titles: dict[int, str]) -> bool:
+    """Whether most lines of a slide, at least three, name other slides by their titles."""
+    lines = [stems for line in pages.readable[n].splitlines() if (stems := _stems(line))]
+    others = [stems for m, title in titles.items() if m != n and (stems := _stems(title))]
+    named = sum(
+        any(stems & other >= min(stems, other, key=len) for other in others) for stems in lines
+    )
+    return named >= 3 and named * 2 > len(lines)
+
+
 def _alike(pages: Pages, m: int, n: int) -> bool:
-    """Whether the pictures of two slides are the same."""
-    if m not in pages.pictures or n not in pages.pictures:
+    """Whether the pictures of two slides are the same, and it was not we who drew one for two different queries."""
+    asked, others = pages.queries(m), pages.queries(n)
+    if m not in pages.pictures or n not in pages.pictures or (asked and others and asked != others):
         return False
     return bool(abs(pages.looked[m].thumb - pages.looked[n].thumb).max() < 6)
 

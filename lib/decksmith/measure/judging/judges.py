@@ -116,8 +116,9 @@ def open_judge(
     has no use for `access`, but for its jobs. Raises cli.BadConfig for an unknown model or a missing key."""
     if protocol.judge["kind"] == "offline":
         return Offline(protocol, Path(run), access.get("jobs") or 1)
-    kind = Panel if len(protocol.judges) > 1 else Vision
-    return kind(protocol, Path(run), **access)
+    if len(protocol.judges) > 1:
+        return Panel(protocol, Path(run), **access)
+    return vision.opened(protocol, Path(run), **access)
 
 
 def joined(protocol: Protocol, said: Mapping[str, Judge]) -> Judge:

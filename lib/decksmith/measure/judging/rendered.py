@@ -107,6 +107,14 @@ class Pages:
         """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
         return n in self.whole and shows(self.whole[n], element)
 
+    def queries(self, n: int) -> set[str]:
+        """What pictures slide n asks for in words."""
+        lines = sorted(page["line"] for page in self.xray.values() if "line" in page)
+        first = self.xray[n]["line"] if n in self.xray else 0
+        after = next((line for line in lines if line > first), 10**9)
+        items = (self.record.get("images") or {}).get("items") or []
+        return {item["query"] for item in items if first <= item["line"] < after}
+
     @cached_property
     def deck(self) -> "Deck":
         """The deck, empty where its file is not there."""

@@ -92,7 +92,7 @@ def _marks(protocol: Protocol, record: Record, error: Record | None) -> Score:
     else:
         judged = _get(record, "judge", "scores")
         dimensions["viscraft"] = _get(record, "features", scan)
-        dimensions |= {name: judged[name] for name in JUDGED}
+        dimensions |= {name: judged.get(name) for name in JUDGED}
     scored = not error or error["kind"] == "model"
     return {
         "overall": mean(dimensions, weights) if scored else None,

@@ -1,4 +1,4 @@
-"""A vision model as the judge: it sees the request and the pictures and nothing else.
+"""A model as the judge: it gets the request and the slides' pictures, or the text on them, and nothing else.
 
 A reply is data, checked against schema and deck, and asked for again when it cannot be used. A judge that never gives
 a usable reply is a judge fault, never a score."""
@@ -15,8 +15,11 @@ from typing import Any, TypedDict, Unpack, cast
 from decksmith.core import cli, incoming, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
+from decksmith.measure.decks import lint
+from decksmith.measure.decks.words import fold
 from decksmith.measure.judging import checks, identity, scoring
 from decksmith.measure.judging.records import Answer, DeckRecord, Judge, Seen
+from decksmith.measure.judging.rendered import ELEMENTS, Pages
 from decksmith.models.replies import added
 
 LONGEST = 100_000  # characters of a reply that are looked at
@@ -102,6 +105,7 @@ class Vision:
                 if reply.finish_reason == "length":
                     raise ValueError("it was cut off at the token limit; write less")
                 said = usable(reply.text, self.schema, items(record), seen["slides"])
+                self._verify(said, shown)
             except ValueError as error:
                 problem = str(error)
                 stream.warn(
@@ -114,8 +118,12 @@ class Vision:
         message = f"no usable reply in {len(replies)} tries; the last: {problem}"
         return {"error": {"kind": "judge", "class": "unparseable", "message": message}, **kept}
 
+    def _verify(self, said: Record, shown: dict[int, Any]) -> None:
+        """Hold what a usable reply says against what was shown."""
+
     def _value(self, record: DeckRecord, said: Record) -> Judge:
-        given = {name: said[name]["score"] for name in scoring.JUDGED}
+        names = judged(self.schema)
+        given = {name: said[name]["score"] for name in names}
         asked = checks.fewest(record.get("asks") or {}) or None
         made = len(record["render"].get("slides") or [])
         scores, caps = scoring.capped(self.protocol, given, said["observations"], asked, made)
@@ -127,14 +135,14 @@ class Vision:
             "judge": self.judging["slug"],
             "scores": {**scores},
             "given": given,
-            "why": {name: said[name]["why"] for name in scoring.JUDGED},
-            "evidence": {name: said[name]["evidence"] for name in scoring.JUDGED},
+            "why": {name: said[name]["why"] for name in names},
+            "evidence": {name: said[name]["evidence"] for name in names},
             "observations": said["observations"],
             "caps": caps,
             "checklist": [answers[item["id"]] for item in items(record)],
         }
 
-    def _pictures(self, record: DeckRecord) -> tuple[dict[int, bytes], Seen]:
+    def _pictures(self, record: DeckRecord) -> tuple[dict[int, Any], Seen]:
         """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
         settings = self.protocol.judge
         made = record["render"].get("slides") or []
@@ -151,7 +159,7 @@ class Vision:
             width = width * 4 // 5
 
     def _question(
-        self, record: DeckRecord, shown: dict[int, bytes], seen: Seen
+        self, record: DeckRecord, shown: dict[int, Any], seen: Seen
     ) -> list[dict[str, object]]:
         parts = [f"The request that the deck answers:\n<request>\n{request_of(record)}\n</request>"]
         if asked := [f"{item['id']}: {item['ask']}" for item in items(record)]:
@@ -162,10 +170,63 @@ class Vision:
             count += f" You see {len(shown)} of them; not shown: {', '.join(map(str, lost))}."
         content: list[dict[str, object]] = [{"type": "text", "text": "\n\n".join([*parts, count])}]
         for n, data in shown.items():
-            url = "data:image/png;base64," + base64.b64encode(data).decode()
-            content.append({"type": "text", "text": f"Slide {n}:"})
-            content.append({"type": "image_url", "image_url": {"url": url}})
+            content += self._slide(n, data)
         return [*content, {"type": "text", "text": "That was the last slide. Judge the deck."}]
+
+    def _slide(self, n: int, data: Any) -> list[dict[str, object]]:
+        """A slide as it is shown."""
+        url = "data:image/png;base64," + base64.b64encode(data).decode()
+        picture: dict[str, object] = {"type": "image_url", "image_url": {"url": url}}
+        return [{"type": "text", "text": f"Slide {n}:"}, picture]
+
+
+class Text(Vision):
+    """A model that gets the words which can be made out on each picture, and which elements a slide shows. It lists what the
+    request asks for; that is there where the words that it quotes stand on the slide that it names."""
+
+    def _pictures(self, record: DeckRecord) -> tuple[dict[int, Any], Seen]:
+        pages = Pages(dict(record), self.run, lint.limits())
+        every = pages.numbers
+        numbers = [every[k - 1] for k in spread(len(every), self.protocol.judge["max_slides"])]
+        shown = {n: as_text(pages, n)[: LONGEST // len(numbers)] for n in numbers}
+        size = sum(len(text.encode()) for text in shown.values())
+        return shown, {"slides": numbers, "of": len(every), "width": 0, "bytes": size}
+
+    def _slide(self, n: int, data: Any) -> list[dict[str, object]]:
+        return [{"type": "text", "text": f"Slide {n}:\n{data}"}]
+
+    def _verify(self, said: Record, shown: dict[int, Any]) -> None:
+        for one in said["asked"]:
+            quote = fold(one["quote"] or "")
+            one["yes"] = bool(one["yes"] and quote and quote in fold(shown.get(one["slide"], "")))
+
+    def _value(self, record: DeckRecord, said: Record) -> Judge:
+        value = super()._value(record, said)
+        there = [one["what"] for one in said["asked"] if one["yes"]]
+        most = 1 + 4 * len(there) / len(said["asked"])
+        if (value["scores"]["content"] or 0) > most:
+            why = f"{len(there)} of {len(said['asked'])} asked things stand on a slide"
+            value["scores"]["content"] = most
+            value["caps"].append({"dimension": "content", "max": most, "why": why})
+        return value
+
+
+def opened(protocol: Protocol, run: Path, folder: str = "", **access: Unpack[Access]) -> Vision:
+    """The model that a protocol's judge is, by what it gets: pictures or text."""
+    kind = Text if protocol.judge["kind"] == "text" else Vision
+    return kind(protocol, run, folder, **access)
+
+
+def as_text(pages: Pages, n: int) -> str:
+    """What a reader of text gets of a slide: the elements that it shows, and what can be made out in its picture."""
+    elements = ", ".join(name for name in ELEMENTS if pages.has(n, name))
+    shows = f"[shows: {elements}]\n" if elements else ""
+    return shows + pages.readable.get(n, "")
+
+
+def judged(schema: Record) -> list[str]:
+    """The dimensions that a judge of this form of reply scores."""
+    return [name for name in scoring.JUDGED if name in schema["properties"]]
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -207,7 +268,7 @@ def png(ident: str, path: Path, width: int) -> bytes:
 def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[int]) -> Record:
     """The judge's answer in a reply, checked against checklist and slides shown; raises ValueError."""
     said = one_object(text, schema)
-    for name in scoring.JUDGED:
+    for name in judged(schema):
         if not said[name]["why"].strip():
             raise ValueError(f"{name}.why is empty")
     answered = [item["id"] for item in said["checklist"]]
@@ -218,7 +279,7 @@ def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[
             )
     if extra := set(answered) - {item["id"] for item in items}:
         raise ValueError(f"there is no checklist item {sorted(extra)[0]}")
-    cited = [("evidence", e["slide"]) for name in scoring.JUDGED for e in said[name]["evidence"]]
+    cited = [("evidence", e["slide"]) for name in judged(schema) for e in said[name]["evidence"]]
     cited += [("observations", o["slide"]) for o in said["observations"] if o["slide"] is not None]
     for item in (item for item in said["checklist"] if item["yes"]):
         if item["slide"] is None:

@@ -46,7 +46,6 @@ class Tools:
         protocol = Protocol.load("offline")
         protocol.render.update(min_slides=1, scale=1)
         self.pool = pool.Pool(protocol, jobs=jobs, kept=pool.kept_folder())
-        self.provider = pictures.providers("drawn")
         self.template = template
         self.at_work = 0
 
@@ -99,9 +98,7 @@ class Tools:
             with tempfile.TemporaryDirectory(prefix="deck-serve-") as folder:
                 run = Path(folder)
                 record = self._record(run, deck)
-                record["images"] = await asyncio.to_thread(
-                    pictures.illustrate, run, record, self.provider
-                )
+                record["images"] = await asyncio.to_thread(pictures.illustrate, run, record)
                 record["render"] = await self.pool.render(run, record)
                 for error in record["render"]["errors"]:
                     if error["kind"] != "model":

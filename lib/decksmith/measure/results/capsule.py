@@ -139,11 +139,9 @@ def _under(folder: Path, records: list[Record], protocol: Protocol) -> Condition
 
 
 def _unchanged(folder: Path, files: dict[str, bytes], records: list[Record]) -> Protocol:
-    """The protocol of a run. Raises cli.BadData where it is another by now, or one of photos."""
+    """The protocol of a run. Raises cli.BadData where it is another by now."""
     fixed = json.loads(files["protocol.json"])
     protocol = Protocol.load(fixed["protocol"])
-    if protocol.images["provider"] != "drawn":
-        raise cli.BadData(f"{folder} cannot be packed; a capsule does not hold photos")
     if changed := identity.differences(fixed, identity.identity(protocol, records)):
         raise cli.BadData(
             f"{folder} was made under another {protocol.name} than the present one; "

@@ -175,7 +175,7 @@ def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown
         "reply": None if slides and markdown else _cut(reply[:6000]),
         "reasoning": _cut(thought),
         "pictures": [
-            _only(item, ("query", "provider", "attribution", "fallback", "line"))
+            _only(item, ("query", "provider", "line"))
             for item in (images.get("items") or [] if images else [])
         ],
     }

@@ -111,7 +111,6 @@ class DeckWriter:
         protocol.render.update(min_slides=1, deadline=DEADLINE, scale=1)
         self.sampling = protocol.sampling
         self.sampling.pop("stop_early", None)  # who watches a reply stops it
-        self.provider = deck_pictures.providers(protocol.images["provider"])
         self.lines = {model.base_url: TurnQueue(self._width(model)) for model in models.values()}
         self.clients = {name: self._open(model) for name, model in models.items()}
         self.builder = site.Builder(protocol, ["site"])
@@ -355,7 +354,7 @@ class DeckWriter:
         """The record of a text that lies in `<folder>/<ident>`, its image queries replaced."""
         record = {"id": ident, "deck": _deck(folder, ident, template)}
         await asyncio.to_thread(stream.write, folder / ident / "deck.md", text)
-        images = await asyncio.to_thread(deck_pictures.illustrate, folder, record, self.provider)
+        images = await asyncio.to_thread(deck_pictures.illustrate, folder, record)
         return {**record, "images": images}
 
     async def made(self, ask: DeckAsk, side: int, version: int, kind: str) -> Path:

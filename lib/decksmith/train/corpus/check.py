@@ -97,7 +97,7 @@ class Checker:
             template = templates.held(folder, under, ident)
             deck["template"] = templates.put(self.scratch, template)
         drawn: Record = {"id": ident, "deck": deck}
-        drawn["images"] = pictures.illustrate(self.scratch, drawn, pictures.providers("drawn"))
+        drawn["images"] = pictures.illustrate(self.scratch, drawn)
         return cast(Render, await self.pool.render(self.scratch, drawn))
 
     def table(self) -> Iterator[str]:

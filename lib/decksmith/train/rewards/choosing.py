@@ -117,7 +117,6 @@ class Reviser:
         self.sampling.pop("stop_early", None)  # an edit has no slide to begin with
         self.table = condition.revise
         self.criterion = Criterion(self.table["by"], self.table)
-        self.source = pictures.providers(protocol.images["provider"])
         self.journal: stream.Journal | None = None
 
     def inputs(self, record: Record) -> Any:
@@ -190,7 +189,7 @@ class Reviser:
         under = {key: now["gen"][key] for key in ("condition",) if key in now["gen"]}
         fresh: Record = {"id": ident, "gen": {"text": text, **under}}
         fresh["deck"] = clean.parse(self.run, fresh)
-        fresh["images"] = pictures.illustrate(self.run, fresh, self.source)
+        fresh["images"] = pictures.illustrate(self.run, fresh)
         fresh["render"] = await self.pool.render(self.run, fresh)
         return {**now, **{key: fresh[key] for key in REPLACED}}
 

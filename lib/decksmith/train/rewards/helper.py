@@ -18,8 +18,8 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.render.worker import ResourceUse
 
-# It needs one core, and finds this package wherever it was started from.
-ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(cli.ROOT / "lib")}
+# It needs one core.
+ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 START = 120.0  # seconds that a process may take until it takes orders
 
 
@@ -67,12 +67,14 @@ class Helper:
     def _start(self) -> None:
         self.kill()
         self.orders, theirs = Pipe()
+        # It finds this package wherever it was started from, and the others where we do.
+        paths = [str(cli.ROOT / "lib"), *filter(None, [os.environ.get("PYTHONPATH")])]
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", __name__, self.rules, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a library prints is no answer
-                env={**os.environ, **ALONE},
+                env={**os.environ, **ALONE, "PYTHONPATH": os.pathsep.join(paths)},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is for us
             )
@@ -109,7 +111,7 @@ def prepared(run: Path, record: Record) -> Record:
     try:
         record[key] = clean.parse(run, record)
         key = "images"
-        record[key] = pictures.illustrate(run, record, pictures.providers("drawn"))
+        record[key] = pictures.illustrate(run, record)
     except stream.Fault as fault:
         record[key] = {"error": fault.error}
     return record

@@ -1,5 +1,5 @@
-"""Rewards, assets/rewards: the share of checks that a rendered deck passes, and under `read` times how well it answers
-its request."""
+"""Rewards, assets/rewards: the share of checks that a rendered deck passes, what was asked for weighing no more than its
+slides, and under `read` times how well it answers its request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class RulesFile(validation.Body):
 
     @model_validator(mode="after")
     def _complete(self) -> "RulesFile":
-        if (self.judge is None) != (self.answers is None):
+        if self.judge != "offline" and (self.judge is None) != (self.answers is None):
             words = "judge and answers go together: the protocol whose judge reads,"
-            raise validation.sentence(f"{words} and the marks for content that are worth 0 and 1")
+            raise validation.sentence(f"{words} and the marks that are worth 0 and 1")
         if self.answers and self.answers[0] >= self.answers[1]:
             raise validation.sentence("answers: the first mark is worth 0, the second, higher, 1")
         return self
@@ -47,8 +47,9 @@ class Rules:
     """One file of assets/rewards.
 
     protocol  whose render settings and checks
-    judge     the protocol whose judge reads the decks, of rules that need one; a record needs its `judge` then
-    answers   the marks for content, 1 to 5, that are worth 0 and 1
+    judge     the protocol whose judge reads the decks, of rules that need one; a record needs its `judge` then. Of an
+              offline one its check `reads` alone counts: a deck that fails it gets nothing
+    answers   the marks, 1 to 5, that are worth 0 and 1: the lower of content and coherence counts
     sha256    of all of this, of what decides what the judge says, and of the code that checks
     """
 
@@ -62,9 +63,10 @@ class Rules:
         """What this reward and a protocol's scores have in common, in words: a model that was trained on the one was
         trained to please the other by it."""
         if protocol.judge["kind"] == "offline":
-            return "all checks of this score but `reads`"
+            is_read = self.judge and self.judge.judge["kind"] == "offline"
+            return "all checks of this score" + ("" if is_read else " but `reads`")
         shared = "whether a deck renders and how many slides it has"
-        return f"{shared}, and a judge's marks for content" if self.judge else shared
+        return f"{shared}, and a judge's marks for content and coherence" if self.judge else shared
 
 
 def read(name: str | Path) -> Rules:
@@ -89,8 +91,8 @@ def read(name: str | Path) -> Rules:
     judge, judging = None, None
     if said.judge is not None:
         judge = Protocol.load(said.judge)
-        if judge.judge["kind"] != "vision":
-            words = f"judge: {said.judge} has no vision judge; name one that has it, as published"
+        if judge.judge["kind"] == "offline" and said.answers:
+            words = f"judge: {said.judge} has no judge that reads; name one that has, as text"
             raise cli.BadConfig(f"{path}: {words}")
         judging = identity.judging(judge)
     return Rules(
@@ -123,20 +125,21 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
         raise cli.BadData(f"{record['id']}: no render in this record; deck-render writes it")
     answers, read, said = None, list[bool](), list[str]()
     if rules.answers:
-        (low, high), content = rules.answers, _content(record)
-        answers = min(1.0, max(0.0, (content - low) / (high - low)))
+        (low, high), (mark, of) = rules.answers, _mark(record)
+        answers = min(1.0, max(0.0, (mark - low) / (high - low)))
         if answers < 1:
-            said.append(f"the judge gives its content {content:g} of 5")
+            said.append(f"the judge gives its {of} {mark:g} of 5")
         # The judge has read the checklist: its answers stand in place of the text matches.
         read = [item["yes"] for item in record["judge"].get("checklist") or []]
         record = {**record, "checklist": []}
+    elif rules.judge:
+        unlike = [one for one in record["judge"].get("findings", []) if one["check"] == "reads"]
+        answers = 0.0 if unlike else 1.0
+        said += [one["message"] for one in unlike[:1]]
     found = checks.judge(record, run, cast(Limits, rules.protocol.checks))
     matched = [one["yes"] for one in found["asked"]]
-    of = found["checks"]["of"] + len(read)
-    components = {
-        "slides": (found["checks"]["passed"] - sum(matched)) / of,
-        "asked": sum([*matched, *read]) / of,
-    }
+    made, slides = (found["checks"][key] for key in ("passed", "of"))
+    components = shares(made - sum(matched), slides - len(matched), [*matched, *read])
     if answers is not None:
         components["answers"] = answers
     said += [one["message"] for one in found["findings"]]
@@ -148,21 +151,29 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
     }
 
 
+def shares(passed: int, slides: int, asked: list[bool]) -> dict[str, float]:
+    """What slides (`passed` of so many) and asked things each bring, at most 1 together. A long request weighs no more
+    than the slides do: else a deck that nobody can look at would be paid for what stands on it."""
+    weight = min(len(asked), slides)
+    there = weight * sum(asked) / len(asked) if asked else 0.0
+    return {"slides": passed / (slides + weight), "asked": there / (slides + weight)}
+
+
 def contributions(components: Mapping[str, float]) -> dict[str, float]:
     """What slides and asked things each bring to the reward; together they are the reward."""
     answers = components.get("answers", 1.0)
     return {name: components.get(name, 0.0) * answers for name in ("slides", "asked")}
 
 
-def _content(record: Record) -> float:
-    """The mark for content, 1 to 5, of a judge that reads."""
+def _mark(record: Record) -> tuple[float, str]:
+    """The lower of the marks for content and coherence, 1 to 5, of a judge that reads, and which it is."""
     scores = (record.get("judge") or {}).get("scores")
     if not isinstance(scores, dict):
         raise cli.BadData(
             f"{record['id']}: no judge.scores of a judge that reads in this record; "
             "deck-judge --protocol published writes them"
         )
-    return float(scores["content"])
+    return min((float(scores[name]), name) for name in ("coherence", "content"))
 
 
 def note_training(runs: list[Record]) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.measure.judging import vision
+from decksmith.measure.judging import judges, vision
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.render import pool
 from decksmith.train.rewards.helper import Helper, HelperBroken
@@ -28,7 +28,7 @@ KNOWN_PROMPT: Record = {
     "asks": {},
     "checklist": [],
     # Nobody is asked, and paid, for a verdict on it.
-    "judge": {"judge": "nobody", "scores": {"content": 5}, "checklist": []},
+    "judge": {"judge": "nobody", "scores": {"content": 5, "coherence": 5}, "checklist": []},
 }
 PATIENCE = 60.0  # seconds for all attempts at one verdict
 
@@ -38,7 +38,7 @@ class Scorer:
 
     Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in
     ROOT/renders. Where the rules need a judge that reads, it is asked about each deck that renders.
-    Raises what `read`, `pool.Pool` and `vision.Vision` raise.
+    Raises what `read`, `pool.Pool` and `judges.open_judge` raise.
     """
 
     def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
@@ -49,9 +49,10 @@ class Scorer:
         self.rules.protocol.render.update(scale=1)
         kept = root / "renders" if pool.kept_folder() else None
         self.pool = pool.Pool(self.rules.protocol, jobs=jobs, kept=kept)
-        self.judge: vision.Vision | None = None
+        self.judge: judges.Offline | judges.Panel | vision.Vision | None = None
         if self.rules.judge:
-            self.judge = vision.Vision(self.rules.judge, self.work)
+            self.judge = judges.open_judge(self.rules.judge, self.work)
+        if isinstance(self.judge, vision.Vision):
             # It is asked about every deck, however many before got no answer: a server outlives an
             # hour in which nobody answers.
             self.judge.client.breaker, self.judge.client.patience = sys.maxsize, PATIENCE

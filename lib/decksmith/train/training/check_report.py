@@ -87,6 +87,8 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
     if pace := report.get("pace"):
         seconds, decks = pace["reward_seconds"], pace["decks_a_minute"]
         yield "rewards", f"{seconds} s a step at {decks:g} decks a minute"
+    if judge := report.get("judge"):
+        yield "judge", f"{_facts(judge)}: the run's rewards, validation on top"
     for when, parts in report.get("memory_gib", {}).items():
         yield f"memory, {when}", f"{_facts(parts)} GiB a GPU, estimated"
     if lora := report.get("lora"):

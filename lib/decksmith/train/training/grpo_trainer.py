@@ -51,8 +51,8 @@ STAGES = (
     "deck-parse --run {run}",
     "deck-illustrate --protocol offline --run {run}",
     "deck-render --protocol offline --run {run}",
-    "deck-reward --rules {rules} --run {run}",
     "deck-judge --protocol offline --run {run}",
+    "deck-reward --rules {rules} --run {run}",
     "deck-score --protocol offline",
 )
 

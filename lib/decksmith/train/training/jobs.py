@@ -270,7 +270,10 @@ class Job:
         done = self.host.shell(SUBMIT.format(home=shlex.quote(str(self.home)), command=command))
         if done.returncode:
             kind = cli.Missing if done.returncode == 69 else cli.TryAgain
-            raise kind(f"not submitted{self.at}: {last_line(done.stderr)}")
+            mend = slurm.remedy(done.stderr.decode(errors="replace"))
+            raise kind(
+                f"not submitted{self.at}: {'; '.join(filter(None, [last_line(done.stderr), mend]))}"
+            )
         number = done.stdout.decode().strip().split(";")[0]
         self.host.shell(f"echo {number} > {shlex.quote(str(self.far))}/slurm/job")
         return number

@@ -169,18 +169,23 @@ def check_keys(made: Checked) -> str:
             names |= {key for key, _ in leaves(recipes.load(made.path.parent / parent))}
 
     def is_known(key: str) -> bool:
-        if key == "defaults" or key.endswith("_override_") or key in names:
+        if key == "defaults" or key in names:
             return True
         if any(key == prefix or key.startswith(f"{prefix}.") for prefix in free):
             return True
         return any(name.startswith(f"{key}.") for name in names | free)  # a section
 
     for key in made.places:
-        if not is_known(key):
+        if not is_known(key) and not key.endswith("._override_"):
             near = difflib.get_close_matches(key, names, 1, 0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
             message = f"{key} is no key of NeMo-RL {version}'s {made.algorithm.upper()}{hint}"
             made.wrong("unknown-key", key, message)
+    # What is left of these marks once the parents are merged goes to the trainer as a key.
+    for key, _ in leaves(made.config):
+        if key.endswith("_override_"):
+            message = f"NeMo-RL takes {key} for a key: it marks a section of the first level only"
+            made.wrong("override", key, message)
     return KEYS[made.algorithm].name if made.config.get("absent") or not parents else "the parent"
 
 
@@ -216,6 +221,12 @@ def check_settings(made: Checked) -> None:
     _template(made)
     for side in ("train", "validation"):
         _dataset(made, side)
+    if made.raw.get("defaults") and not recipes.get(made.raw, "data._override_"):
+        message = "data has no _override_: true, keys of the parent's data sets stay in it"
+        made.wrong("dataset", "data", message)
+    for key in ("data.max_input_seq_length", "data.shuffle", "data.num_workers"):
+        if made.raw.get("defaults") and made.get(key, ...) is ...:
+            made.wrong("dataset", key, f"there is no {key}, which NeMo-RL reads")
     _steps(made)
     _periods(made)
     _schedule(made)
@@ -264,9 +275,6 @@ def _dataset(made: Checked, side: str) -> None:
         made.wrong("dataset", key, f"{key} is not of {wanted}{lack}")
     elif fault := recipes.misread(data.get("data_path") or ""):
         made.wrong("dataset", f"{key}.data_path", fault)
-    elif made.raw.get("defaults") and not recipes.get(made.raw, f"{key}._override_"):
-        message = f"{key} has no _override_: true, keys of the parent's data set stay in it"
-        made.wrong("dataset", key, message)
 
 
 def _steps(made: Checked) -> None:

@@ -47,19 +47,20 @@ class Trained(TypedDict):
 def load(path: Path | str) -> Recipe:
     """A recipe as a plain dict: parents merged where they exist on this machine, interpolations
     resolved. `defaults` names parents (a path or a list; relative to the file that names it, or
-    absolute), later ones win; a section with `_override_: true` replaces its parent's. A parent
-    that is not here (it may live in an image) is left out, and stands in the result under "absent".
-    `???` stays where nothing filled it. Raises cli.Missing, cli.BadConfig."""
+    absolute), later ones win; a section with `_override_: true` replaces its parent's, as in
+    NeMo-RL on the first level only: deeper marks stay, as keys. A parent that is not here (it may
+    live in an image) is left out, and stands in the result under "absent". `???` stays where
+    nothing filled it. Raises cli.Missing, cli.BadConfig."""
     # Those of NeMo-RL.
     OmegaConf.register_resolver("add", lambda *a: sum(a), replace=True)
     OmegaConf.register_resolver("mul", lambda *a: math.prod(a), replace=True)
     OmegaConf.register_resolver("div", lambda a, b: a / b, replace=True)
     OmegaConf.register_resolver("max", lambda *a: max(a), replace=True)
     absent: list[str] = []
-    merged = _inherit(Path(path), absent, ())
     try:
-        found: Any = OmegaConf.to_container(OmegaConf.create(_plain(merged)), resolve=True)
-    except OmegaConfBaseException as error:
+        merged = _inherit(Path(path), absent, ())
+        found: Any = OmegaConf.to_container(merged, resolve=True)
+    except (OmegaConfBaseException, TypeError) as error:  # TypeError: a list over a section
         raise cli.BadConfig(f"{path}: {_one_line(error)}") from None
     return found | ({"absent": absent} if absent else {})
 
@@ -392,13 +393,15 @@ def _named(name: str) -> Recipe:
     return _read(path, f"there is no {path}; recipes: {known}")
 
 
-def _inherit(path: Path, absent: list[str], seen: tuple[Path, ...]) -> Recipe:
+def _inherit(path: Path, absent: list[str], seen: tuple[Path, ...]) -> DictConfig:
     path = path.resolve()
     if path in seen:
         raise cli.BadConfig(f"{path}: inherits from itself")
-    own = _read(path, f"there is no {path}")
-    parents = own.pop("defaults", None) or []
-    merged: Recipe = {}
+    own = OmegaConf.create(_read(path, f"there is no {path}"))
+    if "defaults" not in own:
+        return own
+    parents = own.pop("defaults") or []
+    merged = OmegaConf.create()
     for parent in [parents] if isinstance(parents, str) else parents:
         parent = path.parent / parent
         if parent.exists():
@@ -412,17 +415,15 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _merge(old: Any, new: Any) -> Any:
-    if isinstance(old, dict) and isinstance(new, dict) and not new.get("_override_"):
-        return {**old, **{key: _merge(old.get(key), value) for key, value in new.items()}}
-    return new
-
-
-def _plain(value: Any) -> Any:
-    """Without the marks of inheritance."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items() if key != "_override_"}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+def _merge(old: DictConfig, new: DictConfig) -> DictConfig:
+    """What NeMo-RL makes of a parent and its child (merge_with_override, read at 7ea279abf). Both are changed."""
+    for name in list(new):
+        section = None if OmegaConf.is_missing(new, name) else new[name]
+        if isinstance(section, DictConfig) and section.get("_override_"):
+            section.pop("_override_")
+            old.pop(name, None)
+    merged: Any = OmegaConf.merge(old, new)
+    return merged
 
 
 def _read(path: Path, missing: str) -> Recipe:

@@ -55,6 +55,7 @@ class RlCheck(RunCheck, total=False):
         "prompts are of the training set, `flat` is the share of the prompts whose samples all score "
         "alike, `spread` the mean standard deviation within a prompt",
     ]
+    judge: Annotated[Numbers, "of the reward's reader: {verdicts_a_minute, hours, usd}"]
     pace: Annotated[Numbers, "{decks_a_minute, reward_seconds}: what the rewards of a step take"]
     memory_gib: Annotated[dict[str, Numbers], "{training, generation}: of a GPU, estimated"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from decksmith.core import cli, records, stream
+from decksmith.core import cli, config_files, records, stream
 from decksmith.core.records import Optionals, Record
 from decksmith.models import shapes
 from decksmith.train.corpus import overlap
@@ -21,6 +21,7 @@ from decksmith.train.training.check_report import Report
 from decksmith.train.training.preflight import Checked
 
 LIMITS = recipes.RECIPES / "rl-check.toml"
+REWARDS = cli.ROOT / "assets/rewards"
 PAIRINGS = cli.ROOT / "assets/pairings.toml"
 # Of a GPU's share for generation, what its weights may take: the rest holds the requests.
 MEMORY = 0.9
@@ -60,7 +61,7 @@ def check(
             made.wrong("gym", key, f"{key} is {made.get(key)!r}, with NeMo Gym it is {value!r}")
     _paired(made)
     _planted(made, planted, {prompt["id"] for prompt in prompts["train"]}, limit)
-    _pace(made, pace, limit)
+    _pace(made, min([pace, *_judged(made)]), limit)
     shape = preflight.check_sizes(made, folder)
     if shape:
         _memory(made, shape, limit)
@@ -228,6 +229,29 @@ def _faults_of_planted(
 
 def _mean(numbers: list[float] | list[bool]) -> float | None:
     return statistics.fmean(numbers) if numbers else None
+
+
+def _judged(made: Checked) -> list[float]:
+    """Verdicts a minute of the judge that the run's reward asks, none where it asks nobody; notes a judge that is nowhere."""
+    rules = made.get("env.rules") or "layout"
+    path = REWARDS / f"{rules}.toml"
+    if not path.is_file():
+        known = cli.instead(rules, sorted(some.stem for some in REWARDS.glob("*.toml")))
+        made.wrong("judge", "env.rules", f"there is no reward {rules!r}{known}")
+        return []
+    if "judge" not in config_files.read(path, REWARDS):
+        return []
+    judge = made.get("env.judge") or {}
+    host, rate, hourly = (judge.get(key) for key in ("host", "a_minute", "usd_an_hour"))
+    if not host or not rate:
+        said = f"the reward {rules} asks a judge's server: SET='env.judge.host=HOST' names it"
+        made.wrong("judge", "env.judge", f"{said}, or SET='env.rules=layout' does without")
+        return []
+    rewards = (made.report.get("rollouts") or 0) * (made.report.get("steps") or 0)
+    hours = round(rewards / rate / 60, 1)
+    usd = round(hours * (hourly or 0), 2)
+    made.report["judge"] = {"verdicts_a_minute": rate, "hours": hours, "usd": usd}
+    return [float(rate)]
 
 
 def _pace(made: Checked, pace: float, limit: dict[str, float]) -> None:

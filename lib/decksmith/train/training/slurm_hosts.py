@@ -24,19 +24,25 @@ class SlurmHost:
         self.name, self.folder = name or None, folder or "decksmith"
         self.command = ["sh", "-c"]
         if self.name:
-            self.sockets = tempfile.mkdtemp(prefix="ds-")  # which nobody else reaches
-            options = (*OPTIONS, f"ControlPath={self.sockets}/%C")
+            # A folder that nobody else reaches; a socket's path, with ssh's own ending, has 100 characters at most.
+            place = tempfile.gettempdir()
+            self.sockets = tempfile.mkdtemp(prefix="ds-", dir=place if len(place) < 60 else "/tmp")
+            options = (*OPTIONS, f"ControlPath={self.sockets}/s")
             self.ssh = shlex.split(os.environ.get("DECKSMITH_SSH") or "ssh")
             self.ssh += [word for option in options for word in ("-o", option)]
             self.command = [*self.ssh, self.name]
 
     @functools.cached_property
     def root(self) -> Path:
-        """The checkout's folder there. Raises cli.Missing."""
+        """The checkout's folder there. Raises cli.Missing; cli.TryAgain where ssh itself fails."""
         if not self.name:
             return cli.ROOT
         folder = shlex.quote(self.folder)
         done = self.shell(f"cd {folder} && ls bin/job-submit > /dev/null && pwd -P")
+        if done.returncode == 255:  # of ssh itself; nothing was run there
+            said = "; ".join(done.stderr.decode(errors="replace").split("\n")).strip("; ")
+            mend = f"mend it until `{shlex.join([*self.ssh[:1], self.name])} true` works"
+            raise cli.TryAgain(f"{self.name}: ssh does not get there ({said[-400:]}); {mend}")
         if done.returncode:
             what = f"no checkout in {self.folder} ({last_line(done.stderr)})"
             mend = f"git clone .. {self.folder}, make -C {self.folder} setup, and the images"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple, NotRequired, TypedDict
 
+from decksmith.bench.benchmarks.graders.wire import strange
 from decksmith.bench.benchmarks.records import Grade, Task
 from decksmith.bench.sandbox import pool
 from decksmith.bench.sandbox.cell import GUARD, LOST, Limits, Result
@@ -81,7 +82,7 @@ def seconds(task: Task) -> float:
 def grade(expected: CodeExpected, text: str) -> Grade:
     """The grade of one reply. Raises Fault where the sandbox fails or tests do not fit, cli.Missing
     where nothing confines code."""
-    code = program(text, expected.get("entry") or expected.get("function"))
+    code = program(text, *_asked(expected))
     if code is None:
         return {"verdict": "no_answer", "answer": None}
     if "function" in expected:
@@ -96,6 +97,14 @@ def grade(expected: CodeExpected, text: str) -> Grade:
         if found["ended"] != "passed":
             return _wrong(found)
     return _right()
+
+
+def _asked(expected: CodeExpected) -> list[str]:
+    """The names of which a program defines one: of the function asked for, else what the tests call of the row's names."""
+    if name := expected.get("entry") or expected.get("function"):
+        return [name]
+    called = set(re.findall(r"\w+", "\n".join(expected.get("tests", ()))))
+    return [name for name in expected.get("names", ()) if name in called]
 
 
 def _right(**more: int) -> Grade:
@@ -113,12 +122,12 @@ CALLED_FINAL = re.compile(r"\bfinal\b", re.I)
 REJECTED = re.compile(r"\b(?:wrong|incorrect|buggy|naive|brute|do\s+not\s+use|don't\s+use)\b", re.I)
 
 
-def program(text: str, name: str | None = None) -> str | None:
-    """The code of a reply: of the complete Python blocks of its final answer the last that defines `name` (without a name: that reads
-    input), or the last that a sentence calls final. Without one, a block in another dress, a block that was not closed, or a text
-    without blocks that reads as code; else None."""
+def program(text: str, *names: str) -> str | None:
+    """The code of a reply: of the complete Python blocks of its final answer the last that defines one of `names` (without names: that
+    reads input), or the last that a sentence calls final, behind earlier blocks that define what it uses. Without one, a block in another
+    dress, a block that was not closed, or a text without blocks that reads as code; else None."""
     text = text.rpartition("</think>")[2].replace("\r\n", "\n").replace("\ufeff", "")
-    named = re.escape(name or "")
+    named = rf"(?:{'|'.join(map(re.escape, names))})"
     defines = re.compile(
         rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{named}\b|{named}[ \t]*=)", re.M
     )
@@ -126,12 +135,12 @@ def program(text: str, name: str | None = None) -> str | None:
 
     def rank(block: Block) -> tuple[bool, int, bool]:
         """The best is the smallest: that has what is asked for, closed Python, and what no sentence rejects."""
-        asked = defines if name else READS
+        asked = defines if names else READS
         dress = 0 if block.language in PYTHON else 2 if block.language else 1
         return (
             not asked.search(block.code),
             dress if block.closed else 3,
-            bool(REJECTED.search(block.before)),
+            bool(REJECTED.search(re.split(r"(?<=[.!?])\s+", block.before)[-1])),
         )
 
     if found:
@@ -140,11 +149,47 @@ def program(text: str, name: str | None = None) -> str | None:
         if best[0]:  # parts of a function, or no program at all: what follows shows how it is used
             return equal[0].code
         whole = [block for block in equal if _parses(block.code)] or equal[:1]
-        return next(
+        chosen = next(
             (block for block in reversed(whole) if CALLED_FINAL.search(block.before)), whole[-1]
-        ).code
-    reads_as_code = re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M)
-    return text if reads_as_code and "```" not in text else None
+        )
+        return _with_parts(chosen.code, found[: found.index(chosen)])
+    if "```" in text:
+        return None
+    if re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M):
+        return text
+    part = max(INDENTED.findall(text), key=len, default="")
+    if not STATEMENT.search(part) or not _parses(textwrap.dedent(part)):
+        return None
+    return _level(part) if names else textwrap.dedent(part)
+
+
+INDENTED = re.compile(r"^(?: {4}|\t)[^\n]*\n?(?:(?:(?: {4}|\t)[^\n]*|[ \t]*)(?:\n|\Z))*", re.M)
+STATEMENT = re.compile(
+    r"^\s*(?:(?:def|class|import|from|return|for|while|if)\b|print\(|\w+\s*=)", re.M
+)
+
+
+def _with_parts(code: str, earlier: Sequence["Block"]) -> str:
+    """Code behind those earlier blocks that define what it uses and does not define: imports and helpers that a reply shows apart."""
+    for block in reversed(earlier):
+        if _parses(code) and _parses(block.code) and strange(code) & _defined(block.code):
+            code = f"{block.code}\n{code}"
+    return code
+
+
+def _defined(code: str) -> set[str]:
+    """The names that a text defines at its margin; none where it also calls something there."""
+    found: set[str] = set()
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {name.id for name in node.targets if isinstance(name, ast.Name)}
+        else:
+            return set()
+    return found
 
 
 def _parses(code: str) -> bool:

@@ -138,6 +138,18 @@ def _last(text: str) -> str | None:
     return REMARK.sub("", re.sub(r"^(?:All (?=[a-z]\b)|=\s*)", "", said.strip(" .。!")))
 
 
+# "Bea is the tallest", where a name is asked for.
+SUBJECT = re.compile(r"(?:(?:So|Thus|Hence|Therefore),?\s+)?(.+?)\s+is\s+(?:the\s+)?(?!not\b)(\w+)")
+
+
+def subject(text: str, question: str) -> str | None:
+    """What the last sentence of a reply says of itself in a word of the question; None where an answer is marked, or for another sentence."""
+    if boxed(text) is not None or FINAL.search(text):
+        return None
+    found = SUBJECT.match(re.split(r"(?<=[.!?])\s+|\n", text.strip())[-1])
+    return found[1] if found and re.search(rf"\b{found[2]}\b", question, re.I) else None
+
+
 # One way of writing things
 
 WRITTEN = {"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "÷": "/", "⁄": "/", "π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ",
@@ -147,7 +159,7 @@ SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
 ROOT = re.compile(r"(?:√|(?<![\\a-z])sqrt)\s*(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\d+|[a-zA-Z]))")
 SYMBOL = re.compile("|".join(map(re.escape, WRITTEN)))
 REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
-    (r"^(\d+) to (\d+)$", r"\1:\2"), (r"(?<![\d,.])(\d{1,3}),(\d{3})(?= [a-z]{3})", r"\1\2"), (r"\\mathrm\s*\{e\}(?=\s*\^)", "e"),
+    (r"^(\d+) to (\d+)$", r"\1:\2"), (r"(?<![\d,.])(\d{1,3}),(\d{3})(?= [a-zA-Z]{2})", r"\1\2"), (r"\\mathrm\s*\{e\}(?=\s*\^)", "e"),
     (r"\\(?:text|page)?color(?:box)?\s*\{[^{}]*\}|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![a-zA-Z])", ""),
     (r"\\(?:underline|uline|boxed|fbox|framebox|ensuremath|mathord|mathbin|mathrel|boldsymbol|bm|emph|uuline)\s*(?=\{)", ""),
     (r"(?<![\w}\]^_\\\s])\{((?:[^{}]|\{[^{}]*\})*)\}", r"\1"), (r"(?<![\w}\]^_\\\s])\{([^{}\\]*)\}", r"\1"),
@@ -217,9 +229,7 @@ def _written(text: str) -> str:
     if len(text) > 2 and text[0] == "{":
         *inside, end = _depths(text)
         text = text[1:-1].strip() if end == 0 and 0 not in inside else text
-    text = re.sub(
-        r"^\](?=[^\[\]]*,)", "(", re.sub(r"(?<=\d|y|\))\[$", ")", text.lstrip("€£¥").strip())
-    )
+    text = re.sub(r"^\](?=[^\[\]]*,)", "(", re.sub(r"(?<=\d|y|\))\[$", ")", text.strip("€£¥ \n")))
     return next((by for pattern, by in SETS if pattern.fullmatch(text)), text)
 
 
@@ -253,9 +263,12 @@ POWER = r"\s*(?:\^\s*\{?\s*-?\d\s*\}?|\^\\circ\s*)?"
 TEXT = r"\\text\s*\{(?:[^{}]|\{[^{}]*\})*\}" + POWER
 PIECE = rf"(?:{TEXT}|\\frac\s*\{{\s*{TEXT}\s*\}}\s*\{{\s*{TEXT}\s*\}})"
 TEXT_UNIT = re.compile(rf"(?<=[\d\w)}}\]!])\s*({PIECE}(?:(?:\\cdot|[\s/])*{PIECE})*)$")
+WORD = r"[^\W\d_\u0370-\u03ff\u2100-\u214f]+"  # Greek letters are variables
+SYMBOLS = r"[-+\d.,/^{}() ]*"
 WORD_UNIT = re.compile(
-    r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\}))"
-    rf"(?P<gap>\s*)(?P<unit>[A-Za-z]+{POWER}(?:[ /.-]+[A-Za-z]+{POWER})*)\.?"
+    r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\})"
+    rf"|{SYMBOLS}(?:\\(?:pi|sqrt|frac|cdot|times)(?![a-z]){SYMBOLS})+(?=\s))"
+    rf"(?P<gap>\s*)(?P<unit>{WORD}{POWER}(?:[ /.-]+{WORD}{POWER})*)\.?"
 )
 CURRENCY = re.compile(r"^(?:USD|US|EUR|GBP|Rs\.?)\s*(?=[-+\d.$])", re.I)
 
@@ -271,13 +284,13 @@ def _unit(text: str, like: str = "") -> tuple[str, str]:
     found = WORD_UNIT.fullmatch(text)
     if not found or _scale(found["unit"]):
         return text, ""
-    word = re.split("[^A-Za-z]", found["unit"])[0]
-    is_word = len(word) > 2 and re.search(r"[aeiou]", word, re.I)
+    word = re.split(r"[\W\d_]", found["unit"])[0]
+    is_word = not word.isascii() or (len(word) > 2 and re.search(r"[aeiou]", word, re.I))
     known = _measure(found["unit"])
     if (
         known
         and (len(word) > 1 or "/" in found["unit"] or known == _measure(like))
-        or (found["gap"] and is_word)
+        or (is_word and (found["gap"] or not word.isascii()))
     ):
         return found["number"].strip(), found["unit"]
     return text, ""
@@ -288,7 +301,10 @@ def _scale(words: str) -> str | None:
     for word in re.split(r"[^a-z]+", words.lower()):
         if word.rstrip("s") in SCALES or word.startswith("percent"):
             return word
-    return None
+    scaled = re.search(
+        "[百千万萬億亿兆백천만억조]|тысяч|миллион|миллиард|tausend|million", words, re.I
+    )
+    return scaled and scaled[0]
 
 
 def _measure(unit: str) -> dict[str, int] | None:
@@ -307,6 +323,21 @@ def _measure(unit: str) -> dict[str, int] | None:
             return None
         powers[name] = sign * int(power or 1)
     return powers or None
+
+
+# What a question wants its answer in.
+WANTED = re.compile(
+    r"\b(?:in|to|how (?:many|much))\s+(?!in\b)((?:(?:square|cubic)\s+)?[a-z]+(?:\^?\{?[23]\}?)?(?:(?:/|\s+per\s+)[a-z]+)?)",
+    re.I,
+)
+
+
+def suits(expected: str, answer: str, question: str) -> bool:
+    """Whether the unit of an answer is one that the question names, where it names one and the expected answer has none."""
+    text = unicodedata.normalize("NFKC", question.replace("$", ""))
+    wanted = [found for name in WANTED.findall(text) if (found := _measure(name))]
+    its = _measure(_unit(_written(answer))[1])
+    return not wanted or its is None or its in wanted or bool(_unit(_written(expected))[1])
 
 
 # Numbers
@@ -679,6 +710,9 @@ def _as_lists(expected: str, answer: str) -> bool | None:
     if ours:
         return _as_named(ours, answer, _same)
     if theirs:
+        stems = {re.sub(r"_\{?\w+\}?$", "", name) for name, _ in theirs}
+        if len(stems) == 1:  # x_1 and x_2 are both x
+            theirs = [(name, value) for name in stems for _, value in theirs]
         return _as_named(theirs, expected, lambda value, member: _same(member, value))
     left, right = _members(expected), _members(answer)
     if len(left) < 2 and len(right) < 2:
@@ -706,6 +740,7 @@ def _as_named(named: list[tuple[str, str]], bare: str, equal: Callable[[str, str
     whole = _bracketed(_named(bare)[1])
     others = whole[1] if whole else _members(bare)
     distinct = len({name for name, _ in named}) == len(named)
+    distinct |= bool(whole and whole[0] == "(")
     if len(others) != len(values) or (whole and whole[0] == "{" and distinct):
         return False
     return all(map(equal, values, others)) if distinct else _matched(values, others, equal)
@@ -796,8 +831,12 @@ MATRIX = re.compile(r"\\begin\{pmatrix\}(.*?)\\end\{pmatrix\}", re.S)
 
 
 def _as_matrices(expected: str, answer: str) -> bool | None:
-    """Matrices entry by entry."""
+    """Matrices entry by entry; a column is as good as a tuple."""
     ours, theirs = MATRIX.fullmatch(expected), MATRIX.fullmatch(answer)
+    place = _bracketed(expected)
+    if theirs and place and place[0] == "(" and "&" not in answer:
+        entries = theirs[1].strip().removesuffix("\\\\").split("\\\\")
+        return _same(expected, f"({', '.join(entries)})")
     if not ours or not theirs or "\\begin" in ours[1] + theirs[1]:
         return None
     left, right = (

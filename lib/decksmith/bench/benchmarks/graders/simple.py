@@ -34,8 +34,10 @@ NEGATED = re.compile(
     r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht)\b|n't\b|\?", re.I
 )
 MARKS = re.compile(
-    r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”]|\\[()\[\]]"
+    r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”✅✔☑\ufe0f]|\\[()\[\]]|^\s*>+"
 )
+CROSSED = re.compile(r"\s*[❌✗✘]")  # a choice that the writer rules out
+
 ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!?。]*(?:です。?)?")
 LABEL = re.compile(
     r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*|([A-Z]);\s+[A-Z]\s+(?:is|was)\b.*",
@@ -74,6 +76,8 @@ def chosen_letter(text: str, letters: str, choices: Sequence[str] = ()) -> str |
     for line in filter(str.strip, text.split("\n")):
         short = MARKS.sub("", line).strip()
         several = len(set(re.findall(r"(?<!\w)([A-J])\s?[).:]", line))) > 1
+        if CROSSED.match(line):
+            continue
         if not several and (LABEL.fullmatch(short) or len(_named(line)) < 2):
             labels.add(_letter(line, letters, choices))
     labels.discard(None)

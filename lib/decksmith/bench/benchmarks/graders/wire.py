@@ -31,6 +31,7 @@ LONGEST = 64 << 20  # bytes of a message
 MOST = 100_000  # items of a generator that are sent
 # Integers below are JSON's; larger ones are hexadecimal, which Python reads in any length.
 SMALL = 1 << 63
+ATTRIBUTE = ""  # no function has this name: asked for an attribute of a value
 FRAME = {"call", "value", "raised"}  # of an answer; the object that stands for a value has one key
 LISTS = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
 # Other plain data by name: its class, what it is sent as, and how it is made of that again.
@@ -56,14 +57,20 @@ class Raised(Exception):
 
 
 class Remote:
-    """Something on the other side: a function by its name, or a value that is no plain data. It can be called, and iterated where
-    its items came along; it equals nothing."""
+    """Something on the other side: a function by its name, or a value that is no plain data. It can be called, asked for its public
+    attributes, and iterated where its items came along; it equals nothing."""
 
     def __init__(self, link, handle, items=None):
         self._link, self._handle, self._items = link, handle, items
 
     def __call__(self, *given, **named):
         self._link.ask(self._handle, given, named)
+        return self._link.value()
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._link.ask(ATTRIBUTE, (self, name), {})
         return self._link.value()
 
     def __iter__(self):
@@ -321,7 +328,7 @@ def answer(code, *, prelude="", entry=None, method=False):
 
     def reply(call, work):
         try:
-            link.send({"call": call, "value": plain(work(), keep), "raised": None})
+            link.send({"call": call, "value": work(), "raised": None})
         except BaseException as error:
             raised = [type(error).__name__, str(error)[:200]]
             link.send({"call": call, "value": None, "raised": raised})
@@ -329,6 +336,8 @@ def answer(code, *, prelude="", entry=None, method=False):
     def find(handle):
         if isinstance(handle, int):
             return kept[handle]
+        if handle == ATTRIBUTE:
+            return getattr
         return getattr(solution, handle) if solution is not None else space[handle]
 
     solution = None
@@ -351,9 +360,20 @@ def answer(code, *, prelude="", entry=None, method=False):
             os._exit(0)
 
         def work(asked=asked):
-            return find(asked["of"])(*asked["given"], **dict(asked["named"]))
+            target = find(asked["of"])
+            value = target(*asked["given"], **dict(asked["named"]))
+            return keep(value) if _has_methods(target, value) else plain(value, keep)
 
         reply(asked["call"], work)
+
+
+HEAP = 1 << 9  # a type's flag: made by a class statement
+
+
+def _has_methods(target, value):
+    """Whether a call made an instance of a class of the code (in a namespace without a name) with methods, more than its base holds."""
+    own = type(value) is target and target.__flags__ & HEAP and target.__module__ == "builtins"
+    return own and any(callable(held) and name[0] != "_" for name, held in vars(target).items())
 
 
 def _load(code, prelude, entry, space):
