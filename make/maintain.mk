@@ -75,7 +75,7 @@ test-rl: setup .venv/.dev .venv/.train
 # A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
 ### test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md
 test-gpu: setup .venv/.dev .venv/.train
-	.venv/bin/python3 -m pytest -m gpu tests/gpu
+	DECKSMITH_GPU=1 .venv/bin/python3 -m pytest tests/gpu
 
 # NEMO_RL=/path of a checkout; NEMO_RL_PYTHON: an interpreter that has what it imports (its own environment's).
 ### test-nemo-rl: our rows, masks and recipe in NeMo-RL's own code: NEMO_RL=/path

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,7 @@ def test_the_memory_that_was_estimated_is_enough(found, tmp_path, name):
     assert one.peak <= one.estimate
 
 
+@pytest.mark.skipif("DECKSMITH_GPU" not in os.environ, reason="make test-gpu asks for it")
 def test_without_a_gpu_the_same_measurements_run_on_a_tiny_model(tmp_path):
     model = measure.made("tiny", tmp_path / "model")
     one = measure.size(tmp_path / "size", model, "cpu", 200)

@@ -363,8 +363,8 @@ def test_one_run_has_no_differences_to_plot(runs, tmp_path):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
-    synthetic.run(folder / "one", "one", 0.6, 6)
-    synthetic.run(folder / "two", "two", 0.9, 6)
+    synthetic.run(folder / "one", "one", 0.6, 4)
+    synthetic.run(folder / "two", "two", 0.9, 4)
     return folder
 
 
@@ -384,7 +384,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
     _, first = report.page(tmp_path / "r", runs)
     before = digests(tmp_path / "r")
     assert "How the models were asked" in (tmp_path / "r" / "index.html").read_text()
-    assert first["decks"] == 12 and first["pictures"] > 20 and first["lost"] == 0
+    assert first["decks"] == 8 and first["pictures"] > 20 and first["lost"] == 0
     assert (
         first["made"]
         == len(list((tmp_path / "r").glob("img/full/*")))
@@ -483,7 +483,7 @@ def test_the_page_begins_with_what_may_be_said_its_n_and_who_read_it(small, page
     html = (pages / "both" / "index.html").read_text().split("<body>")[1]
     (sentence,) = claims.compare(runs)["headlines"]
     assert html.index(sentence) < html.index("No model or person has read") < html.index("<article")
-    assert "6 prompts" in html.split("<h1")[0]
+    assert "4 prompts" in html.split("<h1")[0]
     alone = (pages / "one" / "index.html").read_text()
     title = alone.split("<h1>")[1].split("</h1>")[0]
     assert f"The decks of one render for {tables.renders(runs[0])} requests. They pass" in title
@@ -518,7 +518,7 @@ def test_of_many_models_the_page_begins_with_the_ranks_and_sentences_about_peopl
 ):
     runs = load([small / "one", small / "two"])
     third, fourth = (
-        load([synthetic.run(tmp_path / name, name, 0.7, 6)])[0] for name in ("aaa", "four")
+        load([synthetic.run(tmp_path / name, name, 0.7, 4)])[0] for name in ("aaa", "four")
     )
     third["summary"]["model"]["files"] = "data/reference/"
     runs = [{**run, "order": order} for order, run in enumerate([third, *runs])]

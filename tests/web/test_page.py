@@ -45,7 +45,7 @@ def made(folder, prompts, single=False, **how):
 
 
 def test_a_page_that_is_one_file_works_as_well_and_has_nothing_beside_it(tmp_path):
-    page = made(tmp_path, 12, single=True, reads=True)
+    page = made(tmp_path, 12, single=True, reads=True, slides_too="plain")
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
     done = drive("check", page)
     assert done.returncode == 0, done.stdout + done.stderr
