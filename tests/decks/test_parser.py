@@ -251,7 +251,7 @@ SHOWING = [
 
 @pytest.mark.slow
 @pytest.mark.fuzz
-@settings(max_examples=fuzz.times(4000), suppress_health_check=list(HealthCheck))
+@settings(max_examples=fuzz.times(3000), suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(
