@@ -35,7 +35,7 @@ Entries = dict[str, dict[str, object]]
 SIGNS = re.compile(r"""['"$;&|<>()*?#%:\\]""")
 
 # What a template is learnt of.
-LEARNT = {".pptx", ".potx", ".pptm", ".potm", ".ppsx"}
+LEARNT = {".pptx", ".potx", ".pptm", ".potm", ".ppsx", ".html", ".htm"}
 
 
 # Names

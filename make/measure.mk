@@ -151,7 +151,7 @@ prompts-check: $(or $(OWN_PROMPTS),$(PROMPTS)) | .venv/.python
 
 LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
 .PHONY: template
-## template: learn TEMPLATE= from FROM=company.pptx, and draw both
+## template: learn TEMPLATE= from FROM=company.pptx or a page, and draw both
 template: $(if $(filter command environment,$(origin FROM)),run-tools)
 	$(if $(filter command environment,$(origin FROM)),,echo 'Name a file: make template FROM=company.pptx' >&2; exit 78)
 	if [ -e $(LEARNT) ] && ! grep -q 'read by bin/template-learn' $(LEARNT); then

@@ -19,6 +19,7 @@ from decksmith.core import cli
 from decksmith.core.cells import Walls, enclosed
 from decksmith.core.protocol import Protocol
 from decksmith.measure.decks import templates
+from decksmith.measure.decks.template_site import is_page
 from decksmith.measure.render import pool
 from PIL import Image, ImageDraw, ImageFont
 
@@ -148,7 +149,7 @@ def main(source: str, path: str, out: str) -> int:
     template = templates.read(Path(path))
     with tempfile.TemporaryDirectory() as folder:
         ours, walls = asyncio.run(drawn(template, Path(folder)))
-    theirs = original(Path(source), walls)
+    theirs = "A site has no slides." if is_page(Path(source)) else original(Path(source), walls)
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     made = sheet(theirs, ours[:SHOWN], Path(path).read_text(encoding="utf-8"), (source, path))
     made.save(out)

@@ -16,4 +16,7 @@ load ../helper
   assert_failure 65
   assert_output ""
   [[ $stderr == "template-learn: x.pptx: is no PowerPoint file, or damaged"* ]]
+  run --separate-stderr template-learn https://example.org/
+  assert_failure 65
+  [[ $stderr == *"nothing is fetched; save the page whole in a browser, and give its .html"* ]]
 }

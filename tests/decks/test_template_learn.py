@@ -1,4 +1,4 @@
-"""A template learnt of a company's file: what is read of files whose look is known, what is refused, what cannot break out."""
+"""A template learnt of a company's file or site: what is read of files whose look is known, what is refused, what cannot break out."""
 
 import random
 import re
@@ -11,7 +11,7 @@ import company_files as files
 import fuzz
 import pytest
 from decksmith.core import cli
-from decksmith.measure.decks import template_office, templates
+from decksmith.measure.decks import template_office, template_site, templates
 
 WHOLE = {"paper": "#fbf8f2", "ink": "#10333f", "primary": "#0b6e69", "accent": "#f2a33a"}
 WHOLE |= {"accent3": "#c0392b", "accent4": "#7d5ba6", "accent5": "#3a86c8", "accent6": "#5d6d3e"}
@@ -19,6 +19,14 @@ WHOLE |= {"dark": "#0b3c49", "light": "#e8e1d3", "link": "#1b5faa", "visited": "
 DARK = {**WHOLE, "paper": "#101820", "ink": "#f4f6f8"}
 OFFICE = {"paper": "#ffffff", "ink": "#000000", "primary": "#00843d", "accent": "#ffb81c"}
 SHADED = {key: value for key, value in WHOLE.items() if key != "light"} | {"paper": "#e8e1d3"}
+SITE = {
+    "paper": "#fbf8f2",
+    "ink": "#10333f",
+    "primary": "#0b6e69",
+    "accent": "#f2a33a",
+    "accent3": "#1b5faa",
+}
+INLINE = {"paper": "#ffffff", "ink": "#222222", "primary": "#336699"}
 
 # By file: colours, the company's fonts and those that stand in, px of title and text, the logo's place, what the head must say.
 LABELS = {
@@ -71,13 +79,31 @@ LABELS = {
         [],
         "the gradient or picture behind the master",
     ),
+    "linked_site": (
+        SITE,
+        "Georgia/PT Serif",
+        "Open Sans/Nunito Sans",
+        48,
+        18,
+        [788, 496, 168, 44],
+        "own fonts",
+    ),
+    "inline_site": (
+        INLINE,
+        "Lora/PT Serif",
+        "Lora/PT Serif",
+        48,
+        22,
+        [788, 496, 168, 44],
+        "the icon data",
+    ),
 }
-CASES = [*files.SEEN, *files.UNSEEN]
+CASES = [*files.SEEN, *files.UNSEEN, *files.SEEN_SITES, *files.UNSEEN_SITES]
 
 
 def learnt(path: Path) -> str:
     """The template's text of a source, as bin/template-learn prints it."""
-    return template_office.learn(path).text()
+    return (template_site if template_site.is_page(path) else template_office).learn(path).text()
 
 
 def look(text: str, folder: Path) -> tuple[templates.Template, int, int]:
@@ -225,6 +251,30 @@ def test_no_word_of_a_file_reaches_a_model_or_leaves_its_comment(tmp_path):
     assert re.findall(r"(?m)^---$", text) == ["---", "---"]
 
 
+def test_a_site_reads_beside_its_page_alone(tmp_path):
+    (tmp_path / "secret.css").write_text("body { background: #ff0000 }")
+    page = tmp_path / "page"
+    page.mkdir()
+    links = (
+        "../secret.css",
+        "/etc/passwd",
+        "file:///etc/passwd",
+        "http://127.0.0.1:1/x.css",
+        "%2e%2e/secret.css",
+    )
+    sheets = "".join(f'<link rel="stylesheet" href="{link}">' for link in links)
+    (page / "x.html").write_text(
+        f"<html><head>{sheets}</head><img src='../../logo' alt=logo>{EVIL}"
+    )
+    text = learnt(page / "x.html")
+    assert look(text, tmp_path)[0].colours["paper"] == "#ffffff"
+    assert text.count("a style sheet: ") == len({"secret.css", "passwd", "x.css"})
+    (page / "link.html").symlink_to("/etc/hostname")
+    assert "is no file beside the page" in str(refused(page / "link.html"))
+    with pytest.raises(cli.BadData, match="nothing is fetched; save the page"):
+        learnt(Path("https://example.org/"))
+
+
 def mutated(data: bytes, rng: random.Random) -> bytes:
     """Bytes with a few of them changed, cut, doubled, or a number made strange."""
     found = bytearray(data)
@@ -264,18 +314,25 @@ def test_of_mutated_files_nothing_is_written_that_does_not_read_back(seed, tmp_p
         r"slideLayout[123]\.xml",
         "media/",
     ]
+    pages = [files.linked_site(tmp_path), files.inline_site(tmp_path)]
+    sheet = (tmp_path / "files/site.css").read_bytes()
     counts = {"read": 0, "refused": 0}
     for number in range(fuzz.times(500)):
-        path, parts = tmp_path / "file.pptx", dict(packages[rng.choice(sources)])
-        pattern = rng.choice(hit)
-        names = [name for name in parts if re.search(pattern, name)]
-        for name in names[:1]:
-            parts[name] = mutated(parts[name], rng)
-        with zipfile.ZipFile(path, "w") as new:
-            for name, data in parts.items():
-                new.writestr(name, data)
-        if number % 7 == 0:
-            path.write_bytes(mutated(path.read_bytes(), rng))
+        if number % 5 == 0:  # a page, its style sheet
+            path = tmp_path / "page.html"
+            path.write_bytes(mutated(rng.choice(pages).read_bytes(), rng))
+            (tmp_path / "files/site.css").write_bytes(mutated(sheet, rng))
+        else:
+            path, parts = tmp_path / "file.pptx", dict(packages[rng.choice(sources)])
+            pattern = rng.choice(hit)
+            names = [name for name in parts if re.search(pattern, name)]
+            for name in names[:1]:
+                parts[name] = mutated(parts[name], rng)
+            with zipfile.ZipFile(path, "w") as new:
+                for name, data in parts.items():
+                    new.writestr(name, data)
+            if number % 7 == 0:
+                path.write_bytes(mutated(path.read_bytes(), rng))
         try:
             text = learnt(path)
         except cli.BadData as error:

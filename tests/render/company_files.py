@@ -1,5 +1,6 @@
 """Files of invented companies whose look is known: PowerPoint templates and saved pages, as bin/template-learn is given them."""
 
+import base64
 import io
 import re
 import zipfile
@@ -335,3 +336,43 @@ def decorated(folder: Path) -> Path:
 
 SEEN = (plain, dark, two_masters, no_theme_colours)
 UNSEEN = (logo_in_layout, east_asian, paper_size, potx, decorated)
+
+
+LINKED = """<!doctype html><html><head><title>Linder</title><meta name="theme-color" content="#0b6e69">
+<link rel="stylesheet" href="files/site.css"><link rel="icon" href="files/icon.png"></head>
+<body><header><img class="brand-logo" src="files/mark.png" alt="Linder"></header><h1>Huts</h1><p>Text</p></body></html>"""
+SHEET = """/* a comment { } */
+:root { --brand-primary: #0b6e69; --color-accent: rgb(242, 163, 58); --gap: 4px; --ink: #10333f; }
+@media (prefers-color-scheme: dark) { :root { --ink: #ffffff } body { background: #000 } }
+@media print { h1 { font-size: 10px } }
+@font-face { font-family: Brand; src: url(brand.woff2) }
+body { margin: 0; background: #fbf8f2 url(wave.png); color: var(--ink); font-family: "Open Sans", Arial, sans-serif; font-size: 1.125rem }
+h1, h2 { font-family: Georgia, serif; font-weight: 600 }
+h1 { font-size: clamp(2rem, 5vw, 3rem); color: var(--brand-primary, red) }
+a { color: #1b5faa }
+"""
+
+
+def linked_site(folder: Path) -> Path:
+    """A page with a style sheet, custom properties and a logo beside it."""
+    (folder / "files").mkdir(exist_ok=True)
+    (folder / "linked.html").write_text(LINKED)
+    (folder / "files/site.css").write_text(SHEET)
+    (folder / "files/mark.png").write_bytes(logo().getvalue())
+    (folder / "files/icon.png").write_bytes(logo("#0b6e69", (64, 64)).getvalue())
+    return folder / "linked.html"
+
+
+def inline_site(folder: Path) -> Path:
+    """A page saved as one file: everything in a style element, short colours, an icon in place of a logo."""
+    icon = base64.b64encode(logo("#336699", (64, 64)).getvalue()).decode()
+    (folder / "inline.html").write_text(
+        f"""<html lang=de><head><style>html{{font-size:20px}}body{{color:#222;background:#fff;font-family:Lora,serif}}
+        h1{{font-size:2.4em;color:#369}}.btn{{background:#369;color:#fff}}@media (max-width:600px){{h1{{font-size:1em}}}}
+        @media(min-width:900px){{body{{font-size:22px}}}}</style>
+        <link rel="shortcut icon" href="data:image/png;base64,{icon}"></head><body><h1>Guten Tag<p>unclosed"""
+    )
+    return folder / "inline.html"
+
+
+SEEN_SITES, UNSEEN_SITES = (linked_site,), (inline_site,)

@@ -1,4 +1,4 @@
-"""What is learnt of a company's file (template_office.py), and the template that it becomes.
+"""What is learnt of a company's file or site (template_office.py, template_site.py), and the template that it becomes.
 
 Its words are hostile: they stand in comments alone, cut to harmless letters, and no model is told them.
 """
@@ -47,6 +47,7 @@ class Draft:
     layouts: their names there by Slidev's; padding: px above, right, below, left; lost: what is not carried over."""
 
     origin: str
+    kind: str = "a PowerPoint file"
     pages: dict[str, Page] = field(default_factory=dict)
     layouts: dict[str, list[str]] = field(default_factory=dict)
     fonts: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -115,7 +116,7 @@ def picture(data: bytes, size: tuple[int, int], crop: tuple[float, ...] = (0, 0,
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            opened = Image.open(io.BytesIO(data), formats=("PNG", "JPEG", "GIF", "BMP"))
+            opened = Image.open(io.BytesIO(data), formats=("PNG", "JPEG", "GIF", "BMP", "ICO"))
             (left, top, right, bottom), (wide, high) = crop, opened.size
             if wide * high > PIXELS:
                 raise ValueError(f"it has {wide} x {high} pixels")
