@@ -32,7 +32,7 @@ from reward_reader import Reader, Served  # noqa: E402
 
 PAGE = ROOT / "docs/rewards.md"
 NEAR = 0.05  # a bad deck that gets so little less than the honest one is not told from it
-SHOWN = 0.5  # a bad deck with less has no row
+SHOWN = 0.7  # a bad deck with less has no row
 APART = {
     "layout": 0.15,
     "read": 0.25,

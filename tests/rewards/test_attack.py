@@ -109,10 +109,7 @@ def test_a_bad_deck_near_the_honest_one_is_counted_and_bold():
     assert table[0].startswith("1 of 2 bad decks get within 0.05 of the honest deck, or more")
     assert "(bold); 2 where the request is only: A talk" in table[0]
     assert table[0].endswith("Under `read` 0 get within 0.25.")
-    assert table[5:7] == [
-        "| word salad | **0.88** | **0.88** | 0.10 |",
-        "| keywords | 0.50 | **0.90** | 0.50 |",
-    ]
-    assert table[7:] == ["", "The others get less than 0.5 under `layout`."]
+    assert table[5:6] == ["| word salad | **0.88** | **0.88** | 0.10 |"]
+    assert table[6:] == ["", "The others get less than 0.7 under `layout`."]
     page = "a\n<!-- bad -->\nold\n<!-- /bad -->\nb\n"
     assert reward_attack.written(page, {"bad": "new"}) == page.replace("old", "new")
