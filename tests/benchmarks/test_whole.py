@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 
-import datasets
 import pytest
 from decksmith.bench.benchmarks import tasks
 from decksmith.core import cli
@@ -45,6 +44,8 @@ def shop(folder):
 
 def pictures(folder):
     """A row as the Hub has MMMU-Pro's: pictures as features of a data set, choices as Python writes a list."""
+    import datasets  # a second and a half, not for every collection
+
     features = {f"image_{n}": datasets.Image() for n in range(1, 8)}
     texts = ("id", "question", "options", "answer", "subject")
     features |= {key: datasets.Value("string") for key in texts}

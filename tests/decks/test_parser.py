@@ -250,7 +250,8 @@ SHOWING = [
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.fuzz
+@settings(max_examples=fuzz.times(3000), suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(

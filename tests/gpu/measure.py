@@ -199,11 +199,18 @@ def size(place: Path, model: Path, device: str, long: int) -> Size:
     )
 
 
-def kill(place: Path, model: Path, device: str, long: int) -> Killed:
-    """A run that is killed once it has a checkpoint, and then started again; and the same without."""
+def kill(
+    place: Path, model: Path, device: str, long: int, undisturbed: Path | None = None
+) -> Killed:
+    """A run that is killed once it has a checkpoint, and then started again; and the same without.
+
+    undisturbed: a finished run of the same rows, in place of one made here.
+    """
     each = ("checkpointing.save_period=1", "checkpointing.keep_top_k=2")
-    whole, killed = (write_run(place / name, model, long, *each) for name in ("whole", "killed"))
-    train(whole, device)
+    killed = write_run(place / "killed", model, long, *each)
+    whole = undisturbed or write_run(place / "whole", model, long, *each)
+    if not undisturbed:
+        train(whole, device)
     process = start(killed, device)
     while not list(killed.glob("checkpoints/step_*")):
         assert process.poll() is None, "it ended before it was killed"

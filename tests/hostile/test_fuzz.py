@@ -23,7 +23,7 @@ from strange import decks  # noqa: E402
 pytestmark = [pytest.mark.browser, pytest.mark.fuzz]
 
 FOUND = Path(__file__).parents[1] / "fixtures" / "decks-that-broke"
-NUMBER, SEED = int(os.environ.get("DECKSMITH_FUZZ", 50)), int(os.environ.get("DECKSMITH_SEED", 1))
+NUMBER, SEED = int(os.environ.get("DECKSMITH_FUZZ", 15)), int(os.environ.get("DECKSMITH_SEED", 1))
 CLASSES = set(
     "vue-compile vue-runtime unknown-component unknown-layout unknown-slot unknown-theme yaml mermaid katex missing-image too-few-slides blank fenced-deck deadline memory forbidden compile-error crash".split()
 )

@@ -8,6 +8,7 @@ notices being called, a canary in the environment, and marks in the browser's st
 import asyncio
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -322,6 +323,13 @@ def reference(tmp_path_factory):
     return digest(run, value)
 
 
+def some(decks, *names):
+    """These of the decks, one for each way in which the worker notices; all of them in `make stress`."""
+    if "DECKSMITH_STRESS" in os.environ:
+        return decks
+    return {name: decks[name] for name in names}
+
+
 def between(decks, every=1):
     """A healthy deck after every so many attacks."""
     mixed = {}
@@ -388,10 +396,11 @@ def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path,
 
 
 def test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself(tmp_path, reference):
-    values = batch(tmp_path, between(ENDLESS), jobs=1, deadline=2)
+    endless = some(ENDLESS, "loop-code", "loop-watch", "loop-svg", "many-slides")
+    values = batch(tmp_path, between(endless), jobs=1, deadline=2)
     named = {name: value["error"]["class"] for name, value in values.items() if "~" not in name}
-    assert named.pop("loop-template") in ("deadline", "memory")
-    assert named == {name: "deadline" for name in ENDLESS if name != "loop-template"}
+    assert named.pop("loop-template", "memory") in ("deadline", "memory")
+    assert named == {name: "deadline" for name in endless if name != "loop-template"}
     assert values["loop-code"]["error"] | {"message": ""} == {
         "kind": "model",
         "class": "deadline",

@@ -17,7 +17,8 @@ from decksmith.people.demo import ask, studio
 from decksmith.train.rewards import reward_queue
 from shadow import ROOT, core, endpoint, environment, make
 
-FLIPS = int(os.environ.get("FLIPS") or 30)
+# Eleven seconds each: FLIPS=100 make test TESTS=tests/hostile/test_rot.py, and thirty in `make fuzz`.
+FLIPS = int(os.environ.get("FLIPS") or (30 if "DECKSMITH_FUZZ" in os.environ else 3))
 
 
 def flip(path, bit):
@@ -235,6 +236,7 @@ def without_by(value):
 
 @pytest.mark.slow
 @pytest.mark.browser
+@pytest.mark.fuzz
 @pytest.mark.timeout(1800)
 def test_of_random_bits_in_a_real_run_none_changes_a_result_in_silence(tmp_path):
     server, url = endpoint(tmp_path)

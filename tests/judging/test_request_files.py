@@ -404,4 +404,4 @@ def test_no_damaged_file_makes_a_traceback_or_a_request_of_rubbish(tmp_path):
         for text in found:
             assert not RUBBISH.search(text), (n, name, suffix, text)
             assert text.casefold() not in request_files.KINDS["names"], (n, name, suffix, text)
-    assert taken > 30 and refused > 30
+    assert min(taken, refused) > fuzz.times(2000) // 20

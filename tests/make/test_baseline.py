@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import shutil
 import subprocess
 
 import pytest
@@ -22,6 +23,25 @@ def root(tmp_path):
     folder = make(tmp_path / "root", core(4), REGISTRY.format(url=url))
     yield folder
     server.kill()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A root with the report of four prompts, and what was said while it was made; to be copied, not changed."""
+    place = tmp_path_factory.mktemp("finished")
+    server, url = endpoint(place, "--log", "asked.jsonl")
+    folder = make(place / "root", core(4), REGISTRY.format(url=url))
+    done = baseline(folder)
+    assert done.returncode == 0, done.stdout
+    yield folder, done.stdout
+    server.kill()
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of that root and of the log of its endpoint, which goes on."""
+    shutil.copytree(finished[0].parent, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return tmp_path / "root"
 
 
 def baseline(folder, *settings, goal="baseline"):
@@ -55,10 +75,9 @@ def scores(folder, model="fake", under="offline"):
     return [json.loads(line) for line in kept.read_text().splitlines()]
 
 
-def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
-    first = baseline(root)
-    assert first.returncode == 0, first.stdout
-    assert f"Open the report: file://{root}/results/reports/offline/index.html" in first.stdout
+def test_it_makes_a_report_once_and_then_has_nothing_to_do(finished):
+    root, first = finished
+    assert f"Open the report: file://{root}/results/reports/offline/index.html" in first
     assert [row["id"] for row in scores(root)] == [row["id"] for row in core(4)]
     assert all(row["score"]["checks"] for row in scores(root))
     page = root / "results/reports/offline/index.html"
@@ -66,7 +85,7 @@ def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
     second = baseline(root)
     assert second.returncode == 0
     # Nothing is made again; the comparison is said again, and that is all.
-    assert second.stdout == first.stdout[first.stdout.index("run-compare: computed again") :]
+    assert second.stdout == first[first.index("run-compare: computed again") :]
     assert page.stat().st_mtime_ns == written and asked(root) == 4
 
 
@@ -82,8 +101,8 @@ def test_a_larger_limit_asks_only_for_what_is_new_and_a_smaller_one_nothing(root
     assert len(scores(root)) == 3
 
 
-def test_other_prompts_have_a_run_of_their_own(root):
-    assert measured(root, "LIMIT=1").returncode == 0
+def test_other_prompts_have_a_run_of_their_own(copied):
+    root = copied
     kept = scores(root)
     (root / "mine.txt").write_text("Six slides on tide pools for a school class\n")
     done = baseline(root, "PROMPTS=mine.txt")
@@ -98,7 +117,7 @@ def test_other_prompts_have_a_run_of_their_own(root):
         ["make", "runs"], cwd=root, env=environment(root), text=True, capture_output=True
     ).stdout.splitlines()
     assert [line.split()[:3] for line in listed[1:-2]] == [
-        ["fake", "offline", "1"],
+        ["fake", "offline", "4"],
         ["fake", mine, "1"],
     ]
 
@@ -121,9 +140,7 @@ def test_money_is_spent_only_where_somebody_agrees(root):
     )
     broke = baseline(root, "BUDGET=0.0001")
     assert broke.returncode != 0 and "the budget of 0.0001 USD is used up" in broke.stdout
-    assert asked(root) == 0
-    assert measured(root, "YES=1").returncode == 0
-    assert asked(root) == 4
+    assert asked(root) == 0  # what YES=1 asks: tests/make/test_conditions.py
 
 
 @pytest.mark.parametrize("target", ["vote", "report", "plan", "capsule"])
@@ -141,8 +158,8 @@ def test_what_reads_runs_never_asks_a_model(root, target):
     assert asked(root) == 0
 
 
-def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_render(root):
-    assert measured(root).returncode == 0
+def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_render(copied):
+    root = copied
     before, rendered = scores(root), lines(root, "render")
     offline = root / "assets/protocols"
     text = (offline / "offline.toml").read_text()
@@ -271,30 +288,31 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert found["judge"]["judge"] == "offline checks"
 
 
-def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_is_named(root):
+def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_is_named(copied):
+    root = copied
     registry = root / "assets/models.toml"
     registry.write_text(
         registry.read_text()
         + '[mine]\nlabel = "Mine"\ncolor = "#993366"\nbase_url = "files:decks/"\nslug = "mine"\n'
     )
     (root / "decks").mkdir()
-    rows = core(4)  # of which LIMIT draws two
+    rows = core(4)
     deck = "---\ntheme: default\n---\n\n# {}\n\n---\n\n# Two\n\n---\n\n# Three\n"
     for row in rows:
         (root / f"decks/{row['id']}.md").write_text(deck.format("One"))
-    late = root / "decks/p015.md"  # one of the two
+    late = root / f"decks/{rows[1]['id']}.md"
     late.unlink()
-    missing = baseline(root, "MODEL=fake mine", "LIMIT=2")
+    missing = baseline(root, "MODEL=fake mine")
     assert missing.returncode != 0
-    assert "p015: infra fault, no-file" in missing.stdout
-    assert "nothing can be said: Mine: 1 of 2 decks have no score" in missing.stdout
+    assert f"{rows[1]['id']}: infra fault, no-file" in missing.stdout
+    assert "nothing can be said: Mine: 1 of 4 decks have no score" in missing.stdout
     late.write_text(deck.format("Late"))
-    done = baseline(root, "MODEL=fake mine", "LIMIT=2")
+    done = baseline(root, "MODEL=fake mine")
     assert done.returncode == 0, done.stdout
     page = (root / "results/reports/offline/index.html").read_text()
-    assert "4 decks: 2 by 1 model, 2 from a folder" in page
+    assert "8 decks: 4 by 1 model, 4 from a folder" in page
     found = scores(root, "mine")
-    assert asked(root) == 2 and [row["render"]["expected"] for row in found] == [3, 3]
+    assert asked(root) == 4 and [row["render"]["expected"] for row in found] == [3] * 4
     assert all(row["gen"]["usage"]["cost"] == 0 for row in found)
 
 

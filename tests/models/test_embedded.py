@@ -435,7 +435,7 @@ def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_whe
 
     slides = {}
     for model in ("smol", "smol-sft"):
-        deck, _ = answer(model, bare, temperature=0, max_tokens=500)
+        deck, _ = answer(model, bare, temperature=0, max_tokens=250)
         slides[model] = [one for one in deck.slides if one.frontmatter and one.title]
     assert len(slides["smol"]) < 3 <= len(slides["smol-sft"])
     deck, ended = answer("smol-sft", ask, temperature=0.7, top_p=0.95, max_tokens=1024)

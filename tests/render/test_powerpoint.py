@@ -461,7 +461,7 @@ theme: default
 
 # Second
 
-<div :ref="el => {{ if (el) {{ for (let i = 0; i < 3000; i++) el.append(Object.assign(el.ownerDocument.createElement('p'), {{ textContent: 'p' + i, style: 'position: absolute; top: 90px; border: 1px solid red' }})) }} }}" />
+<div :ref="el => {{ if (el) {{ for (let i = 0; i < 1600; i++) el.append(Object.assign(el.ownerDocument.createElement('p'), {{ textContent: 'p' + i, style: 'position: absolute; top: 90px; border: 1px solid red' }})) }} }}" />
 
 ---
 

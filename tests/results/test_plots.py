@@ -20,7 +20,10 @@ def runs(tmp_path_factory):
     """Three runs; one has a long name, and of one so many decks are lost that it is inconclusive."""
     folder = tmp_path_factory.mktemp("runs")
     found = load(
-        [synthetic.run(folder / n, n, s, 8) for n, s in (("a", 0.5), ("b", 0.9), ("c", 1))]
+        [
+            synthetic.run(folder / n, n, s, 8, slides_too=False)
+            for n, s in (("a", 0.5), ("b", 0.9), ("c", 1))
+        ]
     )
     found[1]["label"] = LONG
     return found
@@ -71,7 +74,10 @@ def test_a_pair_that_says_something_has_no_reason_not_to(compared):
 
 def test_marks_have_a_bar_each_and_failures_as_1_a_hollow_one(tmp_path):
     runs = load(
-        [synthetic.run(tmp_path / n, n, s, 6, reads=True) for n, s in (("a", 0.5), ("b", 1))]
+        [
+            synthetic.run(tmp_path / n, n, s, 6, slides_too=False, reads=True)
+            for n, s in (("a", 0.5), ("b", 1))
+        ]
     )
     with plots.style() as (pyplot, tone):
         assert plots._plot_checks(pyplot, tone, runs=runs, compared={}) is None

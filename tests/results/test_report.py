@@ -1,6 +1,7 @@
 import hashlib
 import json
 import re
+import shutil
 import sys
 from html import unescape
 from pathlib import Path
@@ -362,8 +363,19 @@ def test_one_run_has_no_differences_to_plot(runs, tmp_path):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
-    synthetic.run(folder / "one", "one", 0.6, 6)
-    synthetic.run(folder / "two", "two", 0.9, 6)
+    synthetic.run(folder / "one", "one", 0.6, 4)
+    synthetic.run(folder / "two", "two", 0.9, 4)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(small, tmp_path_factory):
+    """Folders of finished reports that tests only read: of `one` alone, of both, and of `one` in a single file."""
+    folder = tmp_path_factory.mktemp("pages")
+    one, both = load([small / "one"]), load([small / "one", small / "two"])
+    report.page(folder / "one", one)
+    report.page(folder / "both", both)
+    report.page(folder / "single", one, single=True)
     return folder
 
 
@@ -372,7 +384,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
     _, first = report.page(tmp_path / "r", runs)
     before = digests(tmp_path / "r")
     assert "How the models were asked" in (tmp_path / "r" / "index.html").read_text()
-    assert first["decks"] == 12 and first["pictures"] > 20 and first["lost"] == 0
+    assert first["decks"] == 8 and first["pictures"] > 20 and first["lost"] == 0
     assert (
         first["made"]
         == len(list((tmp_path / "r").glob("img/full/*")))
@@ -403,10 +415,11 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
         path.write_bytes(old)
 
 
-def test_a_plot_shows_what_changed(small, tmp_path):
+def test_a_plot_shows_what_changed(small, pages, tmp_path):
+    shutil.copytree(pages / "both", tmp_path, dirs_exist_ok=True)
     runs, plot = load([small / "one", small / "two"]), tmp_path / "plots" / "scores.svg"
-    drawn = []
-    for label in ("one", "one", "another name"):
+    drawn = [plot.read_bytes()]
+    for label in ("one", "another name"):
         runs[0]["label"] = label
         html = report.page(tmp_path, runs)[0].read_text()
         assert all(f'"plots/{name}.svg"' in html for name in ("scores", "deltas"))
@@ -414,7 +427,8 @@ def test_a_plot_shows_what_changed(small, tmp_path):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, tmp_path):
+def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, pages, tmp_path):
+    shutil.copytree(pages / "one", tmp_path, dirs_exist_ok=True)  # its pictures need not be made
     runs = load([small / "one"])
     row = next(
         record for record in runs[0]["records"] if (record.get("render") or {}).get("slides")
@@ -440,11 +454,10 @@ def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, 
     assert html.count("<script") == 3 and "http://" not in html.split("<style>")[0]
 
 
-def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_path):
+def test_the_policy_allows_exactly_the_page_s_own_script_and_style(pages):
     import base64
 
-    report.page(tmp_path, load([small / "one"]))
-    html = (tmp_path / "index.html").read_text()
+    html = (pages / "one" / "index.html").read_text()
     for tag in ("style", "script"):
         text = html.split(f"<{tag}>")[1].split(f"</{tag}>")[0]
         assert (
@@ -465,15 +478,14 @@ def test_every_failure_class_of_the_records_keeps_its_name_on_the_page(small):
     assert all(row["reply"] is not None for row in rows if not row["slides"])
 
 
-def test_the_page_begins_with_what_may_be_said_its_n_and_who_read_it(small, tmp_path):
+def test_the_page_begins_with_what_may_be_said_its_n_and_who_read_it(small, pages):
     runs = load([small / "one", small / "two"])
-    page, _ = report.page(tmp_path, runs)
-    html = page.read_text().split("<body>")[1]
+    html = (pages / "both" / "index.html").read_text().split("<body>")[1]
     (sentence,) = claims.compare(runs)["headlines"]
     assert html.index(sentence) < html.index("No model or person has read") < html.index("<article")
-    assert "6 prompts" in html.split("<h1")[0]
-    alone, _ = report.page(tmp_path / "alone", load([small / "one"]))
-    title = alone.read_text().split("<h1>")[1].split("</h1>")[0]
+    assert "4 prompts" in html.split("<h1")[0]
+    alone = (pages / "one" / "index.html").read_text()
+    title = alone.split("<h1>")[1].split("</h1>")[0]
     assert f"The decks of one render for {tables.renders(runs[0])} requests. They pass" in title
 
 
@@ -506,7 +518,7 @@ def test_of_many_models_the_page_begins_with_the_ranks_and_sentences_about_peopl
 ):
     runs = load([small / "one", small / "two"])
     third, fourth = (
-        load([synthetic.run(tmp_path / name, name, 0.7, 6)])[0] for name in ("aaa", "four")
+        load([synthetic.run(tmp_path / name, name, 0.7, 4)])[0] for name in ("aaa", "four")
     )
     third["summary"]["model"]["files"] = "data/reference/"
     runs = [{**run, "order": order} for order, run in enumerate([third, *runs])]
@@ -520,8 +532,9 @@ def test_of_many_models_the_page_begins_with_the_ranks_and_sentences_about_peopl
 
 
 def test_the_page_of_a_run_that_goes_on_says_how_far_it_is_compares_nothing_and_is_no_look(
-    small, tmp_path, monkeypatch
+    small, pages, tmp_path, monkeypatch
 ):
+    shutil.copytree(pages / "both", tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(looks, "remember", lambda runs: pytest.fail("that is a look"))
     far = {"model": "two", "done": 4, "of": 6}
     page, _ = report.page(tmp_path, load([small / "one", small / "two"]), live=far)
@@ -531,34 +544,31 @@ def test_the_page_of_a_run_that_goes_on_says_how_far_it_is_compares_nothing_and_
     assert 'id="comparison"' not in html and 'id="plots"' not in html and 'id="send"' not in html
 
 
-def test_what_the_page_sends_is_the_single_file(small, tmp_path):
-    runs = load([small / "one"])
-    page, _ = report.page(tmp_path / "folder", runs)
-    alone, _ = report.page(tmp_path / "alone", runs, single=True)
-    sent = (tmp_path / "folder" / "send.js").read_text()
-    assert json.loads(sent.removeprefix("report_file = ").removesuffix(";\n")) == alone.read_text()
-    assert 'id="send"' in page.read_text() and 'id="send"' not in alone.read_text()
+def test_what_the_page_sends_is_the_single_file(pages):
+    page, alone = ((pages / name).read_text() for name in ("one/index.html", "single/report.html"))
+    sent = (pages / "one" / "send.js").read_text()
+    assert json.loads(sent.removeprefix("report_file = ").removesuffix(";\n")) == alone
+    assert 'id="send"' in page and 'id="send"' not in alone
 
 
-def test_a_page_runs_no_script_of_the_disk_but_those_that_it_adds_by_its_own_key(small, tmp_path):
-    page, _ = report.page(tmp_path, load([small / "one"]))
-    html = unescape(page.read_text())
+def test_a_page_runs_no_script_of_the_disk_but_those_that_it_adds_by_its_own_key(pages):
+    html = unescape((pages / "one" / "index.html").read_text())
     key = json.loads(html.split('id="data">')[1].split("</script>")[0])["key"]
     allowed = re.search(r"script-src ([^;]+);", html)[1].split()
     assert [one.partition("-")[0] for one in allowed] == ["'sha256", "'nonce"]
-    assert allowed[1] == f"'nonce-{key}'" and f'"{key}"' in (tmp_path / "version.js").read_text()
+    assert allowed[1] == f"'nonce-{key}'" and f'"{key}"' in (pages / "one/version.js").read_text()
 
 
-def test_a_report_too_large_to_be_mailed_offers_no_file(small, tmp_path, monkeypatch):
+def test_a_report_too_large_to_be_mailed_offers_no_file(small, pages, tmp_path, monkeypatch):
+    shutil.copytree(pages / "one", tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(report, "MAILED", 10)
     page, _ = report.page(tmp_path, load([small / "one"]))
     assert 'id="send"' not in page.read_text() and not (tmp_path / "send.js").exists()
 
 
-def test_one_file_holds_every_picture_and_plot_and_asks_for_nothing_else(small, tmp_path):
-    page, done = report.page(tmp_path, load([small / "one"]), single=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"] and done["lost"] == 0
-    html = page.read_text()
+def test_one_file_holds_every_picture_and_plot_and_asks_for_nothing_else(pages):
+    assert [path.name for path in (pages / "single").iterdir()] == ["report.html"]
+    html = (pages / "single/report.html").read_text()
     inside = json.loads(html.split('id="inside">')[1].split("</script>")[0])
     data = json.loads(html.split('id="data">')[1].split("</script>")[0])
     named = {slide["img"] for row in data["rows"] for slide in row["slides"]}

@@ -34,7 +34,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     names = ("a-model-of-a-rather-long-name-fine-tuned", "another-of-such-a-length", "three")
     for name, good in zip(names, (0.7, 0.8, 0.9), strict=True):
-        synthetic.run(folder / f"{name}/offline", name, good, 30)
+        synthetic.run(folder / f"{name}/offline", name, good, 30, slides_too=False)
     return [folder / f"{name}/offline" for name in names]
 
 

@@ -10,7 +10,6 @@ import time
 import pytest
 from decksmith.core import cli, stream
 from decksmith.train.training import adapters
-from decksmith.train.training.grpo_trainer import Rollouts
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 PROMPT = next(row for _, row in stream.records(cli.ROOT / "data/training-prompts.jsonl"))
@@ -52,6 +51,8 @@ def test_a_killed_set_of_answers_goes_on_and_nothing_is_asked_twice(peft, tmp_pa
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     asked = journals[0].read_text().splitlines()
+    from decksmith.train.training.grpo_trainer import Rollouts  # torch: not for every collection
+
     rollouts = Rollouts(tmp_path, "smol", 1.0, 1.0, 400, "layout")
     decks = rollouts.ask("step_1", peft, [PROMPT], 3, 7)
     assert [deck["id"] for deck in decks] == [f"{PROMPT['id']}~{k}" for k in range(3)]

@@ -144,7 +144,7 @@ def slide(path, number, title, theme, salt):
     path.write_bytes(_drawn(number, title, theme, salt))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _drawn(number, title, theme, salt):
     import io
 
