@@ -4,7 +4,7 @@ import json
 import zipfile
 
 import pytest
-from decksmith.bench.benchmarks import interchange
+from decksmith.bench.benchmarks import harnesses
 from decksmith.core import stream
 
 
@@ -28,7 +28,7 @@ def graded(tmp_path):
 def test_results_become_a_log_of_inspect_in_which_a_row_without_a_grade_has_an_error(
     tmp_path, graded
 ):
-    (path,) = interchange.inspect(tmp_path / "out", graded)
+    (path,) = harnesses.inspect(tmp_path / "out", graded)
     assert path.name == "org__m_aime25.eval"
     with zipfile.ZipFile(path) as log:
         header = json.loads(log.read("header.json"))

@@ -125,6 +125,9 @@ def test_another_statement_proves_nothing_since_the_rows_own_stands_in_its_place
         lean.proof(block("theorem two : True :=\n  trivial"), "two") == "  exact (\n    trivial)\n"
     )
     assert lean.proof("I cannot prove it.", "two") is None
+    nested = "  have h : 1 = 1 := by\n    rfl\n  exact h"
+    for code in (f"{STATEMENT}\n{nested}", nested, f"{STATEMENT}\n\n{nested}\n\n"):
+        assert lean.proof(block(code), "two") == nested + "\n"
 
 
 def test_a_statement_that_lean_does_not_take_is_a_fault_of_the_row(stand_in):

@@ -20,6 +20,11 @@ ROWS = {
         "\\frac{1}{2}",
         "Algebra",
     ),
+    "minif2f": (
+        {"name": "two", "formal_statement": "import Mathlib\n\ntheorem two : 1 + 1 = 2 := by\n"},
+        {"statement": "import Mathlib\n\ntheorem two : 1 + 1 = 2 := by\n", "name": "two"},
+        None,
+    ),
     "aime24": ({"ID": "2024-I-1", "Problem": "Q", "Answer": 33}, "33", None),
     "aime25": ({"id": "0", "problem": "Q", "answer": "033"}, "033", None),
     "hmmt_feb25": ({"problem_idx": 1, "problem": "Q", "answer": "\\sqrt{2}"}, "\\sqrt{2}", None),
@@ -291,7 +296,7 @@ def test_what_is_fetched_is_pinned_and_the_one_without_a_known_commit_is_named()
     sources = {name: tasks.load(name)["source"] for name in tasks.names()}
     assert {
         name for name, source in sources.items() if "hub" in source and "revision" not in source
-    } == {"hmmt_feb25", "published", "bird", "spider", "mmmu-pro", "swe-bench-verified"}
+    } == {"hmmt_feb25", "published", "bird", "spider", "mmmu-pro", "swe-bench-verified", "minif2f"}
     assert all(source["revision"] for source in sources.values() if "package" in source)
 
 

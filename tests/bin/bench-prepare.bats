@@ -113,8 +113,9 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 @test "without a name it lists the benchmarks" {
   run bench-prepare
   assert_success
-  assert_line "$(printf 'humaneval\tmake .venv/.bench\tcode\tHumanEval (Chen et al. 2021)')"
+  assert_line --partial "$(printf 'humaneval\tmake .venv/.bench\tcode\tHumanEval (Chen et al. 2021)\tbeside: pass@1 of chat models')"
   assert_line --regexp "^gpqa-diamond[[:space:]]gated[[:space:]]choice"
+  assert_line --regexp "^ruler.*[[:space:]]beside: none: "
   assert_line --regexp "^swe-bench-verified[[:space:]]on the Hub[[:space:]]its own harness"
   bench-prepare humaneval > rows.jsonl
   run bench-prepare

@@ -140,8 +140,8 @@ def page(given: list[Row], verdicts: list[bool]) -> str:
         "Written by `make bench-labelled`. Replies of our own (tests/exam/replies.jsonl), each labelled by a person as right or wrong, "
         "or as one that declines. About two in five are wrong: near misses, several answers at once, corrections, other units.",
         "The rules were mended by the seen half, without a look at the unseen one. When that was first measured, 118 of its 122 in "
-        "mathematics were decided so (96.7 %), and all 99 choices: what assets/graders.json has, and gates name. Then four forms were "
-        "mended that other replies had shown.",
+        "mathematics were decided so (96.7 %), and all 99 choices. Then four forms were mended that other replies had shown. "
+        "assets/graders.json, whose shares gates name, has the third set's (below), and of refusals the unseen half's.",
         "",
         "| kind | grader | seen | unseen | wrong, called right | right, called wrong |",
         "| --- | --- | --- | --- | --- | --- |",

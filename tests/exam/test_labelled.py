@@ -26,7 +26,7 @@ def test_mathematics_and_choices_are_decided_as_a_person_does_in_both_halves():
     page = (labelled.ROOT / "docs/maintain/labelled.md").read_text()
     ours = [
         labelled._line(labelled.TITLES[kind], "ours", *_of(kind, given, verdicts))
-        for kind in labelled.TITLES
+        for kind in labelled.BENCH
     ]
     assert all(line in page for line in ours), "make bench-labelled"
 
@@ -34,3 +34,17 @@ def test_mathematics_and_choices_are_decided_as_a_person_does_in_both_halves():
 def _of(kind, given, verdicts):
     pairs = [(row, said) for row, said in zip(given, verdicts, strict=True) if row["kind"] == kind]
     return [row for row, _ in pairs], [said for _, said in pairs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, least", [("second-seen", 0.97), ("second-unseen", 0.96), ("third", 0.88)]
+)
+def test_later_sets_are_decided_as_well_as_the_page_says(name, least):
+    given = labelled.later(name)
+    pairs = list(zip(given, labelled.ours(given), strict=True))
+    for kind in labelled.LATER[name][1]:
+        mine = [(row["truth"], said) for row, said in pairs if row["kind"] == kind]
+        assert sum(truth == said for truth, said in mine) >= least * len(mine)
+        assert sum(said and not truth for truth, said in mine) <= 1
+        assert 0.45 <= sum(truth for truth, _ in mine) / len(mine) <= 0.55

@@ -47,7 +47,7 @@ MEMORY = 2 << 30  # bytes of address space of a grader
 UNREAD = "(no grader could evaluate it)"  # the answer that such rows are counted under
 ROWS = 32  # at once: those that wait for a judge cost nothing, and of the others as many are graded as there are processes
 ASKED = 3  # of how a judge is asked and read: raised when its verdicts, which are paid for, no longer hold
-VERSION = 5  # of the rules: raised when a verdict can change, so that kept grades are made again
+VERSION = 6  # of the rules: raised when a verdict can change, so that kept grades are made again
 
 
 # How a grader's process ends that somebody else ended; None: it has not.

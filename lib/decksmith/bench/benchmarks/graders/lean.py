@@ -20,9 +20,7 @@ from decksmith.bench.sandbox.cell import Limits
 from decksmith.core.stream import Fault
 
 SECONDS = 300.0  # of CPU time of a proof
-LIMITS = Limits(
-    wall=SECONDS, memory=24 << 30, processes=64, disk=1 << 30, open_files=20_000, output=8 << 20
-)
+LIMITS = Limits(wall=SECONDS, memory=24 << 30, processes=64, disk=1 << 30, open_files=20_000)
 AXIOMS = {"propext", "Classical.choice", "Quot.sound"}  # those that Mathlib stands on
 # Commands that change what Lean reads, prints or checks behind them.
 BARRED = re.compile(
@@ -61,16 +59,17 @@ def proof(text: str, name: str) -> str | None:
     found = [block.code for block in blocks(text) if block.language in ("lean", "lean4", "")]
     if not found:
         return None
-    stated = re.search(rf"\b(?:theorem|lemma)\s+{re.escape(name)}(?![\w'.]).*?:=", found[-1], re.S)
-    said = found[-1][stated.end() :] if stated else found[-1]
-    tactics = re.match(r"\s*by\b[ \t]*", said)
+    code = found[-1]
+    stated = re.search(rf"\b(?:theorem|lemma)\s+{re.escape(name)}(?![\w'.]).*?:=", code, re.S)
+    start = stated.end() if stated else 0
+    tactics = re.compile(r"\s*by\b[ \t]*").match(code, start)
     if stated and not tactics:  # a term
-        term = textwrap.indent(textwrap.dedent(said).strip(), "  ")
-        return textwrap.indent(f"exact (\n{term})", "  ") + "\n"
-    first, _, rest = said[tactics.end() if tactics else 0 :].partition("\n")
-    lines = textwrap.dedent(rest)
-    whole = f"{first.strip()}\n{lines}" if first.strip() else lines
-    return textwrap.indent(whole.strip("\n"), "  ") + "\n" if whole.strip() else None
+        term = textwrap.indent(textwrap.dedent(code[start:]).strip(), "  ")
+        return textwrap.indent(f"exact (\n{term})\n", "  ")
+    start = tactics.end() if tactics else start
+    column = start - code.rfind("\n", 0, start) - 1  # columns have a meaning
+    whole = textwrap.dedent(" " * column + code[start:]).strip()
+    return textwrap.indent(whole, "  ") + "\n" if whole else None
 
 
 def _problem(statement: str, name: str, said: str) -> str | None:
@@ -125,16 +124,9 @@ def _checked(source: str) -> tuple[int, list[dict[str, Any]]]:
         f"sys.exit(subprocess.run([{lean!r}, '--json', 'Proof.lean']).returncode)"
     )
     (ran,) = sound(lambda: [cells.run(program, files={"Proof.lean": source})])
-    if ran.status not in ("ok", "exit", "error") or "Traceback" in ran.stderr:
-        if "Traceback" in ran.stderr:
-            raise Fault("judge", "no-lean", f"lean does not start in its cell: {ran.stderr[-200:]}")
+    if "Traceback" in ran.stderr:
+        raise Fault("judge", "no-lean", f"lean does not start in its cell: {ran.stderr[-200:]}")
+    if ran.status not in ("ok", "exit", "error"):
         return 1, [{"severity": "error", "data": f"{ran.status}: {ran.message}"}]
-    messages = []
-    for line in ran.stdout.splitlines():
-        try:
-            message = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(message, dict):
-            messages.append(message)
-    return ran.code or 0, messages
+    lines = ran.stdout.splitlines()
+    return ran.code or 0, [json.loads(line) for line in lines if line.startswith("{")]

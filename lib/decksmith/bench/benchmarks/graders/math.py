@@ -330,9 +330,7 @@ def _scale(words: str) -> str | None:
     for word in re.split(r"[^a-z]+", words.lower()):
         if word.rstrip("s") in SCALES or word.startswith("percent"):
             return word
-    scaled = re.search(
-        "[百千万萬億亿兆백천만억조]|тысяч|миллион|миллиард|tausend|million", words, re.I
-    )
+    scaled = re.search("[百千万萬億亿백천만억]|тысяч|милли|tausend|million", words, re.I)
     return scaled and scaled[0]
 
 

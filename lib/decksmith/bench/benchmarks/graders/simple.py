@@ -79,9 +79,11 @@ def chosen_letter(text: str, letters: str, choices: Sequence[str] = ()) -> str |
     for line in filter(str.strip, text.split("\n")):
         short = MARKS.sub("", line).strip()
         several = len(set(re.findall(r"(?<!\w)([A-J])\s?[).:]", line))) > 1
-        if CROSSED.match(line):
-            continue
-        if not several and (LABEL.fullmatch(short) or len(_named(line)) < 2):
+        if (
+            not several
+            and not CROSSED.match(line)
+            and (LABEL.fullmatch(short) or len(_named(line)) < 2)
+        ):
             labels.add(_letter(line, letters, choices))
     labels.discard(None)
     if labels:

@@ -367,12 +367,9 @@ def answer(code, *, prelude="", entry=None, method=False):
         reply(asked["call"], work)
 
 
-HEAP = 1 << 9  # a type's flag: made by a class statement
-
-
 def _has_methods(target, value):
-    """Whether a call made an instance of a class of the code (in a namespace without a name) with methods, more than its base holds."""
-    own = type(value) is target and target.__flags__ & HEAP and target.__module__ == "builtins"
+    """Whether a call made an instance of a class of the code (by its flag, in a namespace without a name) with methods."""
+    own = type(value) is target and target.__flags__ & 1 << 9 and target.__module__ == "builtins"
     return own and any(callable(held) and name[0] != "_" for name, held in vars(target).items())
 
 
