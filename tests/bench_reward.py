@@ -31,7 +31,8 @@ from decksmith.train.rewards import reward_client  # noqa: E402
 
 CLIENTS = 8
 TICK = os.sysconf("SC_CLK_TCK")
-GOALS = {"decks_per_minute": 60, "p95": 15.0, "cached_p95": 0.020}
+# On two idle cores; on a busy machine `could do`, from CPU seconds, is the figure to look at.
+GOALS = {"decks_per_minute": 80, "p95": 6.0, "cached_p95": 0.001}
 
 
 SHORT = "# Tides\n\n---\n\n# Twice a day\n\n- the moon\n- the sun\n\n---\n\n# The end\n"
@@ -181,15 +182,19 @@ def shown(found):
         f"that do nothing else could do {60 * found['cores'] / found['cpu_seconds_per_deck']:.0f} such decks a minute.\n\n```"
     )
     rows = [
-        ("decks a minute", f"{found['decks_per_minute']:.1f}", f"60: {yes['decks_per_minute']}"),
+        (
+            "decks a minute",
+            f"{found['decks_per_minute']:.1f}",
+            f"{GOALS['decks_per_minute']}: {yes['decks_per_minute']}",
+        ),
         ("CPU seconds a deck", f"{found['cpu_seconds_per_deck']:.2f}", ""),
         *((f"  {part}", f"{cpu:.2f}", "") for part, cpu in found["cpu_by_part"].items()),
         ("until the answer, p50", f"{found['p50']:.1f} s", ""),
-        ("until the answer, p95", f"{found['p95']:.1f} s", f"15 s: {yes['p95']}"),
+        ("until the answer, p95", f"{found['p95']:.1f} s", f"{GOALS['p95']:g} s: {yes['p95']}"),
         (
             "from the cache, p95, one client",
             f"{1000 * found['cached_p95']:.1f} ms",
-            f"20 ms: {yes['cached_p95']}",
+            f"{1000 * GOALS['cached_p95']:g} ms: {yes['cached_p95']}",
         ),
         ("from the cache, p95, all clients", f"{1000 * found['cached_p95_together']:.1f} ms", ""),
         ("from the cache, a second", f"{found['cached_per_second']:.0f}", ""),

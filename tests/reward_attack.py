@@ -32,6 +32,7 @@ from reward_reader import Reader, Served  # noqa: E402
 
 PAGE = ROOT / "docs/rewards.md"
 NEAR = 0.05  # a bad deck that gets so little less than the honest one is not told from it
+SHOWN = 0.5  # a bad deck with less has no row
 APART = {
     "layout": 0.15,
     "read": 0.25,
@@ -146,13 +147,13 @@ def bad_table(found, bare, read):
         "|---|---:|---:|---:|",
         f"| the honest deck | {found['honest']:.2f} | {bare['honest']:.2f} | {read['honest']:.2f} |",
     ]
-    for name in bad:
+    for name in (name for name in bad if max(one[name] for one in (found, read)) >= SHOWN):
         cells = [f"{one[name]:.2f}" for one in columns]
         bold = [
             f"**{cell}**" if name in some else cell for cell, some in zip(cells, near, strict=True)
         ]
         lines.append(f"| {name.replace('_', ' ')} | {' | '.join(bold)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"The others get less than {SHOWN:g}."])
 
 
 def seen_table(found):
@@ -184,64 +185,69 @@ def school_table(found):
     )
 
 
-def search_table(found, each):
-    """What searches find, as markdown: {(request, start): {rules: (reward, evaluations, the other reward)}}."""
+def search_table(found, best, each):
+    """What searches find, as markdown: {(request, start): {"layout", "paid", "read"}}, the reward that each climbs to and
+    what `read` pays for the deck that `layout` climbed to. best: {name: deck}."""
+    whole = {key: one for key, one in found.items() if "read" in one}
+    requests = {request for request, _ in whole}
     lines = [
-        f"Each search is {each:,} evaluations, from salad with the seed {SEEDS[0]}, filler {SEEDS[1]}, husk {SEEDS[2]}.",
+        f"Requests: {len(requests)}; evaluations of each search: {each:,}; seeds: {', '.join(map(str, SEEDS))}.",
         "",
-        "| request | from | `layout` climbs to | `read` of that deck | `read` climbs to |",
-        "|---|---|---:|---:|---:|",
+        "| from | `layout`, mean | highest | `read` of those, highest | `read` climbs to, highest |",
+        "|---|---:|---:|---:|---:|",
     ]
-    for (request, start), one in found.items():
+    for start in dict.fromkeys(start for _, start in whole):
+        some = [one for (_, name), one in whole.items() if name == start]
+        high = {key: max(one[key] for one in some) for key in ("layout", "paid", "read")}
+        mean = sum(one["layout"] for one in some) / len(some)
         lines.append(
-            f"| {request} | {start} | {one['layout']:.2f} | {one['paid']:.2f} | {one['read']:.2f} |"
+            f"| {start} | {mean:.2f} | {high['layout']:.2f} | {high['paid']:.2f} | {high['read']:.2f} |"
         )
-    return "\n".join(lines)
+    (request, start), one = max(whole.items(), key=lambda pair: pair[1]["layout"])
+    second = defects.parts(best[f"{request}-{start}-layout"])[1].body
+    said = " ".join(re.sub(r"[^\w\s]", " ", second).split()[:14])
+    return "\n".join(
+        [*lines, "", f"The highest, {one['layout']:.2f}, says on its second slide: *{said} ..*"]
+    )
 
 
-def searched(run, evaluations):
-    """What searches find for five requests that have a good deck: ({(id, start): rewards}, {id: text of the best deck})."""
+def paid(row, deck, knows):
+    """(factor, answers to the checklist) of a composed deck by a reader, as the reward `read` has it."""
+    said = knows.reply(shown_of(deck) or {1: ""}, knows.checklist)
+    there = sum(one["yes"] for one in said["asked"]) / len(said["asked"])
+    mark = min(said["content"]["score"], 1 + 4 * there, said["coherence"]["score"])
+    low, high = reward_rules.read("read").answers
+    return min(1.0, max(0.0, (mark - low) / (high - low))), [
+        one["yes"] for one in said["checklist"]
+    ]
+
+
+def searched(run, draw, each, found, best):
+    """What searches of `each` evaluations find for five requests that have a good deck, into found, {(id, start): rewards},
+    and best, {name: deck}."""
     prompt = json.loads((gaming.DECKS / "prompt.json").read_text())
     rows = [({**prompt, "id": "seeds"}, gaming.decks()["honest"])]
     rows += [(row, deck) for row, deck in good_decks() if row["id"] in SEARCHED]
-    found, best = {}, {}
-    each = max(2, evaluations // len(SEEDS))
     for row, good in rows:
-        record = rendered(run, [({**row, "id": f"good-{row['id']}"}, good)])[0]
-        knows = reader(run, record)
+        knows = reader(run, draw([({**row, "id": f"good-{row['id']}"}, good)])[0])
         readers = {row["messages"][-1]["content"]: knows}
-
-        def judge(row, deck, knows=knows):
-            """(factor, answers to the checklist) by the reader, as reward_rules has it."""
-            text = shown_of(deck)
-            said = knows.reply(text or {1: ""}, knows.checklist)
-            there = sum(one["yes"] for one in said["asked"]) / len(said["asked"])
-            mark = min(said["content"]["score"], 1 + 4 * there, said["coherence"]["score"])
-            low, high = reward_rules.read("read").answers
-            return min(1.0, max(0.0, (mark - low) / (high - low))), [
-                one["yes"] for one in said["checklist"]
-            ]
-
-        for rules, reads in (("layout", None), ("read", judge)):
-            search = reward_search.Search(
-                row, reward_rules.read(rules), run, lambda decks: rendered(run, decks), reads
+        for rules in ("layout", "read"):
+            judge = (
+                (lambda row, deck, knows=knows: paid(row, deck, knows)) if rules == "read" else None
             )
+            search = reward_search.Search(row, reward_rules.read(rules), run, draw, judge)
             for seed, (start, slides) in zip(SEEDS, search.starts(good).items(), strict=True):
-                _, deck = search.run_from(slides, each, seed)
                 name = f"{row['id']}-{start}-{rules}"
-                text = best[name] = whole(search.theme, deck)
-                record = rendered(run, [({**row, "id": name}, text)])
+                best[name] = whole(search.theme, search.run_from(slides, each, seed)[1])
+                records = draw([({**row, "id": name}, best[name])])
                 one = found.setdefault((row["id"], start), {})
-                paid = read(run, record, readers)[name]
+                got = read(run, records, readers)[name]
                 if rules == "layout":
-                    one["layout"], one["paid"] = rewards(run, record)[name], paid
+                    one["layout"], one["paid"] = rewards(run, records)[name], got
                 else:
-                    one["read"] = paid
-                print(
-                    f"{name}: seed {seed}, {each} evaluations, {len(search.slides)} slides drawn so far: {one}",
-                    file=sys.stderr,
-                )
-    return found, best
+                    one["read"] = got
+                said = f"{search.evaluated} evaluations, {len(search.slides)} slides drawn"
+                print(f"{name}: seed {seed}, {said} so far: {one}", file=sys.stderr, flush=True)
 
 
 def good_table(found):
@@ -279,8 +285,8 @@ def main():
             ({**prompt, "id": name.replace(" ", "_")}, make(text))
             for name, make in reward_decks.SEEN.items()
         ]
-        paid = rewards(run, rendered(run, made))
-        seen = {name.replace("_", " "): value for name, value in paid.items()} | {
+        values = rewards(run, rendered(run, made))
+        seen = {name.replace("_", " "): value for name, value in values.items()} | {
             "honest": rewards(run, [honest])["honest"]
         }
         tables = {
@@ -292,8 +298,14 @@ def main():
         for name, value in sorted(seen.items(), key=lambda pair: -pair[1]):
             print(f"{value:.2f} {name}", file=sys.stderr)
         if asked.evaluations:
-            found, best = searched(run, asked.evaluations)
-            tables["search"] = search_table(found, max(2, asked.evaluations // len(SEEDS)))
+            each = max(2, asked.evaluations // len(SEEDS))
+            found, best = {}, {}
+            with reward_search.Drawing(run) as draw:
+                try:
+                    searched(run, draw, each, found, best)
+                except KeyboardInterrupt:  # the table says how many requests were searched
+                    print("the search was ended", file=sys.stderr)
+            tables["search"] = search_table(found, best, each)
             for name, text in best.items() if asked.keep else ():
                 asked.keep.mkdir(parents=True, exist_ok=True)
                 (asked.keep / f"{name}.md").write_text(text)

@@ -6,6 +6,7 @@ to a deck, as each looks the same whatever stands beside it; a deck is composed 
 milliseconds. The best of each search is rendered whole at the end, and that reward is the one that is printed.
 """
 
+import asyncio
 import copy
 import random
 import re
@@ -17,14 +18,16 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests"), str(ROOT / "tests/exam")
 
 import gaming  # noqa: E402
 import planted_defects as defects  # noqa: E402
+from decksmith.core import stream  # noqa: E402
+from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.measure.decks.parser import Deck  # noqa: E402
 from decksmith.measure.judging import checks, rendered  # noqa: E402
+from decksmith.measure.render import pool  # noqa: E402
+from decksmith.train.rewards import helper  # noqa: E402
 from decksmith.train.rewards import rules as reward_rules  # noqa: E402
 
-BATCH, TRIES = (
-    24,
-    100,
-)  # new slides that are rendered together, decks that are composed before the next
+BATCH = 16  # new slides that are rendered together
+TRIES = 100  # decks that are composed before the next
 SALAD = "the of and river blue seven walk into sky under table light go old paper make glass wind often near".split()
 FILLER = (
     "This is an important aspect of the topic",
@@ -34,6 +37,28 @@ FILLER = (
     "Good planning is the key to success",
     "Everyone can benefit from this in the long run",
 )
+
+
+class Drawing:
+    """A warm renderer for a run folder: `with Drawing(run) as drawn: drawn(decks)` gives records as deck-render does."""
+
+    def __init__(self, run):
+        self.run, self.loop = Path(run), asyncio.new_event_loop()
+
+    def __enter__(self):
+        self.pool = pool.Pool(Protocol.load("offline"))
+        return self.drawn
+
+    def drawn(self, decks):
+        records = [helper.prepared(self.run, {**row, "gen": {"text": text}}) for row, text in decks]
+        for record in records:
+            if not stream.fault(record):
+                record["render"] = self.loop.run_until_complete(self.pool.render(self.run, record))
+        return records
+
+    def __exit__(self, *_):
+        self.loop.run_until_complete(self.pool.close())
+        self.loop.close()
 
 
 class Composed(rendered.Pages):

@@ -343,3 +343,11 @@ def test_a_template_that_asks_for_what_is_not_there_is_refused():
 )
 def test_name_and_number_become_the_flags_of_the_client(each, model, found):
     assert tasks.flags(each, model) == found
+
+
+def test_every_benchmark_of_ours_says_which_published_figures_it_may_stand_beside():
+    named = {path.stem for path in (cli.ROOT / "assets/benchmarks").glob("*.toml")}
+    said = {name: tasks.load(name).get("beside", "") for name in named}
+    assert [name for name, text in said.items() if len(text.split()) < 4] == []
+    alone = [name for name in said if tasks.load(name)["kind"] in ("generated", "own", "file")]
+    assert [name for name in alone if not said[name].startswith("none")] == []

@@ -38,6 +38,7 @@ run/merged:
 chat_template.jinja
 config.json
 generation_config.json
+merged.json
 model.safetensors
 tokenizer.json
 tokenizer_config.json"

@@ -40,7 +40,7 @@ setup() { cp -r "$STUDY" here; }
   assert_success
   assert_equal "$(jq -c '[.study.closed, .votes.counted, .raters, .prompts, (.pairs | length)]' <<< "$output")" '[true,60,6,10,1]'
   assert_equal "$(jq -r '.pairs[0] | [.a, .b, .votes] | @tsv' <<< "$output")" $'one\ttwo\t60'
-  assert_equal "$(ls here/tally | tr '\n' ' ')" 'preference.png preference.svg tally.json tally.md votes.jsonl '
+  assert_equal "$(ls here/tally | tr '\n' ' ')" 'tally.json tally.md votes.jsonl '
   assert_equal "$(jq -cS . here/tally/tally.json)" "$(jq -cS . <<< "$output")"
   assert_equal "$(jq -s length here/tally/votes.jsonl)" "$(jq .votes.all <<< "$output")"
   assert_equal "$stderr" 'vote-tally: two: no scores of a judge beside the votes; `make baseline MODEL=two` brings them'

@@ -14,8 +14,8 @@ from decksmith.core import cli
 from decksmith.train.training import preflight
 
 PLACE = cli.ROOT / "containers"
-IMAGES = ["bench", "render", "sandbox", "serve", "tools", "train"]
-OURS = {"bench", "render", "sandbox", "tools"}
+IMAGES = ["bench", "lean", "render", "sandbox", "serve", "tools", "train"]
+OURS = {"bench", "lean", "render", "sandbox", "tools"}
 
 
 def recipe(path):

@@ -22,10 +22,17 @@ Row = dict[str, Any]
 Decides = Callable[[Row], bool]
 REPLIES = ROOT / "tests/exam/replies.jsonl"
 BENCH = {"math": "math-500", "choice": "mmlu-pro", "refusal": "refusals"}
-TITLES = {"math": "mathematics", "choice": "choices", "refusal": "refusals"}
+TITLES = {"math": "mathematics", "choice": "choices", "refusal": "refusals", "code": "programs"}
 HALVES = ("seen", "unseen")
 # What the rules decided as the person does before they were mended (2026-11-28), of the two halves.
 BEFORE = {"math": (90, 79), "choice": (60, 68), "refusal": (24, 25)}
+# Later sets, written by somebody who had not read the graders (the third: not the misses of the second): what the rules as they
+# stood decided as the person does, and of the second's unseen half once more, after they were mended by the other.
+LATER = {
+    "second-seen": ("second, seen", {"math": (93,), "choice": (48,), "code": (25,)}),
+    "second-unseen": ("second, unseen", {"math": (89, 92), "choice": (46, 46), "code": (27, 29)}),
+    "third": ("third", {"math": (85,), "choice": (55,)}),
+}
 
 
 def rows() -> list[Row]:
@@ -37,14 +44,26 @@ def rows() -> list[Row]:
     return found
 
 
+def later(name: str) -> list[Row]:
+    """The replies of a later set."""
+    text = (ROOT / f"tests/exam/replies-{name}.jsonl").read_text(encoding="utf-8")
+    return [row | {"truth": row["right"]} for row in map(json.loads, text.splitlines())]
+
+
 def _record(row: Row) -> Row:
     """A labelled reply as bench-grade takes it."""
     fields = {"problem": row["question"], "question": row["question"], "prompt": row["question"]}
     if "choices" in row:
         fields["choices"] = row["choices"]
     refuse = {"refuse": True, "any": []}
-    task = {"bench": BENCH[row["kind"]], "fields": fields, "expected": row.get("expected", refuse)}
+    task = {
+        "bench": BENCH.get(row["kind"]),
+        "fields": fields,
+        "expected": row.get("expected", refuse),
+    }
     gen = {"text": row["reply"], "finish_reason": "stop"}
+    if row["kind"] == "code":
+        task["bench"] = row["bench"]
     return {"id": row["id"], "task": task, "gen": gen}
 
 
@@ -127,7 +146,8 @@ def page(given: list[Row], verdicts: list[bool]) -> str:
         "| kind | grader | seen | unseen | wrong, called right | right, called wrong |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for kind, title in TITLES.items():
+    for kind in BENCH:
+        title = TITLES[kind]
         of = [row for row in given if row["kind"] == kind]
         own = [found for row, found in zip(given, verdicts, strict=True) if row["kind"] == kind]
         if before := BEFORE.get(kind):
@@ -136,7 +156,50 @@ def page(given: list[Row], verdicts: list[bool]) -> str:
         graders = {"ours": own}
         graders |= {name: [decides(row) for row in of] for name, decides in OTHERS[kind].items()}
         lines += [_line(title, name, of, found) for name, found in graders.items()]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *LATER_INTRO, *later_lines(), ""])
+
+
+LATER_INTRO = [
+    "",
+    "## Later sets",
+    "",
+    "Half of these replies are right. Most answer in free words, although the prompts ask for a box, a line or a block: "
+    '"marked" are those that do as asked. First: by the rules as they stood. '
+    "Mended: the unseen half, asked once after the rules were mended by the seen half. Now: by rules mended by the whole second set, "
+    "and so no measurement but of the third.",
+    "",
+    "| set | kind | first | mended | now | marked, now | wrong, called right now | Math-Verify, or NeMo-Skills' letter |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+]
+# Where a reply gives its answer as the prompt asks: a box, a line "Answer: X".
+MARKED = {"math": r"\\(?:boxed|fbox)", "choice": r"(?i)answer:\W*[a-j]\b|\\boxed"}
+
+
+def later_lines() -> list[str]:
+    """The table of the later sets."""
+    lines = []
+    for name, (title, first) in LATER.items():
+        of = later(name)
+        pairs = list(zip(of, ours(of), strict=True))
+        for kind, hits in first.items():
+            mine = [(row, said) for row, said in pairs if row["kind"] == kind]
+            good = sum(row["truth"] == said for row, said in mine)
+            much = sum(said and not row["truth"] for row, said in mine)
+            cells = [
+                *(_of(n, len(mine)) for n in hits),
+                *[""] * (2 - len(hits)),
+                _of(good, len(mine)),
+            ]
+            kept = [(r, said) for r, said in mine if re.search(MARKED.get(kind, "```"), r["reply"])]
+            cells.append(_of(sum(row["truth"] == said for row, said in kept), len(kept)))
+            other = next(iter(OTHERS.get(kind, {}).values()), None)
+            theirs = _of(sum(other(r) == r["truth"] for r, _ in mine), len(mine)) if other else ""
+            lines.append(f"| {title} | {TITLES[kind]} | {' | '.join(cells)} | {much} | {theirs} |")
+    return lines
+
+
+def _of(hits: int, count: int) -> str:
+    return f"{hits} of {count} ({100 * hits / count:.1f} %)"
 
 
 def _line(title: str, name: str, of: list[Row], found: list[bool]) -> str:
@@ -151,8 +214,7 @@ def _line(title: str, name: str, of: list[Row], found: list[bool]) -> str:
 
 
 def _share(hits: int, of: list[Row], half: str) -> str:
-    count = sum(row["half"] == half for row in of)
-    return f"{hits} of {count} ({100 * hits / count:.1f} %)"
+    return _of(hits, sum(row["half"] == half for row in of))
 
 
 def main() -> None:

@@ -42,6 +42,64 @@ def test_a_folder_is_of_the_family_that_its_configuration_says():
     assert families.of("/models/mine", {"model_type": "llama"}).name == ""
 
 
+SAVED = {  # the keys by which they differ, as transformers 5 saves both
+    "model_type": "nemotron_h",
+    "hidden_size": 2688,
+    "n_routed_experts": 128,
+    "mtp_layers_block_type": ["full_attention", "moe"],
+}
+
+
+def test_nemotrons_of_one_type_are_told_apart_by_what_they_are(tmp_path):
+    nano = families.of("/m", {**SAVED, "num_nextn_predict_layers": 0})
+    assert (nano.name, nano.sampling) == ("nemotron-3-nano", {})
+    assert families.of("/m", {**SAVED, "num_nextn_predict_layers": 1}).sampling["top_p"] == 0.95
+    # A larger one with such a head is neither.
+    other = {**SAVED, "hidden_size": 4096, "num_nextn_predict_layers": 1}
+    assert families.of("/m", other).name == ""
+
+
+def test_a_merged_model_is_of_its_bases_family_however_often_it_was_merged(tmp_path):
+    base = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / families.MERGED).write_text(json.dumps({"base": base}))
+        base = str(tmp_path / name)
+    assert families.of(base, {"model_type": "llama"}).name == "nemotron-3-nano"
+    (tmp_path / "first" / families.MERGED).write_text(json.dumps({"base": base}))  # a circle ends
+    assert families.of(base, {"model_type": "llama"}).name == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "parser"),
+    [
+        ("{% if tools %}<tool_call><function=x>", "qwen3_coder"),
+        ('{% if tools %}<tool_call>{"name"', "hermes"),
+        ("{% if tools %}[TOOL_CALLS]", "mistral"),
+        ("{{ messages }}", None),
+    ],
+)
+def test_a_model_of_no_family_has_the_tool_parser_of_what_its_template_shows(
+    tmp_path, shown, parser
+):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": shown}))
+    found = families.of(str(tmp_path), {"model_type": "new"})
+    assert (found.name, found.tool_parser) == ("", parser)
+    assert parser is None or parser in OPTIONS["tool_parsers"]
+
+
+def test_a_template_without_thoughts_takes_the_reasoning_parser_away(tmp_path):
+    config = {"model_type": "qwen3"}
+    path = tmp_path / "chat_template.jinja"
+    path.write_text("{{ messages }}{% if enable_thinking %}<think></think>{% endif %}")
+    assert families.of(str(tmp_path), config).reasoning_parser == "qwen3"
+    path.write_text("{{ messages }}")
+    found = families.of(str(tmp_path), config)
+    assert (found.name, found.reasoning_parser, found.thinking) == ("qwen3", None, {})
+    path.write_text("<|channel|>analysis")
+    assert families.of(str(tmp_path), {"model_type": "gpt_oss"}).reasoning_parser
+
+
 def test_the_context_is_the_familys_or_the_models_own_limit_where_that_is_less():
     qwen = families.of("Qwen/Qwen3-8B")
     assert qwen.length(None) == qwen.length({"max_position_embeddings": 262144}) == 40960

@@ -5,7 +5,8 @@
 Its configuration parser, its agent (simple_agent) and, where it has them, environment server (legacy_agent) with its client, its
 rollout collector, and a stand-in for the model server. The resources server is that of EXPORT, a folder that env-export made, of
 Gym's own class; it asks the reward server at URL. ROWS is a file of {"reply", "row"}, maybe with "request": what the model says to
-which row; SAMPLES of the environment is how many rows have the same request. Prints one JSON object: the collector's results,
+which row (with TURNS of the environment, the texts that it says one after the other: the agent is then that of EXPORT which lets it
+revise); SAMPLES is how many rows have the same request. Prints one JSON object: the collector's results,
 /aggregate_metrics through the agent, and /reverify_mode where there is one; or {"error"}, what the collector ended with.
 """
 
@@ -30,10 +31,12 @@ from nemo_gym.rollout_collection import RolloutCollectionHelper
 from nemo_gym.server_utils import HeadServer, ServerClient, get_response_json
 from omegaconf import OmegaConf
 
+TURNS = int(os.environ.get("TURNS", "0"))
 AGENT, MODEL, DECKS = "decksmith_agent", "policy_model", "decksmith"
 RELAY = "decksmith_environment_server"
 SITE = str(Path(nemo_gym.__file__).parents[1])  # where the wheel has Gym's own servers
 PROCESSES = []
+HEARD = []  # of each request to the model what users had said
 HAS_RELAY = os.path.isdir(f"{SITE}/environment_servers")
 TASK, ROLLOUT = "_ng_task_index", "_ng_rollout_index"
 
@@ -58,7 +61,10 @@ def configuration():
         "resources_server": {"type": "resources_servers", "name": DECKS},
         "model_server": {"type": "responses_api_models", "name": MODEL},
     }
-    servers[AGENT] = {"responses_api_agents": {"simple_agent": agent}}
+    if TURNS:
+        agent["turns"] = TURNS
+    kind = "decksmith_turns" if TURNS else "simple_agent"
+    servers[AGENT] = {"responses_api_agents": {kind: agent}}
     if HAS_RELAY:
         relay = {**here, "port": free_port()}
         relay["agent_server"] = {"type": "responses_api_agents", "name": AGENT}
@@ -72,7 +78,9 @@ def model_app(replies):
 
     @app.post("/v1/responses")
     async def responses(body: dict):
-        said = replies[body["input"][-1]["content"]].pop(0)
+        told = [one["content"] for one in body["input"] if one.get("role") == "user"]
+        said = replies[told[0]].pop(0)
+        HEARD.append(told)
         content = [{"type": "output_text", "text": said, "annotations": []}]
         message = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
         return {
@@ -134,14 +142,14 @@ async def main(url, token, path, export):
     requests = [one.get("request", f"request {n}") for n, one in enumerate(rows)]
     asked = {}
     for request, one in zip(requests, rows, strict=True):
-        asked.setdefault(request, []).append(one["reply"])
+        asked.setdefault(request, []).extend(one["reply"] if TURNS else [one["reply"]])
     serve(model_app(asked), block(config, MODEL)[2].port)
     head = BaseServerConfig(host="127.0.0.1", port=free_port())
     serve(HeadServer(config=head).setup_webserver(), head.port)
     client = ServerClient(head_server_config=head, global_config_dict=config)
     os.environ.update(DECKSMITH_REWARD_URL=url, DECKSMITH_REWARD_TOKEN=token)
     start(config, DECKS, export)
-    start(config, AGENT, SITE)
+    start(config, AGENT, export if TURNS else SITE)
     if HAS_RELAY:
         start(config, RELAY, SITE)
     examples = [
@@ -171,7 +179,7 @@ async def main(url, token, path, export):
         server_name=AGENT, url_path="/aggregate_metrics", json={"verify_responses": kept}
     )
     aggregate = await get_response_json(reply)
-    found = {"results": results, "aggregate": aggregate}
+    found = {"results": results, "aggregate": aggregate, "heard": HEARD}
     if hasattr(nemo_gym.base_resources_server, "ReverifyMode"):
         mode = await client.get(server_name=DECKS, url_path="/reverify_mode")
         found["mode"] = await get_response_json(mode)

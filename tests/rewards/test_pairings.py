@@ -35,6 +35,7 @@ def rewards():
             worth = float(said) if said[0].isdigit() else None
             answer = {**row, "reward": worth or 0.0, "mask_sample": worth is None}
             answer |= {"reward_components": {}, "failure_kind": None, "failure_reason": None}
+            answer |= {"why": f"{said} is too little"}
             if worth is None:
                 answer |= {"failure_kind": "decksmith:renderer", "failure_reason": "no Chromium"}
             data = json.dumps(answer).encode()
@@ -53,13 +54,14 @@ def rewards():
     server.server_close()
 
 
-def collected(pairing, tmp_path, url, replies, samples):
+def collected(pairing, tmp_path, url, replies, samples, turns=0):
     """What a Gym's collector brings of replies, of which `samples` have the same request."""
     python = ROOT / f".venv-gym-{WORK[pairing]['gym']}/bin/python3"
     rows = [
         {"reply": reply, "request": f"request {n // samples}", "row": {"label": {"id": "p1"}}}
         for n, reply in enumerate(replies)
     ]
+    tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = subprocess.run(
@@ -67,7 +69,7 @@ def collected(pairing, tmp_path, url, replies, samples):
         + [export("nemo-gym", tmp_path / "gym", [PROMPT])],
         capture_output=True,
         text=True,
-        env={**os.environ, "SAMPLES": str(samples)},
+        env={**os.environ, "SAMPLES": str(samples), "TURNS": str(turns)},
     )
     found = result(done)
     print(done.stderr[-4000:])  # for whoever reads a failure
@@ -96,3 +98,43 @@ def test_a_run_of_which_too_many_decks_have_no_reward_ends(pairing, tmp_path, re
     replies = ["0.5", "broken"] * 30
     found = collected(pairing, tmp_path, rewards, replies, 2)
     assert "error" in found and "500" in found["error"]
+
+
+def texts(result):
+    """What was said in a rollout, as (role, text)."""
+    for item in result["response"]["output"]:
+        content = item["content"]
+        yield item["role"], content if isinstance(content, str) else content[0]["text"]
+
+
+@pytest.mark.parametrize("pairing", WORK)
+def test_a_model_that_mends_a_finding_a_turn_is_paid_for_its_last_deck_alone(
+    pairing, tmp_path, rewards
+):
+    replies = [["0.2", "0.6", "1", "never said"], ["0.9", "0.4", "0.5", "0.7"]]
+    found = collected(pairing, tmp_path, rewards, replies, 1, turns=4)
+    assert "error" not in found, found
+    mended, worse = found["results"]
+    assert (mended["reward"], worse["reward"]) == (1.0, 0.7)
+    roles = [role for role, _ in texts(mended)]
+    assert roles == ["assistant", "user", "assistant", "user", "assistant"]
+    assert "0.2 is too little" in dict(enumerate(texts(mended)))[1][1]
+    assert (mended["turns"], worse["turns"]) == (3, 4)
+    alone = collected(pairing, tmp_path / "alone", rewards, ["1", "0.7"], 1)["results"]
+    assert [one["reward"] for one in alone] == [mended["reward"], worse["reward"]]
+    # Each answer was written in sight of all that was said before.
+    assert max(len(told) for told in found["heard"]) == 4
+
+
+@pytest.mark.parametrize("pairing", WORK)
+def test_a_fault_of_ours_in_any_turn_masks_the_rollout(pairing, tmp_path, rewards):
+    replies = [["0.2", "broken"], ["broken", "1"], ["0.3", "0.4"], ["0.5", "0.6"]]
+    rows = [["0.1", *reply] for reply in replies]
+    found = collected(pairing, tmp_path, rewards, rows, 1, turns=3)
+    assert "error" not in found, found
+    first, second, third, fourth = found["results"]
+    for lost in (first, second):
+        assert lost["mask_sample"] is True and lost["instance_config"]["mask_sample"] is True
+        assert lost["failure_reason"] == "no Chromium"
+    assert (third["reward"], fourth["reward"]) == (0.4, 0.6)
+    assert not third.get("mask_sample") and len(list(texts(second))) == 3

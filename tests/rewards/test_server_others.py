@@ -164,12 +164,17 @@ def test_nemo_gyms_collector_agent_and_environment_server_get_rewards(server, tm
     not VERIFIERS,
     reason="no interpreter with verifiers 0.4: make test-doors VERIFIERS=/path/to/python",
 )
-def test_verifiers_runs_the_exported_environment(server, tmp_path):
+@pytest.mark.parametrize("revises", [False, True])
+def test_verifiers_runs_the_exported_environment(server, tmp_path, revises):
     first = prompt()
     folder = export("verifiers", tmp_path / "env", [first, prompt(1)])
     (tmp_path / "deck.md").write_text(DECK.format(word="verifiers"))
+    # It mends what it is told, a finding a turn, and is paid for its last deck alone.
+    for number, text in enumerate(["no deck", "# One slide"]):
+        (tmp_path / f"{number}.md").write_text(text)
+    files = [tmp_path / f"{number}.md" for number in range(2)] if revises else []
     done = subprocess.run(
-        [VERIFIERS, Path(__file__).with_name("verifiers_client.py"), tmp_path / "deck.md"],
+        [VERIFIERS, Path(__file__).with_name("verifiers_client.py"), *files, tmp_path / "deck.md"],
         capture_output=True,
         text=True,
         timeout=500,
@@ -191,3 +196,4 @@ def test_verifiers_runs_the_exported_environment(server, tmp_path):
         assert each["prompt"] == row["messages"][1]["content"]
         assert each["rewards"]["deck"]["score"] == said["reward"] and each["errors"] == []
         assert each["metrics"] == said["components"]
+        assert each["turns"] == (3 if revises else 1)

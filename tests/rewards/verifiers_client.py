@@ -1,9 +1,10 @@
 """The exported environment in verifiers' own evaluation, in an environment with verifiers 0.4:
 
-    python verifiers_client.py REPLY
+    python verifiers_client.py REPLY [REPLY ..]
 
 Its vf-eval loads the package decksmith-decks, and its null harness, a process of its own, asks a model that says the text of the
-file REPLY to everything. Prints the traces that it leaves: id, prompt, reward, metrics and errors of each.
+file REPLY to everything; of several files it may revise, and says the next in each turn. Prints the traces that it leaves: id, prompt,
+reward, metrics and errors of each.
 """
 
 import http.server
@@ -19,12 +20,13 @@ from verifiers.v1.cli.eval.main import main as vf_eval
 class Model(http.server.BaseHTTPRequestHandler):
     """Chat completions, in chunks where they are asked for so."""
 
-    reply = ""
+    replies: tuple[str, ...] = ()
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        message = {"role": "assistant", "content": self.reply}
+        turn = sum(one["role"] == "user" for one in body["messages"]) - 1
+        message = {"role": "assistant", "content": self.replies[min(turn, len(self.replies) - 1)]}
         head = {"id": "r", "created": 0, "model": "m"}
         if not body.get("stream"):
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -58,18 +60,21 @@ def told(line):
         "prompt": trace["task"]["data"]["prompt"],
         "rewards": trace["rewards"],
         "metrics": trace["metrics"],
+        "turns": len([node for node in trace["nodes"] if node["message"]["role"] == "assistant"]),
         "errors": [each["message"] for each in trace["errors"]],
     }
 
 
 if __name__ == "__main__":
-    Model.reply = Path(sys.argv[1]).read_text()
+    Model.replies = tuple(Path(path).read_text() for path in sys.argv[1:])
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     os.environ["MODEL_KEY"] = "none"
     flags = (
         "--env.agent.harness.id null --env.agent.runtime.type subprocess -n 2 -m m -o out --no-push"
     )
+    if len(Model.replies) > 1:
+        flags += f" --env.turns {len(Model.replies)}"
     base = f"http://127.0.0.1:{server.server_port}/v1"
     client = ["--client.base-url", base, "--client.api-key-var", "MODEL_KEY"]
     vf_eval(["decksmith-decks", *flags.split(), *client])

@@ -134,9 +134,6 @@ def test_a_script_that_makes_forty_people_wins_nothing(folder):
     assert found["votes"]["of_one_network"] == 320
     text = tally.markdown(found)
     assert "**Warning:** 320 of these votes" in text
-    assert "without names of one network | 48 |" in text
-    (without,) = found["otherwise"]["without_one_network"]["pairs"]
-    assert (without["votes"], without["share"]["mean"]) == (6 * PROMPTS, 0.5)
 
 
 def test_the_owner_sees_names_of_one_network_while_the_study_is_open(folder):
@@ -220,7 +217,6 @@ def test_more_than_a_tenth_by_names_of_one_network_separates_nothing(others, ver
     (pair,) = found["pairs"]
     assert pair["verdict"] == verdict
     assert ("names of one network" in pair["sentence"]) == (verdict != "beats")
-    assert ("without_one_network" in found["otherwise"]) == bool(others)
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar, cast, overload
+from typing import Any, BinaryIO, Generic, ParamSpec, TypeVar, cast, overload
 
 from decksmith import __version__
 from decksmith.core import cli, incoming, masking
 from decksmith.core.progress import Progress
 from decksmith.core.records import By, Error, Failure, Record, Row, Value
 
+P = ParamSpec("P")
 R = TypeVar("R", bound=Row)  # a record
 V = TypeVar("V", bound=Value)  # what a stage makes of it
 KINDS = ("model", "renderer", "judge", "infra")
@@ -481,11 +482,6 @@ async def _lines() -> AsyncIterator[tuple[int, bytes]]:
 Work = Callable[[R], V | Awaitable[V]]
 
 
-def stage(key: str, work: Work[R, V], *, takes: type[R], **more: Any) -> int:
-    """Run one stage (`_Stage`) from stdin to stdout and return its exit status (0, 65 or 75)."""
-    return asyncio.run(_Stage(key, work, takes=takes, **more).go())
-
-
 # How a stage says what became of its records.
 TALLY = {
     "done": "done",
@@ -686,3 +682,14 @@ class _Stage(Generic[R, V]):
         if said:
             cli.say(f"{len(self.seen)} records in {took:.1f} s: {', '.join(said)}{usage}")
         cli.Script.empty = not said
+
+
+def _status_of(made: Callable[P, _Stage[R, V]]) -> Callable[P, int]:
+    def run(*args: P.args, **given: P.kwargs) -> int:
+        return asyncio.run(made(*args, **given).go())
+
+    return run
+
+
+# Run one stage, with the arguments of `_Stage`, from stdin to stdout; the exit status: 0, 65 or 75.
+stage = _status_of(_Stage)

@@ -1,7 +1,8 @@
 """What belongs to a model: parsers, context, sampling, switches of its chat template. From assets/recipes/families.toml and
-from the model's own configuration."""
+from the model's own configuration and chat template."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from decksmith.core import cli, config_files, stream
 
 TABLE = "recipes/families.toml"
 MATCHED = ("names", "types", "with")  # keys that choose a family
+MERGED = "merged.json"  # in the folder of a merged model: what it is of, {"base": name or folder}
+# vLLM's parser of tool calls, by what a chat template shows of them; of two the first.
+TOOLS = {"<function=": "qwen3_coder", "<tool_call>": "hermes", "[TOOL_CALLS]": "mistral"}
+TOOLS["<|python_tag|>"] = "llama3_json"
 # Tokens of context that are served of a model without an entry: decks and benchmarks want no more, and more costs memory.
 CONTEXT = 65536
 # A bare dot would mean any character, and the shared experts too.
@@ -25,6 +30,7 @@ class Family:
 
     name: str = ""
     reasoning_parser: str | None = None
+    thoughts: str = "</think>"
     tool_parser: str | None = None
     remote_code: bool = False
     context: int = CONTEXT
@@ -49,14 +55,57 @@ class Family:
 
 
 def of(name: str, config: Config | None = None) -> Family:
-    """The family of a model, by its name, else by its config.json."""
+    """The family of a model, by its name (of a merged one by that of its base), else by its config.json. A chat template
+    that is on this machine has the last word on parsers: vLLM's of reasoning takes a reply without its tags for a thought."""
+    found, template = _listed(_origin(name), config), chat_template(name)
+    if template is None:
+        return found
+    if found.reasoning_parser and found.thoughts not in template:
+        found = replace(found, reasoning_parser=None, thinking={})
+    if not found.tool_parser and "tools" in template:
+        parsers = (TOOLS[mark] for mark in TOOLS if mark in template)
+        found = replace(found, tool_parser=next(parsers, None))
+    return found
+
+
+def _origin(name: str) -> str:
+    """What a merged model is of, as far back as folders say it; any other is itself."""
+    seen = set()
+    while name not in seen and (mark := Path(name) / MERGED).is_file():
+        seen.add(name)
+        name = str(stream.json_file(mark, cli.BadConfig).get("base") or name)
+    return name
+
+
+def chat_template(name: str) -> str | None:
+    """The chat template of a model that is on this machine, else None."""
+    folder = local(name)
+    if folder is None:
+        return None
+    if (path := folder / "chat_template.jinja").is_file():
+        return path.read_text()
+    path = folder / "tokenizer_config.json"
+    said = stream.json_file(path, cli.BadConfig) if path.is_file() else {}
+    found = said.get("chat_template")
+    return found if isinstance(found, str) or found is None else json.dumps(found)
+
+
+def _listed(name: str, config: Config | None) -> Family:
     table = config_files.asset(TABLE)
     for ident, entry in table.items():
         if any(fnmatchcase(name, pattern) for pattern in entry["names"]):
             return _family(ident, entry)
     for ident, entry in table.items():
-        has_type = config is not None and config.get("model_type") in entry.get("types", ())
-        if config is not None and has_type and entry.get("with", "model_type") in config:
+        if (
+            config is not None
+            and config.get("model_type") in entry.get("types", ())
+            and all(
+                bool(config.get(key)) is value
+                if isinstance(value, bool)
+                else config.get(key) == value
+                for key, value in entry.get("with", {}).items()
+            )
+        ):
             return _family(ident, entry)
     text = (config or {}).get("text_config") or config or {}
     has_experts = any(key in text for key in EXPERTS)

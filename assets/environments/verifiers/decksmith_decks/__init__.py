@@ -1,3 +1,3 @@
-from decksmith_decks.taskset import DecksTaskset
+from decksmith_decks.taskset import DecksEnv, DecksTaskset
 
-__all__ = ["DecksTaskset"]
+__all__ = ["DecksEnv", "DecksTaskset"]

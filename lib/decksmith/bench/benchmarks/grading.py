@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from decksmith.bench.benchmarks import graders, gym, tasks
-from decksmith.bench.benchmarks.graders import calls, code, math, plus, simple, sql
+from decksmith.bench.benchmarks.graders import calls, code, lean, math, plus, simple, sql
 from decksmith.bench.benchmarks.records import (
     BenchmarkSpec,
     BenchRecord,
@@ -193,6 +193,8 @@ class Graders:
         seconds = self.seconds * WALL
         if grader == "code":  # the sandbox has limits of its own
             own, seconds = None, code.seconds(task)
+        if grader == "lean":  # the proof, and its statement alone
+            own, seconds = None, code.BUSY * 4 * lean.SECONDS
         if grader == "sql":  # two queries
             own, seconds = 3 * sql.SECONDS, 3 * sql.SECONDS * WALL
         for attempt in (1, 2):
@@ -205,9 +207,12 @@ class Graders:
                 if ended == -signal.SIGPROF:  # its own limit
                     said = f"its answer takes a grader more than {self.seconds:g} s of CPU time"
                     return blamed("stalls-grader", said, seconds=self.seconds)
-                if attempt == 1 and grader != "code":
+                confined = grader in (
+                    "code",
+                    "lean",
+                )  # by the sandbox: it is not the answer's doing
+                if attempt == 1 and not confined:
                     continue
-                confined = grader == "code"  # by the sandbox: it is not the answer's doing
                 return self._failed(confined, worker.took, timeout, ended, seconds)
             self.idle[grader].append(worker)
             if isinstance(found, str):
@@ -570,6 +575,7 @@ GRADERS: dict[str, Callable[[Task, str], Grade]] = {
     "code": _code,
     "refusal": simple.refusal,
     "sql": sql.grade,
+    "lean": lean.grade,
 }
 
 

@@ -73,6 +73,9 @@ class BenchmarkSpec(TypedDict):
     judge: Annotated[NotRequired[JudgeOf], "who judges"]
     gated: Annotated[NotRequired[str], "where the terms of the dataset are accepted"]
     note: Annotated[NotRequired[str], "for people"]
+    beside: Annotated[
+        NotRequired[str], "the published figures that a score may stand beside, or why none"
+    ]
     margin: Annotated[NotRequired[float], "the largest loss that `make regressions` lets stay open"]
 
 

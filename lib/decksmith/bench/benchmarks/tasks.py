@@ -41,7 +41,7 @@ SOURCES = {
     "program": {"program"},
 }
 GRADERS = (
-    "math choice instructions exact contains code tools sql equal pairwise rubric refusal deck outside"
+    "math choice instructions exact contains code tools sql lean equal pairwise rubric refusal deck outside"
 ).split()
 NO_TASK = "no task in this record; bench-prepare writes it"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -190,8 +190,8 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
-    beside = ("margin", "path", "folder")
-    said = {key: value for key, value in spec.items() if key not in beside}
+    others = ("margin", "path", "folder", "beside")
+    said = {key: value for key, value in spec.items() if key not in others}
     file = home / "gym.jsonl"  # rows in Gym's format
     gym_rows = file if spec["kind"] == "gym" and file.is_file() else None
     made = stream.fingerprint(said | ({"file": _sha(file)} if gym_rows else {}))

@@ -40,7 +40,7 @@ ATTEMPTS = 3  # at a cell, before there is none to be had
 
 class CellPool:
     """Cells that stand ready. limits: the default; warm: how many; walls: insist on these; unsafe:
-    do without any if none is granted."""
+    do without any if none is granted; image: in which; read: folders that they show besides."""
 
     def __init__(
         self,
@@ -49,7 +49,10 @@ class CellPool:
         warm: int | None = None,
         walls: str | None = None,
         unsafe: bool = False,
+        image: str = "sandbox",
+        read: Iterable[str] = (),
     ) -> None:
+        self.image, self.read = image, list(read)
         self.limits, self.wanted, self.unsafe = limits or Limits(), walls, unsafe
         self.warm = (os.cpu_count() or 1) if warm is None else warm
         # The control sockets of guards that wait, or will soon.
@@ -188,7 +191,7 @@ class CellPool:
 
     def _try(self, walls: str) -> str | None:
         """Start in these walls, and wait for the first cell; None, or what was said instead."""
-        line, path = command(walls), os.environ.get("PATH", os.defpath)
+        line, path = command(walls, self.image, self.read), os.environ.get("PATH", os.defpath)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as words:
             with theirs:
@@ -220,7 +223,7 @@ def candidates(unsafe: bool) -> list[str]:
     """The walls to try here, from strongest to weakest, as IMAGES says; `unsafe`: at last, none."""
     images, inside = os.environ.get("IMAGES", "auto"), os.environ.get("DECKSMITH_IMAGE")
     found = []
-    if images != "off" and not inside and _image().exists() and shutil.which("apptainer"):
+    if images != "off" and not inside and image("sandbox").exists() and shutil.which("apptainer"):
         found.append("apptainer")
     if images == "on" and not inside:
         return found
@@ -230,11 +233,11 @@ def candidates(unsafe: bool) -> list[str]:
     return found
 
 
-def command(walls: str) -> list[str]:
+def command(walls: str, name: str = "sandbox", read: Iterable[str] = ()) -> list[str]:
     """The command line that starts supervisor.py inside of these walls. Raises cli.Missing where
     the image is not ours."""
     python = os.path.realpath(sys.executable)
-    wanted = sorted({sys.base_prefix, os.path.realpath(sys.base_prefix), python})
+    wanted = sorted({sys.base_prefix, os.path.realpath(sys.base_prefix), python, *read})
     shown: list[str] = []  # what Python has elsewhere than the system's programs
     for path in wanted:
         if not _below(path, [*SYSTEM, *shown]):
@@ -253,7 +256,7 @@ def command(walls: str) -> list[str]:
     if walls == "apptainer":
         debian = "/usr/lib/python3/dist-packages"
         return _apptainer(
-            json.dumps(spec | {"home": "/tmp", "read": [], "beside": [], "packages": debian})
+            name, json.dumps(spec | {"home": "/tmp", "read": [], "beside": [], "packages": debian})
         )
     return [python, "-IS", str(LIB / "decksmith/bench/sandbox/supervisor.py"), json.dumps(spec)]
 
@@ -272,13 +275,14 @@ def _below(path: str, tops: Iterable[str]) -> bool:
     return any(Path(path).is_relative_to(top) for top in tops)
 
 
-def _image() -> Path:
-    return cli.ROOT / "containers/sandbox.sif"
+def image(name: str) -> Path:
+    """Where an image of ours lies, once it is built."""
+    return cli.ROOT / f"containers/{name}.sif"
 
 
-def _apptainer(spec: str) -> list[str]:
+def _apptainer(name: str, spec: str) -> list[str]:
     verified = subprocess.run(
-        [cli.ROOT / "containers/verify", "sandbox"], capture_output=True, text=True
+        [cli.ROOT / "containers/verify", name], capture_output=True, text=True
     )
     if verified.returncode:
         raise cli.Missing(verified.stderr.strip().removeprefix("within: "))
@@ -288,7 +292,7 @@ def _apptainer(spec: str) -> list[str]:
         *("apptainer", "--silent", "exec", "--containall", "--cleanenv", "--no-home"),
         *("--net", "--network", "none", "--pwd", "/"),
         *drop,
-        *("--bind", f"{LIB}:/mnt:ro", str(_image())),
+        *("--bind", f"{LIB}:/mnt:ro", str(image(name))),
         *("/usr/bin/python3", "-IS", "/mnt/decksmith/bench/sandbox/supervisor.py", spec),
     ]
 

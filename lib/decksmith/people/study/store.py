@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import hmac
 import json
-import math
 import os
 import secrets
 import sqlite3
@@ -19,13 +18,13 @@ import threading
 import unicodedata
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from decksmith.core import cli, incoming, stream, validation
-from decksmith.people.study import raters, records
+from decksmith.people.study import queues, raters, records
 from decksmith.people.study.records import Rater, StudyAbout, StudyPair, Vote, preferred
 
 if TYPE_CHECKING:
@@ -159,46 +158,6 @@ def write(folder: Path, about: StudyAbout, pairs: Iterable[StudyPair]) -> None:
     stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
     lines = (stream.summed(pair) + b"\n" for pair in pairs)
     stream.write(folder / "pairs.jsonl", b"".join(lines))
-
-
-# Which pairs a person is given, and in which order
-
-
-def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -> list[str]:
-    """Up to `n` of `pairs`, of which all but 1 in `each` were given to others too, so that
-    everybody overlaps with somebody.
-
-    given: to how many people a pair was given; each: how many people are to see one."""
-    fresh = [pair for pair in pairs if not given.get(pair)]
-    begun = [pair for pair in pairs if 0 < given.get(pair, 0) < each]
-    full = [pair for pair in pairs if given.get(pair, 0) >= each]
-    begun.sort(key=lambda pair: -given[pair])
-    full.sort(key=lambda pair: given[pair])
-    shared = begun[: round(n * (each - 1) / each)]
-    chosen = [*shared, *fresh[: n - len(shared)]]
-    others = [*begun[len(shared) :], *full]
-    return chosen + others[: n - len(chosen)]
-
-
-def ordered(
-    pairs: Sequence[str], repeats: Mapping[str, str], own: Callable[[str], float]
-) -> list[str]:
-    """`pairs` and the repeats of them in the rater's own order.
-
-    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair.
-    own: a number from 0 to 1 that is the rater's own for a text."""
-    twice = [pair for pair in pairs if pair in repeats]
-    queue = sorted(pairs, key=own)
-    gap = (len(pairs) + len(twice)) // 4
-    last = max(0, len(queue) - 1 - gap - len(twice))
-    for pair in twice:
-        if queue.index(pair) > last:  # too late for a gap behind it
-            queue.remove(pair)
-            queue.insert(int(own(f"early {pair}") * (last + 1)), pair)
-    for pair in twice:
-        places = range(min(queue.index(pair) + 1 + gap, len(queue)), len(queue) + 1)
-        queue.insert(places[int(own(repeats[pair]) * len(places))], repeats[pair])
-    return queue
 
 
 # The people and their votes
@@ -416,29 +375,17 @@ class Study:
     def _give(self, rater: str, n: int, only_needed: bool = False) -> int:
         """Put `n` more pairs at the end of a rater's queue, with the repeats and the attention
         items that belong to so many."""
-        pairs, each = self.pairs, self.about["raters_per_pair"]
-        own = set(self.queue(rater))
         given = dict(self._rows("SELECT pair, count(*) FROM given GROUP BY pair"))
-        all_votes = [pair for pair, about in pairs.items() if about["kind"] == "vote"]
-        all_gold = [pair for pair, about in pairs.items() if about["kind"] == "gold"]
-        candidates = [pair for pair in all_votes if pair not in own]
-        if only_needed:
-            votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
-            candidates = [pair for pair in candidates if votes.get(pair, 0) < each]
-        chosen = planned(candidates, given, each, n)
-        gold = [pair for pair in all_gold if pair not in own]
-        gold.sort(key=lambda pair: (given.get(pair, 0), keyed(self.secret, rater, pair)))
-        # As many attention items as belong to so many pairs of the whole study.
-        gold = gold[: math.ceil(len(chosen) * len(all_gold) / max(1, len(all_votes)))]
-        repeats = {
-            str(about["of"]): pair
-            for pair, about in pairs.items()
-            if about["kind"] == "repeat" and pair not in own
-        }
-        queue = ordered(
-            [*chosen, *gold],
-            repeats,
-            lambda text: dice(self.secret.hex(), rater, text),
+        votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
+        queue = queues.drawn(
+            self.pairs,
+            set(self.queue(rater)),
+            given,
+            votes if only_needed else None,
+            each=self.about["raters_per_pair"],
+            n=n,
+            lot=lambda pair: keyed(self.secret, rater, pair),
+            dice=lambda text: dice(self.secret.hex(), rater, text),
         )
         last = self._value("SELECT coalesce(max(place), 0) FROM given WHERE rater = ?", rater)
         self._db.executemany(

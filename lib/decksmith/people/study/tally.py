@@ -1,22 +1,17 @@
 """What people's votes say, as vote-tally prints it: one object of everything that the other modules
-estimate, as markdown, and as pictures (equal tallies give equal bytes)."""
+estimate, and as markdown."""
 
-import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging import scoring
 from decksmith.measure.judging.records import DeckRecord, Score
-from decksmith.measure.results import layout, plots, runs
-from decksmith.measure.results.plots import Bar, Said, Tone
-from decksmith.measure.results.runs import COLORS
+from decksmith.measure.results import layout, runs
 from decksmith.measure.results.summary import TITLES
 from decksmith.measure.results.text import interval, p_value, price
 from decksmith.people.study import agreement, estimates, intervals, raters, store
@@ -33,9 +28,6 @@ from decksmith.people.study.records import (
     Vote,
     preferred,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 
 class VoteCounts(TypedDict):
@@ -58,11 +50,6 @@ class Position(TypedDict):
     repeats: RepeatCount  # swapped repeats of raters who count
 
 
-class BriefTally(TypedDict):
-    votes: int  # that count in this way
-    pairs: list[Preference]  # each two models
-
-
 class Tally(TypedDict):
     votes: VoteCounts  # how many there are
     prompts: int  # that were voted on
@@ -75,7 +62,6 @@ class Tally(TypedDict):
     position: Position  # how far being left is preferred
     agreement: RaterAgreement  # of people with each other
     judge: dict[str, JudgeAgreement] | None  # the judge beside people, by measure
-    otherwise: dict[str, BriefTally]  # votes that are counted in other ways
 
 
 class StudyHeading(TypedDict):
@@ -111,7 +97,6 @@ def tally(
         "position": _position(kept, people),
         "agreement": agreement.of_people(kept),
         "judge": agreement.of_judge(kept, decks) if decks else None,
-        "otherwise": _otherwise(votes, kept, alike),
     }
 
 
@@ -152,26 +137,6 @@ def _position(votes: Sequence[Vote], people: Sequence[RaterSummary]) -> Position
             "same": sum(one["same"] for one in repeats),
             "against": sum(one["against"] for one in repeats),
         },
-    }
-
-
-def _otherwise(
-    votes: Sequence[Vote], kept: Sequence[Vote], alike: frozenset[str]
-) -> dict[str, BriefTally]:
-    """The figures that a reader compares, of votes that are counted in other ways."""
-    untied = [vote for vote in kept if preferred(vote)]
-    ways = {
-        "with_raters_left_out": raters.usable(votes),
-        "without_both_bad": [vote for vote in kept if vote["choice"] != "bad"],
-    }
-    others = [vote for vote in kept if vote["rater"] not in alike]
-    if 0 < len(others) < len(kept):
-        ways["without_one_network"] = others
-    if len(untied) < len(kept):
-        ways["ties_dropped"] = untied
-    return {
-        name: {"votes": len(some), "pairs": estimates.preferences(some, alike)}
-        for name, some in ways.items()
     }
 
 
@@ -280,13 +245,6 @@ def deck_measures(score: Score) -> Measures:
 
 # For people
 
-OTHERWISE = {
-    "with_raters_left_out": "all raters",
-    "without_both_bad": "without both bad",
-    "without_one_network": "without names of one network",
-    "ties_dropped": "without ties",
-}
-
 
 def card(name: str, **known: object) -> str:
     """The text of assets/cards/NAME.md.j2, filled with what is known."""
@@ -314,38 +272,4 @@ def markdown(found: StudyTally) -> str:
         "FASTEST": raters.FASTEST,
         "PEOPLE": raters.PEOPLE,
     }
-    ways = {"as above": found["pairs"]}
-    for key, word in OTHERWISE.items():
-        if key in found["otherwise"]:
-            ways[word] = found["otherwise"][key]["pairs"]
-    return card("tally", **found, rules=rules, ways=ways, titles=TITLES)
-
-
-def draw(out: Path, found: Tally) -> list[str]:
-    """Draw the tally into the folder `out`; returns the file names."""
-    return plots.each_form(out, "preference", partial(_plot_preference, found=found))
-
-
-def _plot_preference(pyplot: ModuleType, tone: Tone, *, found: Tally) -> "Drawing":
-    colors = dict(zip(sorted(found["models"]), itertools.cycle(COLORS)))
-    groups = []
-    for pair in found["pairs"]:
-        verdict = "separated" if pair["verdict"] == "beats" else pair["verdict"]
-        counts = f"tied {pair['tied']}, both bad {pair['bad']}"
-        title = f"{pair['a']} {pair['for_a']}, {pair['b']} {pair['for_b']}, {counts}"
-        share = Bar(pair["share"], colors[pair["a"]], [interval(pair["share"]), verdict])
-        groups.append((title, [share]))
-    size = f"{found['votes']['counted']:,} votes, {found['raters']} raters, {found['prompts']} prompts."
-    notes = (
-        "The share of the first; ties and both bad are a half.",
-        "Lines are 95 % intervals.",
-        size,
-    )
-    said = [
-        Said("Votes for each of two models", plots.TITLE, bold=True),
-        *(Said(note, plots.NOTE, "soft") for note in notes),
-    ]
-    figure, axes = plots.grouped(pyplot, tone, said, groups, begin=0)
-    plots.scaled(axes, tone, (0, 1))
-    axes.axvline(0.5, color=tone["soft"], linewidth=1)
-    return figure
+    return card("tally", **found, rules=rules, titles=TITLES)

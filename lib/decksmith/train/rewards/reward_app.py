@@ -175,6 +175,7 @@ def _verified(body: Row, value: RewardAnswer) -> Row:
         "reward_components": contributions(value["components"]),
         **{f"component_{name}": quality for name, quality in value["components"].items()},
         "mask_sample": value["masked"],
+        "why": value["why"],
         "failure_kind": None,
         "failure_reason": None,
     }

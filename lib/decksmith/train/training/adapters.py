@@ -20,6 +20,7 @@ import numpy
 from numpy import ndarray
 
 from decksmith.core import cli, stream
+from decksmith.models import families
 from decksmith.train.hub import repository, weights
 from decksmith.train.hub.weights import Tensor
 from decksmith.train.training import base_models, recipes
@@ -335,6 +336,7 @@ def _merge(run: Path, name: str) -> None:
     for path in made.glob("*.safetensors"):
         path.chmod(0o644)  # safetensors writes for its owner alone
     _copy(run / "adapter", made, *base_models.TOKENIZER)
+    stream.write(made / families.MERGED, json.dumps({"base": name}))
     _put(made, run / "merged")
 
 

@@ -6,6 +6,8 @@ It runs under Gym 0.4 to 0.7: what 0.4 does not have is left out.
 A deck that nobody could measure, through no fault of the model's, has no reward. Trainers that read `mask_sample` leave it out
 (NeMo-RL that of `instance_config`, and keeps its number in the group's mean); others train on the number. So the number is the
 mean of the other decks of its prompt, which moves nothing; and where too many are without a reward, the run ends.
+
+/look is asked by the agent decksmith_turns: what is wrong with a deck that its model may still revise. It is counted nowhere.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fastapi import HTTPException
+from fastapi import FastAPI, HTTPException
 from nemo_gym import base_resources_server as gym
 from pydantic import ConfigDict, PrivateAttr
 
@@ -58,6 +60,12 @@ class Group:
         return len(self.rewards) + self.lost
 
 
+def _lost(asked: dict[str, Any], kind: str, why: str) -> dict[str, Any]:
+    """The answer for a deck that nobody could measure."""
+    found = {**asked, "reward_components": {}, "mask_sample": True}
+    return {**found, "failure_kind": kind, "failure_reason": why}
+
+
 class DecksServer(gym.SimpleResourcesServer):
     ray_enabled: ClassVar[bool] = False
     config: DecksConfig
@@ -66,15 +74,24 @@ class DecksServer(gym.SimpleResourcesServer):
     # Of the last answers the reward, None where there was none.
     _recent: deque[float | None] = PrivateAttr(default_factory=lambda: deque(maxlen=RECENT))
 
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/look")(self.look)
+        return app
+
+    async def look(self, body: DecksRequest) -> dict[str, Any]:
+        """{"why": what is wrong, "passes": whether nothing is, "lost": why nobody can say, or None}."""
+        found = await self._measured(body.model_dump(mode="json"))
+        lost = found["failure_reason"] if found.get("mask_sample") else None
+        return {"why": found.get("why", ""), "passes": found.get("reward") == 1.0, "lost": lost}
+
     async def verify(self, body: DecksRequest) -> DecksResponse:
         asked = body.model_dump(mode="json")
         group = self._group(asked)
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.run_in_executor(self._threads, decksmith_reward.verify, asked)
-        except decksmith_reward.RewardUnavailable as error:
-            found = {**asked, "reward_components": {}, "mask_sample": True}
-            found |= {"failure_kind": "transport_unreachable", "failure_reason": str(error)}
+        if why := asked.get("lost"):  # an answer before this one could not be measured
+            found = _lost(asked, "decksmith:look", why)
+        else:
+            found = await self._measured(asked)
         lost = bool(found.get("mask_sample"))
         self._recent.append(None if lost else found["reward"])
         if not lost:
@@ -85,6 +102,14 @@ class DecksServer(gym.SimpleResourcesServer):
         found["reward"] = await self._neutral(group)
         found["instance_config"] = {**(asked.get("instance_config") or {}), "mask_sample": True}
         return DecksResponse.model_validate(found)
+
+    async def _measured(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """What the reward servers say, or that none answers."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, decksmith_reward.verify, asked)
+        except decksmith_reward.RewardUnavailable as error:
+            return _lost(asked, "transport_unreachable", str(error))
 
     def _group(self, asked: dict[str, Any]) -> Group:
         """The answers to this prompt in this step; those of a step before were all there."""

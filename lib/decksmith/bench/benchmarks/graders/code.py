@@ -273,7 +273,7 @@ def examined(
     limits = Limits(wall=wall * longer, memory=MEMORY, output=output)
     seconds = float(str(exam["seconds"]))
     asked = {**exam, "seconds": seconds * longer}
-    asks, answers = _sound(
+    asks, answers = sound(
         lambda: pool.common().pair(_program(work, asked), _program("answer", reply), limits=limits)
     )
     try:
@@ -340,7 +340,7 @@ def _programs(cases: list[ContestCase], code: str) -> Grade:
         def run(stdin: str = case["input"]) -> list[Result]:
             return [pool.common().run(whole, stdin=stdin, limits=limits)]
 
-        (ran,) = _sound(run)
+        (ran,) = sound(run)
         found: TestOutcome = {"ended": "failed", "said": f"case {number + 1}"}
         if ran.status != "ok":
             said = ran.stderr.strip().splitlines() or [ran.message]
@@ -366,7 +366,7 @@ def _alike(one: str, other: str) -> bool:
     return bool(ours) and not any(n.is_nan() for n in ours + theirs) and ours == theirs
 
 
-def _sound(work: Callable[[], Sequence[Result]]) -> Sequence[Result]:
+def sound(work: Callable[[], Sequence[Result]]) -> Sequence[Result]:
     """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
     for _ in (1, 2):
         results = work()

@@ -19,14 +19,18 @@ LONGEST_ANSWER = 2000
 DEEPEST = 50  # brackets within brackets that are still parsed
 # A decimal with so many places or more may stand for a value that has no end, correctly rounded (as in Math-Verify).
 PLACES = 6
+SHORT = 4  # words of an answer without a digit that a sentence ends with
 APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
 
 
 # The answer in a reply
 
 # What names an answer, and what stands between it and the answer, in the languages that models reply in.
-ANSWER = "answer|antwort|lösung|réponse|respuesta|resposta|risposta|答案|정답|ответ|答え"
-LINK = r"(?:(?:is|lautet|ist|est|es|é|è)\b(?:\s+(?:donc|also|thus|therefore)\b)?\**\s*+:?|[:：=]|是|为|は)"
+ANSWER = (
+    "answer|antwort|lösung|réponse|respuesta|resposta|risposta|antwoord|odpowiedź|cevap|svar|jawaban|ответ|答案|答え|正解|정답|đáp án"
+    "|الإجابة|الجواب|उत्तर"
+)
+LINK = r"(?:(?:is|lautet|ist|est|es|é|è|är|jest|adalah|là|هو|هي)\b(?:\s+(?:donc|also|thus|therefore)\b)?\**\s*+:?|[:：=]|是|为|は|은|는)"
 FINAL = re.compile(
     rf"<(?P<tag>answer|final|final_answer)>\s*+(?P<tagged>.*?)\s*</(?P=tag)>|^\#{{4}}[ \t]*+(?P<hashes>[^a-zA-Z\s][^\n]*)"
     rf"|(?<![a-z])(?:{ANSWER})[\"\*_]*+\s*+{LINK}[\s*\"]*+(?P<answer>[^\s*\"][^\n]*?)(?=\.\s|。|[.}}]*$|\n)",
@@ -42,8 +46,15 @@ RETRACTED = re.compile(
 SHOWN = re.compile(r"\*\*(?P<bold>[^*\n]+)\*\*|\$+(?P<math>[^$\n]+)\$+|\\\((?P<round>.+?)\\\)")
 # What is said of an answer behind it: "42 pens (6 times 7)", "42, since 6 times 7 is 42".
 REMARK = re.compile(r"(?<=[\w}$)]) \([^()]*[a-z]{3}[^()]*\)$|,?\s+(?:as|since|because)\s.*$", re.S)
+ROUGHLY = re.compile(
+    r",\s+(?:which|that)\s+is\s+(?:about|approximately|roughly|around|≈)\s.*$", re.S
+)
+# A calculation in front of what it comes to.
+WORKED = re.compile(
+    r"^(?:[^=a-zA-Z\\]|\\times|\\cdot|\\div)*\d(?:[^=a-zA-Z\\]|\\times|\\cdot|\\div)*=\s*(?=[^=]+$)"
+)
 BEFORE = re.compile(
-    r".*(?:\b(?:is|are|equals?|be|hence|so|thus|therefore|gives?|at|get|ist|sind|est|es)\b|\b(?:it|that)'s\b|[:⇒→])(?=\s)",
+    r".*(?:\b(?:is|are|equals?|be|hence|so|thus|therefore|gives?|at|get|ist|sind|beträgt|est|sont|es|son|vale|é|são|è|sono|är|равн[аоы]?)\b|\b(?:it|that)'s\b|[:⇒→])(?=\s)",
     re.I | re.S,
 )
 SENTENCE = re.compile(
@@ -124,18 +135,24 @@ def _said(text: str) -> str | None:
 def _last(text: str) -> str | None:
     """What the last sentence of a reply without a marked answer comes to; None where it is a question, or has no digit and no formula."""
     sentence = re.split(r"(?<=[.!?。])\s+(?=[A-Z$\\*(\d])|\n", text.strip())[-1].strip()
+    sentence = ROUGHLY.sub("", sentence)
     shown = list(SHOWN.finditer(sentence))
-    if sentence.endswith("?") or not (shown or re.search(r"[\dπ=<>]", sentence)):
+    if sentence.endswith("?"):
         return None
     if shown:
         parts = [next(filter(None, hit.groups())).strip().rstrip(".:") for hit in shown]
         first = len(shown) - 1
         while first and _joined(sentence[shown[first - 1].end() : shown[first].start()]):
+            if "=" in parts[first - 1] and not _named(parts[first - 1])[0]:
+                break  # a step: 99x = 27
             first -= 1
         return ", ".join(parts[first:])
     begins = BEFORE.match(sentence)
     said = sentence[begins.end() :] if begins else sentence
-    return REMARK.sub("", re.sub(r"^(?:All (?=[a-z]\b)|=\s*)", "", said.strip(" .。!")))
+    said = WORKED.sub("", re.sub(r"^(?:All (?=[a-z]\b)|=\s*)", "", said.strip(" .。!")))
+    if not re.search(r"[\dπ=<>∞]", sentence) and (not begins or len(said.split()) > SHORT):
+        return None
+    return REMARK.sub("", said)
 
 
 # "Bea is the tallest", where a name is asked for.
@@ -159,7 +176,7 @@ SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
 ROOT = re.compile(r"(?:√|(?<![\\a-z])sqrt)\s*(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\d+|[a-zA-Z]))")
 SYMBOL = re.compile("|".join(map(re.escape, WRITTEN)))
 REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
-    (r"^(\d+) to (\d+)$", r"\1:\2"), (r"(?<![\d,.])(\d{1,3}),(\d{3})(?= [a-zA-Z]{2})", r"\1\2"), (r"\\mathrm\s*\{e\}(?=\s*\^)", "e"),
+    (r"^(\d+) to (\d+)$", r"\1:\2"), (r"(?<![\\a-z])(?:\+|plus )?infinity$", r"\\infty"), (r"(?<![\d,.])(\d{1,3}),(\d{3})(?= [a-zA-Z]{2})", r"\1\2"), (r"\\mathrm\s*\{e\}(?=\s*\^)", "e"),
     (r"\\(?:text|page)?color(?:box)?\s*\{[^{}]*\}|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![a-zA-Z])", ""),
     (r"\\(?:underline|uline|boxed|fbox|framebox|ensuremath|mathord|mathbin|mathrel|boldsymbol|bm|emph|uuline)\s*(?=\{)", ""),
     (r"(?<![\w}\]^_\\\s])\{((?:[^{}]|\{[^{}]*\})*)\}", r"\1"), (r"(?<![\w}\]^_\\\s])\{([^{}\\]*)\}", r"\1"),
@@ -200,6 +217,16 @@ SETS = [(re.compile(rf"(?:the |all |set of )*(?:{pattern})\.?", re.I), by) for p
     (r"non-?negative real(?: number)?s?|\\mathbb\{R\}\s*_\s*\{?\s*\\ge\s*0\s*\}?", "[0, \\infty)"),
     (r"reals?|real numbers|\\mathbb\{R\}", "(-\\infty, \\infty)"),
 ]]  # fmt: skip
+ONES = {word: n for n, word in enumerate(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split())}  # fmt: skip
+TENS = dict(
+    zip(
+        "twenty thirty forty fifty sixty seventy eighty ninety".split(),
+        range(20, 100, 10),
+        strict=True,
+    )
+)
+SPOKEN = re.compile(rf"(?=\w)({'|'.join(TENS)})?[- ]?({'|'.join(ONES)})?")
 SLASHES = re.compile(r"\\\\(?=[a-zA-Z{}(\[])")
 SHELLS = [("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`")]
 WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
@@ -219,6 +246,8 @@ def _written(text: str) -> str:
         text = SLASHES.sub(r"\\", text)
     text = SUPERSCRIPT.sub(lambda hit: f"^{{{unicodedata.normalize('NFKD', hit[0])}}}", text)
     text = re.sub(r"[¼-¾⅐-⅞]", _fraction, text)
+    if said := SPOKEN.fullmatch(text.lower()):
+        text = str(TENS.get(said[1], 0) + ONES.get(said[2], 0))
     text = ROOT.sub(lambda hit: f"\\sqrt{{{hit[1] or hit[2]}}}", text)
     text = SYMBOL.sub(lambda found: WRITTEN[found[0]], text)
     for pattern, by in REWRITTEN:
@@ -331,10 +360,17 @@ WANTED = re.compile(
     re.I,
 )
 
+GIVEN = re.compile(r"\d\s*\\?(?:%|percent)")
+PERCENT = re.compile(r"(?<![\d\s\\])\s*\\?(?:%|percent)")
+
 
 def suits(expected: str, answer: str, question: str) -> bool:
-    """Whether the unit of an answer is one that the question names, where it names one and the expected answer has none."""
+    """Whether the unit of an answer is one that the question names, where it names one and the expected answer has none; percent, where the
+    question has no percentage but given ones."""
     text = unicodedata.normalize("NFKC", question.replace("$", ""))
+    ours, its_value = number(_written(expected)), number(_written(answer))
+    if ours and its_value and its_value[1] and not ours[1] and ours[0] == its_value[0]:
+        return bool(PERCENT.search(text)) or not GIVEN.search(text)
     wanted = [found for name in WANTED.findall(text) if (found := _measure(name))]
     its = _measure(_unit(_written(answer))[1])
     return not wanted or its is None or its in wanted or bool(_unit(_written(expected))[1])

@@ -13,7 +13,7 @@ from decksmith.bench.benchmarks.records import Grade, Task, Verdict
 
 # Where a reply states its choice; the last place counts. Prose that begins with "a" is no letter, and two letters are no answer to a
 # single choice.
-SAID = r"[*_\s]*(?:(?:the|la|die|le|a(?=\s+letra))\s+)?(?:(?:option|choice|letter|letra)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
+SAID = r"[*_\s]*(?:(?:the|la|die|le|a(?=\s+letra))\s+)?(?:(?:option|choice|letter|letra|lettre|lettera|opci[oó]n|opção|opzione|buchstabe|réponse)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
 ONE = r"(?:(?:option|choice|answer|statement|antwort)\s+)?[(\"*\[]{0,4}(?-i:(?P<letter>[A-J]))[)\"*\]]{0,4}(?:\s*\([^()\n]*\))?"
 STATED = [re.compile(pattern, re.I | re.S) for pattern in (
     rf"(?<![a-z])(?:{ANSWER}|choice|option|opci[oó]n)(?:\s+(?:choice|option|letter|correct[aeo]?|corretta|correta|richtig\w*))?[*_\"]*\s*(?:{LINK}|(?:would|must|should)\s+be\b[*_]*\s*:?"
@@ -29,7 +29,7 @@ ENDS = re.compile(
     r"(?:\s+it\s+is)?\W*$",
     re.I,
 )
-TAKEN_BACK = re.compile(RETRACTED.pattern + r"|\b(?:actually|wait|hmm)\b", re.I)
+TAKEN_BACK = re.compile(RETRACTED.pattern + r"|\b(?:actually|wait|hmm|I\s+meant?)\b", re.I)
 NEGATED = re.compile(
     r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht)\b|n't\b|\?", re.I
 )
@@ -38,7 +38,7 @@ MARKS = re.compile(
 )
 CROSSED = re.compile(r"\s*[❌✗✘]")  # a choice that the writer rules out
 
-ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!?。]*(?:です。?)?")
+ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!?。]*(?:です|である|だ|입니다|이다|예요)?[.。]?")
 LABEL = re.compile(
     r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*|([A-Z]);\s+[A-Z]\s+(?:is|was)\b.*",
     re.S,
@@ -69,7 +69,10 @@ def chosen_letter(text: str, letters: str, choices: Sequence[str] = ()) -> str |
     for at, each in sorted(said, reverse=True):
         if (found := _letter(re.split(r"</|\]\]", each)[0], letters, choices)) is not None:
             taken_back = TAKEN_BACK.search(text, at)
-            return (taken_back and _ended(text[taken_back.end() :], letters)) or found or None
+            if not taken_back:
+                return found or None
+            after = text[taken_back.end() :]
+            return _letter(after, letters, choices) or _ended(after, letters) or found or None
     if "boxed" in text:  # it was to hold the answer
         return None
     labels = set()
@@ -119,6 +122,10 @@ def _letter(said: str, letters: str, choices: Sequence[str] = ()) -> str | None:
         return one if one in letters else ""
     if several and several[1].upper() == several[2].upper():  # "B/B"
         return several[1].upper() if several[1].upper() in letters else ""
+    labelled = re.match(r"([A-Z])\W+(.+)", said, re.S)
+    if labelled and labelled[1] in letters[: len(choices)]:
+        if _folded(labelled[2]) == _folded(MARKS.sub("", str(choices[letters.index(labelled[1])]))):
+            return labelled[1]
     same = [
         n
         for n, choice in enumerate(choices)
