@@ -39,8 +39,9 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def copied(finished, tmp_path):
-    """A copy of that root and of the log of its endpoint, which goes on."""
-    shutil.copytree(finished[0].parent, tmp_path, symlinks=True, dirs_exist_ok=True)
+    """A copy of that root; the log of its endpoint, which goes on for all copies, is linked."""
+    shutil.copytree(finished[0], tmp_path / "root", symlinks=True)
+    (tmp_path / "asked.jsonl").symlink_to(finished[0].parent / "asked.jsonl")
     return tmp_path / "root"
 
 
@@ -160,7 +161,8 @@ def test_what_reads_runs_never_asks_a_model(root, target):
 
 def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_render(copied):
     root = copied
-    before, rendered = scores(root), lines(root, "render")
+    before, rendered, replies = scores(root), lines(root, "render"), asked(root)
+    assert replies >= 4
     offline = root / "assets/protocols"
     text = (offline / "offline.toml").read_text()
     offline.unlink()
@@ -168,7 +170,7 @@ def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_rend
     (offline / "offline.toml").write_text(text.replace("\nwords = 150", "\nwords = 1"))
     done = measured(root)
     assert done.returncode == 0, done.stdout
-    assert asked(root) == 4 and lines(root, "render") == rendered
+    assert asked(root) == replies and lines(root, "render") == rendered
     assert [row["score"]["checks"] for row in scores(root)] != [
         row["score"]["checks"] for row in before
     ]
@@ -302,6 +304,7 @@ def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_i
         (root / f"decks/{row['id']}.md").write_text(deck.format("One"))
     late = root / f"decks/{rows[1]['id']}.md"
     late.unlink()
+    replies = asked(root)
     missing = baseline(root, "MODEL=fake mine")
     assert missing.returncode != 0
     assert f"{rows[1]['id']}: infra fault, no-file" in missing.stdout
@@ -312,7 +315,7 @@ def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_i
     page = (root / "results/reports/offline/index.html").read_text()
     assert "8 decks: 4 by 1 model, 4 from a folder" in page
     found = scores(root, "mine")
-    assert asked(root) == 4 and [row["render"]["expected"] for row in found] == [3] * 4
+    assert asked(root) == replies and [row["render"]["expected"] for row in found] == [3] * 4
     assert all(row["gen"]["usage"]["cost"] == 0 for row in found)
 
 
