@@ -75,5 +75,5 @@ true"
 @test "a reward with a judge that reads asks for one" {
   run --separate-stderr deck-reward --run r --rules read < in.jsonl
   assert_failure 65
-  assert_equal "$stderr" "deck-reward: a: no judge.scores of a judge that reads in this record; deck-judge --protocol published writes them"
+  assert_equal "$stderr" "deck-reward: a: no judge.scores of a judge that reads in this record; deck-judge --protocol text writes them"
 }

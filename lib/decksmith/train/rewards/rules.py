@@ -125,7 +125,7 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
         raise cli.BadData(f"{record['id']}: no render in this record; deck-render writes it")
     answers, read, said = None, list[bool](), list[str]()
     if rules.answers:
-        (low, high), (mark, of) = rules.answers, _mark(record)
+        (low, high), (mark, of) = rules.answers, _mark(record, rules)
         answers = min(1.0, max(0.0, (mark - low) / (high - low)))
         if answers < 1:
             said.append(f"the judge gives its {of} {mark:g} of 5")
@@ -165,13 +165,13 @@ def contributions(components: Mapping[str, float]) -> dict[str, float]:
     return {name: components.get(name, 0.0) * answers for name in ("slides", "asked")}
 
 
-def _mark(record: Record) -> tuple[float, str]:
+def _mark(record: Record, rules: Rules) -> tuple[float, str]:
     """The lower of the marks for content and coherence, 1 to 5, of a judge that reads, and which it is."""
     scores = (record.get("judge") or {}).get("scores")
     if not isinstance(scores, dict):
         raise cli.BadData(
             f"{record['id']}: no judge.scores of a judge that reads in this record; "
-            "deck-judge --protocol published writes them"
+            f"deck-judge --protocol {rules.judge.name if rules.judge else 'text'} writes them"
         )
     return min((float(scores[name]), name) for name in ("coherence", "content"))
 
