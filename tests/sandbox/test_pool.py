@@ -183,7 +183,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs():
 def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_said(monkeypatch):
     command = sandbox_pool.command
 
-    def broken(walls):
+    def broken(walls, *_):
         return (
             command(walls)
             if walls == "none"
@@ -316,7 +316,9 @@ def busy_machine():
     """Processes that want every processor four times over."""
     command = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
     count = 4 * len(os.sched_getaffinity(0))
-    others = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
+    # Each a session: where the kernel shares processors out by sessions, one of them would be one wish.
+    own = {"stdout": subprocess.PIPE, "start_new_session": True}
+    others = [subprocess.Popen(command, **own) for _ in range(count)]
     try:
         for other in others:
             other.stdout.readline()
