@@ -179,7 +179,11 @@ export async function open(browser, browserContextId, scale, [width, height] = C
       world = (await send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'xray' })).executionContextId
       // What no script finds, in a closed shadow root or a frame, stands still by the clock of the page, and where every run of it stands.
       await Promise.all([send('Emulation.setScriptExecutionDisabled', { value: true }), send('Animation.setPlaybackRate', { playbackRate: 0 })])
-      await Promise.all([...moving].map(([id, currentTime]) => send('Animation.seekAnimations', { animations: [id], currentTime }).catch(() => {})))
+      await Promise.all([...moving].map(([id, currentTime]) => {
+        if (currentTime) // it is over then
+          moving.delete(id)
+        return send('Animation.seekAnimations', { animations: [id], currentTime }).catch(() => moving.delete(id))
+      }))
       await run(world, `${hold}`)
       await send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true })
       await run(world, `${hold}`)

@@ -73,6 +73,20 @@ def test_on_another_machine_every_path_is_that_machines(made, tmp_path):
     assert one.argv[-1] == "/scratch/me/decksmith/results/sft/one"
 
 
+def test_the_reward_of_a_run_and_the_host_of_its_reader_reach_the_job_whatever_form_the_recipe_has(
+    made, tmp_path
+):
+    files(tmp_path / "here")
+    for env in (
+        "env:\n  rules: read\n  judge:\n    host: node7\n",
+        "env: {{judge: {{host: node7}}, rules: read}}\n",
+    ):
+        given = made(RECIPE + env)._assignments()
+        assert (given["RL_REWARD_RULES"], given["DECKSMITH_JUDGE"]) == ("read", "node7")
+    given = made(RECIPE + "env: {{rules: layout, judge: {{host: null}}}}\n")._assignments()
+    assert given["RL_REWARD_RULES"] == "layout" and "DECKSMITH_JUDGE" not in given
+
+
 def test_two_files_that_would_become_one_are_refused(made, tmp_path):
     files(tmp_path / "here")
     (tmp_path / "here/other/v0_1").mkdir(parents=True)

@@ -207,10 +207,8 @@ class Graders:
                 if ended == -signal.SIGPROF:  # its own limit
                     said = f"its answer takes a grader more than {self.seconds:g} s of CPU time"
                     return blamed("stalls-grader", said, seconds=self.seconds)
-                confined = grader in (
-                    "code",
-                    "lean",
-                )  # by the sandbox: it is not the answer's doing
+                # By the sandbox: it is not the answer's doing.
+                confined = grader in ("code", "lean")
                 if attempt == 1 and not confined:
                     continue
                 return self._failed(confined, worker.took, timeout, ended, seconds)

@@ -140,6 +140,9 @@ class Job:
         except cli.BadConfig as error:
             raise cli.BadConfig(f"{path}: {error}; sft-config writes it") from None
         found["SFT_DRIVER"] = DRIVERS[algorithm]
+        for name, key in (("RL_REWARD_RULES", "env.rules"), ("DECKSMITH_JUDGE", "env.judge.host")):
+            if value := recipes.get(config, key):
+                found[name] = str(value)
         return JobRecipe(found, model, seeds, files, text.getvalue())
 
     def _moved(self, value: object, files: dict[Path, Path]) -> object:
