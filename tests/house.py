@@ -51,7 +51,7 @@ def is_loose(annotation: ast.expr) -> bool:
 # What a command writes: a whole page, or the tables of a page.
 GENERATED = re.compile(r"\A(?:.*\n){0,6}.*(?:Written by `make|writes this page)")
 TABLES = re.compile(
-    r"<!-- fields: \w+ -->\n(?:\|.*\n)*|^<!-- part: .*?(?=^<!-- part: |\Z)", re.S | re.M
+    r"<!-- fields: \w+ -->\n(?:\|[^\n]*\n)*|^<!-- part: .*?(?=^<!-- part: |\Z)", re.S | re.M
 )
 
 
