@@ -802,8 +802,7 @@ BENCH = {"name": "needle"}
         ),
         (
             {"defaults": {"stop": ["x"]}},
-            "defaults: unknown key 'stop'; there are: "
-            + ", ".join(request.AnySampling.model_fields),
+            "defaults: unknown key 'stop'; there are: " + ", ".join(request.Sampling.model_fields),
         ),
         ({"checkpoint": "a\nb"}, "checkpoint: not a line of at most 500 characters"),
         ({"run": ["a"]}, "run: not a line of at most 500 characters"),
