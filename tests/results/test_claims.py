@@ -866,11 +866,10 @@ def test_of_several_models_every_headline_says_what_its_rewards_share(runs):
     assert said(three)[2].endswith(f"; b {shared}.")
 
 
-def judged_by(loaded, *names):
-    """The runs as a protocol with these judges has them."""
-    model = names[0] if len(names) == 1 else list(names)
+def judged_by(loaded, name):
+    """The runs as a protocol with this judge has them."""
     for run in loaded:
-        run["protocol"] = {**run["protocol"], "judge": {"kind": "vision", "model": model}}
+        run["protocol"] = {**run["protocol"], "judge": {"kind": "vision", "model": name}}
     return loaded
 
 
@@ -886,22 +885,15 @@ def test_a_judge_of_a_models_own_family_or_of_its_teachers_is_named(runs, monkey
     loaded = runs(writer=[3.0] * 8, tuned=[2.0] * 8)
     summary = {run["name"]: run["summary"] for run in loaded}
     summary["writer"]["model"]["slug"] = "openai/gpt-9"
-    assert set(claims.kin(judged_by(loaded, "a", "b"))) == {
-        "the judge a is of the same family as writer (gpt)",
-        "the family of the judge b (glm) wrote what tuned was trained on",
-    }
+    assert claims.kin(judged_by(loaded, "a")) == [
+        "the judge a is of the same family as writer (gpt)"
+    ]
+    assert claims.kin(judged_by(loaded, "b")) == [
+        "the family of the judge b (glm) wrote what tuned was trained on"
+    ]
     known["a"].family = "other"
     assert claims.kin(judged_by(loaded, "a")) == []
     summary["tuned"]["model"]["served"] = {"base": "zai-org/GLM-5"}
     assert claims.kin(judged_by(loaded, "b")) == [
         "the judge b is of the same family as tuned (glm)"
     ]
-
-
-def test_a_panel_shows_how_far_its_judges_are_apart(runs):
-    loaded = runs(a=[3.0] * 8, b=[2.0] * 8)
-    assert "Judges apart" not in tables.markdown(loaded, claims.compare(loaded))
-    for run in loaded:
-        run["summary"]["disagreement"] = {"content": 0.5, "design": 1.0, "coherence": 0.0}
-    text = tables.markdown(loaded, claims.compare(loaded))
-    assert "Judges apart: the mean distance" in text and "| 0.50 |" in text

@@ -233,8 +233,8 @@ def main() -> int:
         protocol = folder / f"{options.protocol}.toml"
         choose = f"choose one of {', '.join(path.stem for path in folder.glob('*.toml'))}"
         if report.line(protocol.exists(), "protocol", options.protocol, choose):
-            judges = config_files.read(protocol, folder)["judge"].get("model") or []
-            names += [judges] if isinstance(judges, str) else judges
+            judge = config_files.read(protocol, folder)["judge"].get("model")
+            names += [judge] if judge else []
         models(report, names)
     neighbours(report)
     cluster(report)

@@ -19,7 +19,6 @@ class Cap(TypedDict):
 class Observation(TypedDict):
     seen: Annotated[str, "its name in the protocol's caps"]
     slide: Annotated[int | None, "where"]
-    by: Annotated[NotRequired[str], "which judge of a panel"]
 
 
 class Answer(TypedDict):
@@ -60,8 +59,6 @@ class Judge(TypedDict, total=False):
     usage: Annotated[Usage, "tokens and cost; empty for the offline judge"]
     rubric: Annotated[str, "hash of what it judged by"]
     given: Annotated[Numbers, "a vision judge's scores before our caps"]
-    disagreement: Annotated[Numbers, "of a panel: points by dimension, share of the items"]
-    members: Annotated[dict[str, Record], "what each judge of a panel said"]
     evidence: Annotated[dict[str, list[Record]], "a vision judge's, for each dimension"]
     observations: Annotated[list[Observation], "what a vision judge saw, of a closed list"]
     seen: Annotated[Seen, "what a vision judge was shown"]

@@ -43,7 +43,7 @@ MOST, LARGEST, WHOLE = 200_000, 512 << 20, 8 << 30  # members, bytes of one, byt
 NAME = r"[A-Za-z0-9][A-Za-z0-9._~+-]{0,127}"
 _MEMBER = re.compile(
     rf"capsule\.json|compare\.json|containers/images\.lock|assets/protocols/{NAME}\.toml|assets/prompts/{NAME}\.txt|runs/{NAME}/"
-    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|condition\.json|revise\.jsonl|{NAME}/images/{NAME}|{NAME}/judge/({NAME}/)?[0-9]{{1,3}}\.txt)"
+    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|condition\.json|revise\.jsonl|{NAME}/images/{NAME}|{NAME}/judge/[0-9]{{1,3}}\.txt)"
 )
 
 
@@ -165,7 +165,7 @@ def _models(records: list[Record], protocol: Protocol) -> dict[str, Record]:
     """The registry's entries of those who wrote and judged."""
     known = registry.models()
     wrote = {((record.get("gen") or {}).get("model") or {}).get("name") for record in records}
-    used = known.keys() & {*wrote, *protocol.judges}
+    used = known.keys() & {*wrote, protocol.reader}
     return {name: {key: getattr(known[name], key) for key in ENTRY} for name in used}
 
 

@@ -384,22 +384,21 @@ def kin(runs: list[Run]) -> list[str]:
     """Which judge is of the family of a model that it judged, or of one that wrote what that model was trained on; a
     sentence each."""
     known = registry.models()
-    names = runs[0]["protocol"].get("judge", {}).get("model") or []
-    judges = [name for name in ([names] if isinstance(names, str) else names) if name in known]
-    found = []
+    name = runs[0]["protocol"].get("judge", {}).get("model") or ""
+    if name not in known:
+        return []
+    family, found = known[name].family or registry.family_of(known[name].slug), []
     for run in runs:
         model = run["summary"]["model"]
         entry = known.get(model["name"])
         served = model.get("served")
         base = (served["base"] if served else None) or model["slug"] or ""
         own = entry.family if entry and entry.family else registry.family_of(base)
-        for name in judges:
-            family = known[name].family or registry.family_of(known[name].slug)
-            if family and family == own:
-                found.append(f"the judge {name} is of the same family as {run['label']} ({family})")
-            elif entry and family in entry.taught_by:
-                wrote = f"the family of the judge {name} ({family}) wrote"
-                found.append(f"{wrote} what {run['label']} was trained on")
+        if family and family == own:
+            found.append(f"the judge {name} is of the same family as {run['label']} ({family})")
+        elif entry and family in entry.taught_by:
+            wrote = f"the family of the judge {name} ({family}) wrote"
+            found.append(f"{wrote} what {run['label']} was trained on")
     return found
 
 

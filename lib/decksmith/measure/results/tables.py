@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from statistics import fmean
 from typing import Any
 
 from decksmith.core import stream
@@ -33,7 +32,6 @@ Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
 
 HAPPENED = "Cut off: the reply ended at the token limit. Faults: why a deck has no score, and who is at fault."
 CAPPED = " Capped: something that the judge saw limits a score of the deck."
-APART = " Judges apart: the mean distance of two judges of the panel, in points of a dimension."
 NOTES = (
     "Brackets hold 95 % intervals over requests. Prompts of one domain resemble each other, so a domain counts as one observation. "
     "Of such requests: how many would have a deck that renders. Faults of the renderer, the judge and the network are left out."
@@ -190,24 +188,15 @@ def happened_table(runs: list[Run]) -> Table:
     """What became of the decks of each run, and what they took."""
     header = ["Model", "Render", "Cut off"]
     header += [f"{kind.capitalize()} faults" for kind in stream.KINDS]
-    header += ["Capped", "Judges apart", "Tokens in", "Tokens out", "Cost", "Wall"]
+    header += ["Capped", "Tokens in", "Tokens out", "Cost", "Wall"]
     rows = []
     for run in runs:
         summary = run["summary"]
         faults = [str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS]
-        limited = [str(summary["capped"]), _apart(summary)]
-        rows.append([run["label"], rendered(summary), str(summary["truncated"]), *faults, *limited])
-        rows[-1] += spent(summary)
-    panel = any(run["summary"].get("disagreement") for run in runs)
+        rows.append([run["label"], rendered(summary), str(summary["truncated"]), *faults])
+        rows[-1] += [str(summary["capped"]), *spent(summary)]
     capped = any(run["summary"]["capped"] for run in runs)
-    return "What happened", header, rows, HAPPENED + CAPPED * capped + APART * panel
-
-
-def _apart(summary: Summary) -> str:
-    """How far the judges of a panel are apart, over the three dimensions, as text."""
-    apart = summary.get("disagreement") or {}
-    points = [apart[name] for name in JUDGED if name in apart]
-    return f"{fmean(points):.2f}" if points else text.DASH
+    return "What happened", header, rows, HAPPENED + CAPPED * capped
 
 
 def spent(summary: Summary) -> list[str]:
