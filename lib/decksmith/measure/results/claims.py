@@ -308,19 +308,6 @@ def turned(found: PairedDifference) -> PairedDifference:
     return {**found, "mean": mean, "lo": hi, "hi": lo}
 
 
-def difference(
-    compared: Comparison, a: str, b: str, accounting: str, measure: str
-) -> tuple[PairedDifference | None, Pair | None]:
-    """The difference `a` minus `b` with its pair, `(None, None)` when the two have nothing to compare."""
-    for pair in compared["pairs"]:
-        same = (pair["accounting"], pair["measure"]) == (accounting, measure)
-        if same and (pair["a"], pair["b"]) == (a, b):
-            return pair["difference"], pair
-        if same and (pair["a"], pair["b"]) == (b, a):
-            return turned(pair["difference"]), pair
-    return None, None
-
-
 def decided(headlines: list[Pair]) -> dict[tuple[str, str], int]:
     """Of each two models: 1 where a clause says that the first is better and none that the second is, -1 the other way
     round, else 0."""
