@@ -116,9 +116,10 @@ def _sizes(out: Path, name: str, source: Source) -> int | None:
         if not file.exists():
             run, path = source
             try:
-                stream.write(file, avif(run["path"] / path, *look))
+                data = avif(run["path"] / path, *look)
             except OSError as error:
                 stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
                 return None
+            stream.write(file, data)
             made += 1
     return made
