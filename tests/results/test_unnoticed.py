@@ -251,4 +251,8 @@ def test_runs_that_were_asked_alike_have_nothing_more_to_say(two):
         for row in rows:
             row["gen"].update(finish_reason="stop")
 
-    assert unnoticed.asked_otherwise(*two(edit)) == ""
+    a, b = two(edit)
+    assert unnoticed.asked_otherwise(a, b) == ""
+    for run, engine in ((a, "vllm 1"), (b, "vllm 2")):
+        run["summary"]["model"]["served"] = {"engine": engine, "base": "base", "adapter": None}
+    assert unnoticed.asked_otherwise(a, b) == ". a was asked at engine vllm 1, b at engine vllm 2"

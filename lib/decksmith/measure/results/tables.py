@@ -1,6 +1,5 @@
 """A comparison as tables of text cells, and as markdown."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.judging.scoring import JUDGED
 from decksmith.measure.results import cost_table, stats, text
-from decksmith.measure.results.claims import ranked, settings
+from decksmith.measure.results.claims import ranked
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.records import Mean, Summary
@@ -53,7 +52,6 @@ TOOK = "Of all samples and revisions, not only of what was kept; no judging but 
 # What an item's @.. can name.
 ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
 CHECKED = "Items answered yes with the slide that shows each."
-ASKED = "How the models were asked"
 # Which decks a difference is of.
 DECKS = {"floor": "failures as 1", "renderable": "that render", "scored": "where both render"}
 SHOWN = [("floor", "overall"), ("floor", "judge_only")]
@@ -65,7 +63,6 @@ WORDS = {
     "Conditions and what they cost": 2,
     "Paired by prompt": 2,
     "Checks": 2,
-    ASKED: 99,
 }
 
 
@@ -175,8 +172,6 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     if cost := compared.get("costs"):
         found.append(conditions_table(runs, cost))
     found.append(happened_table(runs))
-    if several:
-        found.append(asked_table(runs, compared))
     return [
         (title, *trimmed(header, rows, words_in(title)), note)
         for title, header, rows, note in found
@@ -351,34 +346,6 @@ def _took(mean: float | None, kind: str) -> str:
     if mean is None:
         return "unknown"
     return f"{mean:,.4f}" if kind == "usd" else f"{mean:,.0f}" if mean >= 100 else f"{mean:,.1f}"
-
-
-def asked_table(runs: list[Run], compared: Comparison) -> Table:
-    """How the models were asked; a row for each setting that differs."""
-    labels = [run["label"] for run in runs]
-    read = [run["label"] for run in runs if run["summary"]["model"].get("files")]
-    silent = [run["label"] for run in runs if not settings(run) and run["label"] not in read]
-    rows = []
-    for entry in compared["asked"]:
-        values = entry["values"]
-        cells = [_setting(values[each]) if each in values else "unknown" for each in labels]
-        rows.append([entry["setting"], *cells])
-    if not rows:
-        known = dict.fromkeys(silent, "unknown") | dict.fromkeys(read, "not asked")
-        rows = [["every setting", *(known.get(label, "the same") for label in labels)]]
-    note = f"What was sent to {text.listed(silent)} is not recorded." if silent else ""
-    hashes = {run["summary"]["asked"]["sha256"] for run in runs}
-    if len(hashes) == 1 and None not in hashes:
-        note = "All requests are the same but for the model's name."
-    if read:
-        note += f" {text.listed(read)}: read from a folder; nobody was asked."
-    return ASKED, ["Setting", *labels], rows, note
-
-
-def _setting(value: object) -> str:
-    if value is None:
-        return "not set"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def paired_table(compared: Comparison) -> Table:

@@ -98,7 +98,7 @@ def asked_otherwise(a: Run, b: Run) -> str:
 
 
 def _sampling(a: Run, b: Run) -> str:
-    ours, theirs = (run["summary"]["asked"]["parameters"] for run in (a, b))
+    ours, theirs = (_settings(run) for run in (a, b))
     names = {*ours, *theirs} - {"seed"} if ours and theirs else set()  # a folder is asked nothing
     names = {name for name in names if ours.get(name) != theirs.get(name)}
     said = [
@@ -107,6 +107,13 @@ def _sampling(a: Run, b: Run) -> str:
         if names
     ]
     return f"{a['label']} was asked at {said[0]}, {b['label']} at {said[1]}" if said else ""
+
+
+def _settings(run: Run) -> dict[str, object]:
+    """What was sent beside messages and the model's name, and by what it was served."""
+    served = run["summary"]["model"].get("served")
+    engine = {"engine": served["engine"]} if served else {}
+    return {**run["summary"]["asked"]["parameters"], **engine}
 
 
 def _value(value: object) -> str:
