@@ -1,11 +1,9 @@
 """A comparison as tables of text cells, and as markdown."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from decksmith.core import stream
-from decksmith.core.records import ChecklistItem
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.judging.scoring import JUDGED
@@ -20,7 +18,6 @@ from decksmith.measure.results.summary import (
     SHARES,
     columns,
     domains,
-    fault_of,
     means,
     rendered,
     rendering,
@@ -49,9 +46,6 @@ FAMILY = (
     "difference. docs/statistics.md has the methods."
 )
 TOOK = "Of all samples and revisions, not only of what was kept; no judging but one that chose."
-# What an item's @.. can name.
-ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
-CHECKED = "Items answered yes with the slide that shows each."
 # Which decks a difference is of.
 DECKS = {"floor": "failures as 1", "renderable": "that render", "scored": "where both render"}
 SHOWN = [("floor", "overall"), ("floor", "judge_only")]
@@ -166,7 +160,8 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     """Every table of a comparison, cells as text."""
     several = len(runs) > 1
     found = [scores_table(runs)]
-    found.append(checks_table(runs) if offline(runs) else checklist_table(runs))
+    if offline(runs):
+        found.append(checks_table(runs))
     if several:
         found.append(paired_table(compared))
     if cost := compared.get("costs"):
@@ -396,54 +391,3 @@ def rule(compared: Comparison) -> str:
     if not counts:
         return ""
     return f"Intervals and p of the headline: {' or '.join(map(stats.rule, sorted(counts)))}."
-
-
-# The checklists of the prompts: binary items, each with the slide that shows it. Where renderer, judge or network failed
-# nothing is known, and the deck is left out.
-
-
-def checklist_families(records: Iterable[DeckRecord]) -> dict[str, tuple[int, int]]:
-    """`{family: (items satisfied, items)}` of scored records. An item belongs to the element it asks for (`table`,
-    `mermaid` ..), else to `facts`."""
-    found: Counter[str] = Counter()
-    satisfied_of: Counter[str] = Counter()
-    for record in records:
-        fault = fault_of(record)
-        if fault and fault["kind"] != "model":
-            continue
-        yes = set() if fault else satisfied(record)
-        for item in record.get("checklist") or []:
-            families = _elements(item)
-            found.update(families)
-            satisfied_of.update(families if item["id"] in yes else [])
-    return {family: (satisfied_of[family], n) for family, n in found.most_common()}
-
-
-def _elements(item: ChecklistItem) -> list[str]:
-    options = [option for entry in item.get("match") or [] for option in entry.split("|")]
-    named = [each[1:] for each in options if each[:1] == "@" and each[1:] in ELEMENTS]
-    return list(dict.fromkeys(named)) or ["facts"]
-
-
-def satisfied(record: DeckRecord) -> set[str]:
-    """The ids of the items that the judge answered with yes and a slide that the deck has."""
-    render = record.get("render") or {}
-    shown = {int(path.rpartition("/")[2].partition(".")[0]) for path in render.get("slides") or []}
-    known = {item["id"] for item in record.get("checklist") or []}
-    return {
-        answer["id"]
-        for answer in (record.get("judge") or {}).get("checklist") or []
-        if answer.get("yes") is True
-        and answer["id"] in known
-        and type(answer.get("slide")) is int
-        and answer["slide"] in shown
-    }
-
-
-def checklist_table(runs: list[Run]) -> Table:
-    """A row for each family of items, a column for each run."""
-    found = [checklist_families(run["records"]) for run in runs]
-    families = dict.fromkeys(family for each in found for family in each)
-    rows = [[family, *(_passed(each.get(family)) for each in found)] for family in families]
-    header = ["Kind of item", *(run["label"] for run in runs)]
-    return "Checklist by kind of item", header, rows, CHECKED
