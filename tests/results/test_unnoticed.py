@@ -137,18 +137,10 @@ def another_reply(there):
     return [ADA, REFERENCE]
 
 
-def future(there):
-    rows = rows_of(there / ADA)
-    rows[0]["judge"]["by"]["at"] = "2126-01-01T00:00:00+00:00"
-    settle(there / ADA, rows)
-    return [ADA, REFERENCE]
-
-
 REFUSED = {
     renamed: "gen.model is ",
     others_decks: "deck.sha256 is ",
     another_reply: "gen.text is ",
-    future: "judge.by.at is 2126-01-01T00:00:00+00:00, which is in the future: this machine's clock says ",
 }
 NAMED = {
     two_names: "ada and eve gave the same reply to 2 of 2 requests, word for word (p002, p010)",

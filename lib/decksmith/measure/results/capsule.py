@@ -26,7 +26,7 @@ from decksmith.core.records import Record, expanded, sample_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.conditions import Condition
 from decksmith.measure.judging import identity
-from decksmith.measure.results import layout, verify
+from decksmith.measure.results import layout
 from decksmith.models import registry
 
 Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
@@ -84,8 +84,6 @@ def pack(folders: Sequence[Path], out: Path) -> Path:
     for folder, name in zip(folders, names, strict=True):
         files = {file: _read(folder / file) for file in FILES}
         records = [record for _, record in stream.records(folder / "scores.jsonl")]
-        if late := next(filter(None, map(verify.late, records)), None):
-            raise cli.BadData(f"{folder} cannot be packed: {late}")
         protocol = _unchanged(folder, files, records)
         under = _under(folder, records, protocol)
         if under:

@@ -7,7 +7,6 @@ stands: only a replay (run-replay) can show that a score is the one it gave.
 import hashlib
 import itertools
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from decksmith.core import cli, stream
@@ -27,7 +26,6 @@ from decksmith.models.records import Asked, Gen, Served
 SHOWN = 5  # contradictions that a message names
 CLOSE = 2e-4  # two rounded figures of another machine may be so far apart
 OTHER_FORM = "a stage's value has another form than docs/records.md says"
-CLOCKS = timedelta(minutes=10)  # the clocks of two machines may be so far apart
 
 
 def check(runs: list[Run]) -> None:
@@ -54,7 +52,6 @@ def _checked(run: Run) -> Summary:
     prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
     found = [*_ids(records), *_asked(records, prompts), *_copies(records), *_requests(run)]
     found += [*_protocol(run), *_scores(run), *_decks(run), *_journal(run)]
-    found += [line for record in records if (line := late(cast(Record, record)))]
     found = found or [*_changed(run)]
     named = ("prompts.jsonl: ", "protocol.json: ")
     found = [line if line.startswith(named) else f"scores.jsonl: {line}" for line in found]
@@ -228,29 +225,6 @@ def _journal(run: Run) -> Iterator[str]:
                     f"{record['id']}: gen.{field} is {_short(gen.get(field))}, "
                     f"journal/gen.jsonl has {_short(values[-1])}"
                 )
-
-
-def late(record: Record) -> str | None:
-    """The first stage of a record that was done in the future by this machine's clock, as a sentence, or None."""
-    made = {stage: value.get("by") for stage, value in record.items() if isinstance(value, dict)}
-    for stage, by in made.items():
-        if by and in_the_future(by.get("at")):
-            clock = datetime.now(UTC).isoformat(timespec="seconds")
-            return (
-                f"{record['id']}: {stage}.by.at is {by['at']}, which is in the future: this machine's clock says {clock}, "
-                f"and {CLOCKS.seconds // 60} minutes are allowed"
-            )
-    return None
-
-
-def in_the_future(at: object) -> bool:
-    """Whether a time (ISO 8601; without a zone UTC) is later than now by more than clocks differ; False for what is none."""
-    try:
-        said = datetime.fromisoformat(str(at))
-    except ValueError:
-        return False
-    said = said.replace(tzinfo=UTC) if said.tzinfo is None else said
-    return said > datetime.now(UTC) + CLOCKS
 
 
 def _beyond(protocol: Protocol, record: Record) -> tuple[str, object, str] | None:

@@ -16,7 +16,7 @@ from typing import Annotated, TypedDict
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from decksmith.core import cli, stream
-from decksmith.measure.results import runs, verify
+from decksmith.measure.results import runs
 from decksmith.people.study import records, store, tally
 from decksmith.people.study.records import DIMENSIONS, LONGEST_VIEW, SIDES, Choice, SideOrTie
 
@@ -64,7 +64,7 @@ def _iso(said: str) -> str:
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         raise ValueError("write 2026-11-21T20:00:00Z, or seconds since 1970") from None
-    if verify.in_the_future(at.isoformat()):
+    if at > datetime.now(UTC):
         raise ValueError(
             f"is in the future by this machine's clock ({datetime.now(UTC):%F %R} UTC)"
         )
