@@ -72,8 +72,6 @@ class Grounding(TypedDict):
     figures: Annotated[int, "figures that the deck shows"]
     names: Annotated[int, "names in its running text; 0 where it is in another language"]
     grounding: Annotated[float | None, "share of both that stands in documents or request"]
-    coverage: Annotated[float | None, "share of the documents' headings that a slide takes up"]
-    missed: Annotated[list[str], "the other headings"]
     derived: Annotated[list[Record], "figures that follow: {slide, line, text, how}, at most 60"]
     unsupported: Annotated[list[Record], "others: {kind, slide, line, text}, at most 60"]
 

@@ -39,12 +39,11 @@ TITLES = {
     "craft": "craft",
     "craft_v5": "craft-v5",
     "grounding": "Grounding",
-    "coverage": "Coverage",
     "claims": "Claims",
     "kept": "Kept",
 }
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
-BESIDE = ("grounding", "coverage", "claims", "kept")
+BESIDE = ("grounding", "claims", "kept")
 SHARES = ("renders", "checks", "checklist", *BESIDE)
 ERROR = (
     "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written
@@ -279,7 +278,6 @@ def found_of(record: DeckRecord) -> dict[str, float | None]:
         "craft": features.get("craft"),
         "craft_v5": features.get("craft_v5"),
         "grounding": grounding.get("grounding"),
-        "coverage": grounding.get("coverage"),
         "claims": (record.get("claims") or {}).get("share"),
         "kept": features.get("kept"),
     }
