@@ -111,9 +111,7 @@ def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
     validator = Draft202012Validator(config_files.asset("schemas/prompt.json"))
     taken = request_files.opened(path, by) if path else request_files.Found("", _stdin())
     seen: dict[int, str] = {}  # where an id was first, by the id's hash
-    texts: set[int] = (
-        set()
-    )  # an id has 32 bits: of 10,000 requests, two others share one in 1 of 100 files
+    texts = set[int]()  # the hashes of what was said before
     lacks: Counter[str] = Counter()
     with tempfile.TemporaryFile() as kept:
         for where, given in taken.items:
@@ -121,18 +119,15 @@ def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
                 if isinstance(given, ValueError):
                     raise given
                 made = rows(given)
+                said = hash(_request(made[-1]["messages"]))
                 for record in made:
                     valid(validator, record)
+                    if path and said in texts:  # whatever id it has, it would count as two
+                        raise request_files.LeftOut("said twice")
                     if (first := seen.setdefault(hash(record["id"]), where)) != where:
-                        if (
-                            path
-                            and "id" not in given
-                            and hash(_request(made[0]["messages"])) in texts
-                        ):
-                            raise request_files.LeftOut("said twice")
                         raise ValueError(f"{record['id']}: {first} has this id already")
                 if path:
-                    texts.add(hash(_request(made[0]["messages"])))
+                    texts.add(said)
             except ValueError as error:
                 taken.lost(where, error)
                 continue
@@ -149,8 +144,8 @@ def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
             sys.stdout.buffer.write(line)
             lacks.update(_say(json.loads(line)))
     if lacks:
-        said = ", ".join(f"{count} lack {what}" for what, count in lacks.most_common())
-        cli.say(f"{len(seen)} prompts; {said} (make prompts-check shows what is read)")
+        lacking = ", ".join(f"{count} lack {what}" for what, count in lacks.most_common())
+        cli.say(f"{len(seen)} prompts; {lacking} (make prompts-check shows what is read)")
     return 65 if taken.bad else 0
 
 

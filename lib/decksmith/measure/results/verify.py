@@ -50,7 +50,7 @@ def _checked(run: Run) -> Summary:
     folder, records = run["path"], run["records"]
     asked = folder / "prompts.jsonl"
     prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
-    found = [*_ids(records), *_asked(records, prompts), *_copies(records), *_requests(run)]
+    found = [*_ids(records), *_asked(records, prompts), *_requests(run)]
     found += [*_protocol(run), *_scores(run), *_decks(run), *_journal(run)]
     found = found or [*_changed(run)]
     named = ("prompts.jsonl: ", "protocol.json: ")
@@ -98,24 +98,6 @@ def _asked(records: list[DeckRecord], prompts: list[Record] | None) -> Iterator[
     usual = sorted(set().union(*samples.values()))
     if lost := [f"{of}~{k}" for of, own in samples.items() for k in usual if k not in own]:
         yield f"lacks {len(lost)} samples that other prompts have: {few(lost)}"
-
-
-def _copies(records: list[DeckRecord]) -> list[str]:
-    """One request under two ids would count twice."""
-    seen: dict[str, str] = {}
-    copies: dict[str, str] = {}
-    for record in records:
-        messages = record.get("messages") or []
-        said = [(each.get("role"), _plain(each.get("content"))) for each in messages]
-        of = prompt_of(record)
-        first = seen.setdefault(stream.fingerprint(said), of) if said else of
-        if first != of:
-            copies[of] = f"{of}: messages are those of {first}; a request counts once"
-    return list(copies.values())
-
-
-def _plain(content: object) -> object:
-    return " ".join(content.split()).casefold() if isinstance(content, str) else content
 
 
 def _requests(run: Run) -> Iterator[str]:
