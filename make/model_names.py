@@ -82,7 +82,7 @@ def _prefixed(word: str, known: Mapping[str, Entry]) -> Meant:
     if whose == "hf" and (slug.count("/") != 1 or "gguf" in slug.lower()):
         said = "hf/OWNER/NAME is asked at Hugging Face's router, which serves no GGUF file; run that with"
         raise NoModel(
-            f"{word[:80]!r}: {said} llama-server -hf OWNER/NAME, then type MODEL=local LLAMA_SERVER=http://127.0.0.1:8080"
+            f"{word[:80]!r}: {said} llama-server -hf OWNER/NAME, then type MODEL=http://127.0.0.1:8080"
         )
     ollama = {"base_url": f"{local_servers.ollama_address()}/v1", "jobs": 1, "timeout": 7200}
     return Meant(whose, _slug(word, slug), ollama if whose == "ollama" else known[whose])

@@ -12,6 +12,22 @@ RL_STEPS ?= 6
 # Prompts of the comparison in rehearsal-rl.
 ACT ?= 12
 
+# The phases of a long target, each "title|usual seconds|what make makes"; a file keeps what each took.
+define PHASES
+phases() {
+  log=$$1; shift; mkdir -p "$${log%/*}"
+  for phase; do
+    IFS='|' read -r title usual goals <<< "$$phase"
+    echo "$@: $$title, usually $$(((usual + 59) / 60)) min" >&2
+    begun=$$SECONDS status=0
+    make --no-print-directory $$goals || status=$$?
+    printf '{"phase": "%s", "seconds": %d, "exit": %d}\n' "$$title" $$((SECONDS - begun)) $$status >> "$$log"
+    [ $$status = 0 ] || { echo "$@: stopped in $$title; what is done is kept: run it again" >&2; exit $$status; }
+  done
+}
+phases
+endef
+
 # The whole experiment once, in miniature: the embedded model, REHEARSE core prompts, and as its
 # corpus the short decks of data/short. The seconds were measured on two cores;
 # results/rehearsal/phases.jsonl has what they took here.
@@ -32,7 +48,7 @@ endif
 .PHONY: rehearsal rehearsal-tuned rehearsal-report
 ## rehearsal: baseline, corpus, LoRA, serving, comparison: offline, on two cores
 rehearsal: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.progress $(R)/phases.jsonl \
+	$(PHASES) $(R)/phases.jsonl \
 	  'set-up|130|setup .venv/.train $(if $(filter vllm,$(REHEARSED)),.venv-vllm/.done)' \
 	  $(if $(filter local,$(REHEARSED)),'the base model writes|400|results/runs/smol/$(SETTING)/summary.json MODEL=smol LIMIT=$(REHEARSE)') \
 	  'data/short becomes a corpus|20|$(R)/chat/report.json' \
@@ -72,7 +88,7 @@ ON = TRAINER=trl FROM=$(A)/sft
 .PHONY: rehearsal-rl rehearsal-rl-report
 ## rehearsal-rl: from the fine-tune on: best of n, DPO, GRPO by a rendered reward, compared
 rehearsal-rl: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.progress $(A)/phases.jsonl \
+	$(PHASES) $(A)/phases.jsonl \
 	  'set-up|61|setup .venv/.train' \
 	  'base and fine-tune write|200|-j2 rehearsal-rl-before' \
 	  'the fine-tune answers the training prompts|1080|$(A)/samples.jsonl' \

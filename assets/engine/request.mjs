@@ -129,7 +129,7 @@ export function parse(body) {
       seed: number(body, "seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, {integer: true}) ?? null,
       frequency_penalty: number(body, "frequency_penalty", -2, 2) ?? 0,
       presence_penalty: number(body, "presence_penalty", -2, 2) ?? 0,
-      repeat_penalty: number(body, "repeat_penalty", 0.1, 10) ?? 1, // llama.cpp's names, so that LLAMA_SERVER means the same
+      repeat_penalty: number(body, "repeat_penalty", 0.1, 10) ?? 1, // llama.cpp's names
       repeat_last_n: number(body, "repeat_last_n", 0, 8192, {integer: true}) ?? 64,
     },
     maxTokens:

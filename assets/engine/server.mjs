@@ -9,8 +9,7 @@
 //
 // POST /v1/likelihood {model, text, max_tokens} says how unlikely the beginning of a text is: bits by token.
 //
-// With LLAMA_SERVER=http://host:port it loads nothing and forwards completions there, under the same model
-// names. Without --stay it lives as long as somebody holds GET /lease open: it ends 2 s after the last lease,
+// Without --stay it lives as long as somebody holds GET /lease open: it ends 2 s after the last lease,
 // or 30 s after its start if none came. The kernel closes the connections of a killed client, so no way of
 // dying leaves an orphan.
 import http from "node:http";
@@ -61,25 +60,21 @@ const adapters = Object.fromEntries(
 );
 flags.threads ??= String(Math.max(1, os.availableParallelism() - 1));
 
-const upstream = flags.name ? undefined : process.env.LLAMA_SERVER;
 const watchdog = setTimeout(() => {
   say("loading took too long");
   process.exit(1);
 }, LOADING_MS[flags.name ? "named" : "own"]);
 let backend;
 try {
-  backend = upstream
-    ? await (await import("./remote.mjs")).connect(upstream)
-    : await (
-        await import("./llama.mjs")
-      ).load({
-        modelPath: flags.model,
-        adapters,
-        threads: whole("threads", 1),
-        parallel: whole("parallel", 1),
-        contextSize: whole("context", 256),
-        gpu: flags.gpu,
-      });
+  const {load} = await import("./llama.mjs");
+  backend = await load({
+    modelPath: flags.model,
+    adapters,
+    threads: whole("threads", 1),
+    parallel: whole("parallel", 1),
+    contextSize: whole("context", 256),
+    gpu: flags.gpu,
+  });
 } catch (error) {
   if (!(error instanceof ApiError)) process.stderr.write(`${error.stack}\n`);
   say(`cannot start: ${error.message}`);
@@ -89,7 +84,7 @@ clearTimeout(watchdog);
 
 const models = new Map([
   ...(flags.name ? [[flags.name, ""]] : [["smol", ""]]),
-  ...(upstream ? [] : Object.entries(adapters).map(([name, path]) => [name, path && name])),
+  ...Object.entries(adapters).map(([name, path]) => [name, path && name]),
 ]);
 const created = Math.floor(Date.now() / 1000);
 
@@ -108,7 +103,6 @@ function known(model) {
 async function likelihood(body, response, signal) {
   const ask = parseText(body);
   const adapter = known(ask.model);
-  if (!backend.likelihood) throw new ApiError(501, "LLAMA_SERVER does not say how likely a text is");
   const {characters, bits} = await backend.likelihood(adapter, ask, signal);
   json(response, 200, {model: ask.model, tokens: bits.length, characters, bits});
 }

@@ -591,7 +591,7 @@
     const ground = deck.features.grounding;
     if (ground) {
       const lost = ground.unsupported.map((one) => `${one.text} (slide ${one.slide}, line ${one.line})`).join("; ");
-      made.push(h("p.soft", null, `${ground.figures} figures and ${ground.names} names; in no document: ${lost || "none"}. Headings that no slide takes up: ${ground.missed.join("; ") || "none"}.`));
+      made.push(h("p.soft", null, `${ground.figures} figures and ${ground.names} names; in no document: ${lost || "none"}.`));
     }
     if (typeof deck.features.kept === "number") made.push(h("p.soft", null, `kept ${percent(deck.features.kept)} of the slides that this turn should not change`));
     return made.length ? h("div", null, ...made) : null;
@@ -766,7 +766,7 @@
       checks_passed: (row) => row.passed?.passed, checks_of: (row) => row.passed?.of, findings: (row) => Object.entries(row.failed).map(([name, n]) => `${name} ${n}`).join(", "),
       overall: (row) => row.overall, judge_only: (row) => row.judge_only, ...Object.fromEntries(data.dimensions.map(([name]) => [name, (row) => row.dimensions[name]])),
       checklist: (row) => row.checklist, craft: (row) => row.features.craft, craft_v5: (row) => row.features.craft_v5,
-      grounding: (row) => row.features.grounding?.grounding, coverage: (row) => row.features.grounding?.coverage, kept: (row) => row.features.kept,
+      grounding: (row) => row.features.grounding?.grounding, kept: (row) => row.features.kept,
       tokens_in: (row) => row.usage.prompt_tokens, tokens_out: (row) => row.usage.completion_tokens, cost_usd: (row) => row.usage.cost, seconds: (row) => row.took,
     };
     const lines = [Object.keys(columns), ...shown.map((row) => Object.values(columns).map((value) => value(row)))];

@@ -1,6 +1,5 @@
 """Model servers that run here: found, listed, entered into the registry, asked. tests/endpoint.py stands in for Ollama."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -9,7 +8,7 @@ import urllib.request
 
 import pytest
 from decksmith.core import cli, doctor, local_servers
-from decksmith.models import client, registry
+from decksmith.models import registry
 
 
 @pytest.fixture
@@ -49,20 +48,17 @@ def test_what_does_not_answer_or_answers_otherwise_lists_nothing(ollama):
 
 
 def test_the_doctor_offers_a_server_that_runs_and_says_what_to_type(ollama, monkeypatch, capsys):
-    monkeypatch.setenv("LLAMA_SERVER", ollama)
+    monkeypatch.setattr(local_servers, "LLAMA_SERVER", ollama)
     doctor.neighbours(report := doctor.Report())
     assert capsys.readouterr().out.splitlines() == [
         f"ok   Ollama         {ollama} has qwen3:4b; to ask one: make baseline MODEL=ollama/qwen3:4b",
-        f"ok   llama-server   {ollama} has qwen3:4b; to ask it: make baseline MODEL=local",
     ]
-    monkeypatch.setenv("LLAMA_SERVER", "http://127.0.0.1:9")
     monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
     doctor.neighbours(report)
     assert capsys.readouterr().out.splitlines() == [
         "-    Ollama         http://127.0.0.1:9 does not answer   mend: ollama serve",
-        "LACK llama-server   http://127.0.0.1:9 (LLAMA_SERVER) does not answer   mend: start it, or unset LLAMA_SERVER",
     ]
-    assert report.lacking == 1
+    assert report.lacking == 0
 
 
 def test_a_model_of_ollama_is_entered_by_make_and_asked_by_its_name(ollama):
@@ -100,14 +96,3 @@ def test_the_doctor_says_why_a_model_does_not_answer():
     assert doctor._why(0, said) == "http://127.0.0.1:9/v1: Cannot connect"  # a model's own fault
     assert doctor._why(78, "first\nchat-generate: m needs a key") == "chat-generate: m needs a key"
     assert doctor._why(0, '{"id":"x","gen":{"text":"yes"}}') is None
-
-
-def test_no_other_server_answers_in_the_name_of_the_embedded_model(monkeypatch):
-    monkeypatch.setenv("LLAMA_SERVER", "http://127.0.0.1:9")
-    hello = [{"role": "user", "content": "Hello"}]
-    with pytest.raises(
-        cli.BadConfig, match="would answer in its name; unset it, or .* MODEL=local"
-    ):
-        asyncio.run(client.Client(registry.model("smol")).ask(hello, {}))
-    with pytest.raises(cli.Missing, match="LLAMA_SERVER http://127.0.0.1:9 cannot be reached"):
-        asyncio.run(client.Client(registry.model("local")).ask(hello, {}))

@@ -126,7 +126,6 @@ def test_a_deck_passes_its_shuffled_words_fail_and_both_are_kept(reader, monkeyp
 def test_other_servers_and_threads_say_the_same_and_a_killed_server_is_replaced(
     reader, monkeypatch, case
 ):
-    monkeypatch.setenv("LLAMA_SERVER", "http://127.0.0.1:9")  # of others: no reader asks it
     text = reading.excerpt(GOOD.values())
     first = reader._ask(text)
     os.kill(reader._lease.pid, signal.SIGKILL)

@@ -209,6 +209,13 @@ def test_what_was_taken_is_said_first_and_what_was_left_out(tmp_path):
     assert again[0]["id"] == rows[0]["id"] and again[0]["messages"] == rows[0]["messages"]
 
 
+def test_one_request_under_two_ids_is_asked_once(tmp_path):
+    rows = [{"id": ident, "request": TIDES} for ident in ("a", "b")]
+    path = put(tmp_path, "own.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    status, taken, said = check(path)
+    assert status == 0 and [row["id"] for row in taken] == ["a"] and "1 said twice" in said
+
+
 def test_a_row_that_cannot_be_used_is_named_and_the_others_are_written(tmp_path):
     lines = f'{{"request": "{TIDES}"}}\n{{"request": \n7\n{{"request": "{NURSES}", "asks": {{"slides": "x"}}}}\n'
     status, rows, said = check(put(tmp_path, "r.jsonl", lines))

@@ -208,7 +208,7 @@ def test_what_answers_without_end_is_left(server, monkeypatch):
         ("openai/", "lacks the model's name"),
         ("openai/" + "x" * 201, "at most 200 characters"),
         ("openai/a\x1b[31m", "lacks the model's name"),
-        ("hf/owner", "llama-server -hf OWNER/NAME, then type MODEL=local LLAMA_SERVER="),
+        ("hf/owner", "llama-server -hf OWNER/NAME, then type MODEL=http://127.0.0.1:8080"),
         ("hf/unsloth/Qwen3-4B-GGUF", "router, which serves no GGUF file"),
         ("ftp://h/v1#m", "is no address of a server; write http://HOST:8000/v1#NAME"),
         ("http://h:99999/v1#m", "is no address"),

@@ -57,7 +57,7 @@ def state(tmp_path_factory):
         folder = str(tmp_path_factory.mktemp("state"))
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
-        for name in ("LLAMA_SERVER", "DECKSMITH_ENGINE_THREADS", "DECKSMITH_ENGINE_PARALLEL"):
+        for name in ("DECKSMITH_ENGINE_THREADS", "DECKSMITH_ENGINE_PARALLEL"):
             patch.delenv(name, raising=False)
         yield
 
@@ -494,28 +494,6 @@ def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address(monk
         with embedded.lease() as second:
             assert second.pid != first.pid and second.base_url == first.base_url
             assert words(second.base_url, max_tokens=2)
-
-
-def test_llama_server_is_used_through_the_same_names(base, monkeypatch):
-    own = words(base)
-    monkeypatch.setenv("LLAMA_SERVER", base.removesuffix("/v1"))  # ours stands in: the same API
-    with embedded.lease() as gateway:
-        assert (
-            gateway.base_url != base
-            and get(gateway.base_url.removesuffix("/v1") + "/health")["engine"] == "llama-server"
-        )
-        assert words(gateway.base_url) == own
-        assert post(gateway.base_url, ASK | {**asking("word " * 9000)})[0] == 400
-        assert post(gateway.base_url, TEXT, "/likelihood")[0] == 501
-
-
-def test_a_llama_server_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setenv("LLAMA_SERVER", "http://127.0.0.1:9")
-    with pytest.raises(cli.Missing, match="LLAMA_SERVER http://127.0.0.1:9 cannot be reached"):
-        embedded.lease()
-    monkeypatch.setenv("LLAMA_SERVER", "localhost")
-    with pytest.raises(cli.BadConfig, match="LLAMA_SERVER"):
-        embedded.lease()
 
 
 def test_missing_or_altered_weights_are_named_with_the_command_that_mends_it(tmp_path, monkeypatch):

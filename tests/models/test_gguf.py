@@ -91,7 +91,6 @@ def test_a_file_goes_from_the_hub_to_a_reply_and_its_thought_stands_apart(tmp_pa
         "HF_HOME": str(tmp_path / "home"),
         "DECKSMITH_MODELS": str(tmp_path / "known"),
         "TMPDIR": str(tmp_path),
-        "LLAMA_SERVER": "http://127.0.0.1:9",  # of another model, and not asked
         "IMAGES": "off",
     }
     try:

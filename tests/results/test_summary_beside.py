@@ -21,7 +21,7 @@ def record(ident, *, turn=None, sources=True, features=None, fault=None):
 
 
 FAULT = {"stage": "deck", "kind": "model", "class": "no-deck", "message": "none"}
-GROUNDED = {"grounding": {"grounding": 0.5, "coverage": 1.0}}
+GROUNDED = {"grounding": {"grounding": 0.5}}
 
 
 def test_a_failed_deck_with_documents_counts_nothing_and_one_without_does_not_count():
@@ -31,7 +31,7 @@ def test_a_failed_deck_with_documents_counts_nothing_and_one_without_does_not_co
         record("d3", sources=False, fault=FAULT),
     ]
     floor = summary.columns(records, "floor")
-    assert floor["grounding"] == {"d1": 0.5, "d2": 0} and floor["coverage"] == {"d1": 1.0, "d2": 0}
+    assert floor["grounding"] == {"d1": 0.5, "d2": 0}
     assert "kept" not in floor and "claims" not in floor
     assert summary.columns(records, "renderable")["grounding"] == {"d1": 0.5}
     assert summary.scale("grounding") == (0, 1)

@@ -128,18 +128,6 @@ def test_rows_that_nobody_asked_for_and_other_requests_are_named(run):
     assert said(folder) == ["scores.jsonl: p004: asks differs from prompts.jsonl"]
 
 
-def test_copies_of_a_prompt_under_new_ids_are_named_with_both(run):
-    good = max(ROWS, key=lambda row: row["score"]["overall"] or 0)
-    copies = [{**good, "id": f"p9{n}"} for n in range(3)]
-    copies[1]["messages"] = [
-        {**m, "content": f"  {m['content'].upper()}\n"} for m in good["messages"]
-    ]
-    assert said(run(records=[*ROWS, *copies])) == [
-        f"scores.jsonl: p9{n}: messages are those of {good['id']}; a request counts once"
-        for n in range(3)
-    ]
-
-
 def test_an_id_that_is_there_twice_or_hides_another_is_named(run):
     lines = said(run(lambda rows: [*rows, rows[0]]))
     assert lines[0] == "scores.jsonl: p001: this id is there twice"

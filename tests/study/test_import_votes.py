@@ -150,7 +150,11 @@ def test_the_file_that_the_page_shows_is_taken(tmp_path):
     assert import_votes.take(tmp_path / "study", tmp_path / "votes.csv")["votes"] == 2
     rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `")]
     shown = {name for cell in rows for name in re.findall(r"`(\w+)`", cell)}
-    assert shown == {*import_votes.ImportedVote.model_fields, "kind"}
+    fields = import_votes.ImportedVote.model_fields
+    also = {
+        name for field in fields.values() for name in getattr(field.validation_alias, "choices", [])
+    }
+    assert shown == {*fields, *also, "kind"}
 
 
 def take(tmp_path, text, name="votes.csv", **how):
@@ -436,3 +440,28 @@ def test_a_taking_that_is_killed_is_made_good_by_the_next(tmp_path):
         assert done.returncode == -signal.SIGKILL
         assert import_votes.take(tmp_path / "study", tmp_path / "votes.csv")["votes"] == 300
         assert len(votes(tmp_path)) == 300
+
+
+def test_the_columns_of_an_arena_are_read_too(tmp_path):
+    rows = [
+        {
+            "question_id": "q1",
+            "judge": "ada",
+            "model_a": "x",
+            "model_b": "y",
+            "winner": winner,
+            "tstamp": 1763668991.5 + n,
+        }
+        for n, winner in enumerate(["model_a", "model_b", "tie", "tie (bothbad)"])
+    ]
+    for n, row in enumerate(rows):
+        row["question_id"] = f"q{n}"
+    (tmp_path / "arena.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    votes = import_votes.read(tmp_path / "arena.jsonl")
+    assert [(vote.prompt, vote.means) for vote in votes] == [
+        ("q0", "left"),
+        ("q1", "right"),
+        ("q2", "tie"),
+        ("q3", "bad"),
+    ]
+    assert all(vote.at for vote in votes)

@@ -189,17 +189,11 @@ def neighbours(report: Report) -> None:
         report.line(False, "Ollama", f"{address} does not answer", "ollama serve", needed=False)
     else:
         report.line(False, "Ollama", "not here; needed by nothing", needed=False)
-    if server := os.environ.get("LLAMA_SERVER"):
-        there = local_servers.listed(server)
-        found = f"{server} has {_few(there or [])}; to ask it: make baseline MODEL=local"
-        silent = f"{server} (LLAMA_SERVER) does not answer"
-        mend = "start it, or unset LLAMA_SERVER"
-        report.line(there, "llama-server", found if there else silent, mend)
     # On a port that many use, only what says that it is llama.cpp.
-    elif there := local_servers.listed(local_servers.LLAMA_SERVER, owner="llamacpp"):
-        address = local_servers.LLAMA_SERVER
-        how = f"make baseline MODEL=local LLAMA_SERVER={address}"
-        report.line(True, "llama-server", f"{address} has {_few(there)}; to ask it: {how}")
+    address = local_servers.LLAMA_SERVER
+    if there := local_servers.listed(address, owner="llamacpp"):
+        found = f"{address} has {_few(there)}; to ask it: make baseline MODEL={address}"
+        report.line(True, "llama-server", found)
 
 
 def _few(names: Sequence[str], most: int = 6) -> str:
@@ -233,8 +227,8 @@ def main() -> int:
         protocol = folder / f"{options.protocol}.toml"
         choose = f"choose one of {', '.join(path.stem for path in folder.glob('*.toml'))}"
         if report.line(protocol.exists(), "protocol", options.protocol, choose):
-            judges = config_files.read(protocol, folder)["judge"].get("model") or []
-            names += [judges] if isinstance(judges, str) else judges
+            judge = config_files.read(protocol, folder)["judge"].get("model")
+            names += [judge] if judge else []
         models(report, names)
     neighbours(report)
     cluster(report)

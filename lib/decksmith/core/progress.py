@@ -1,28 +1,18 @@
-"""How far a stage, a whole pipeline or a long make target is: one live line on a terminal, a line per tenth elsewhere.
+"""How far a stage or a whole pipeline is: one live line on a terminal, a line per tenth elsewhere.
 
 Only the last stage of a pipe speaks. Where LIVE names a file, the stages before it append what they have done there, and the
 last one speaks for all: "smol/offline: 3 of 12, answered 5, rendered 3, judged 3, 1 model fault, 2 min left". TOTAL is the number
 of records.
-
-The phases of a long make target, one after the other, each with an estimate of what is left:
-
-  python3 -m decksmith.core.progress LOG "title|seconds|make target" ..
-
-`seconds` is what the phase took where it was measured (two cores). LOG keeps what each phase took.
 """
 
-import json
 import os
 import re
 import shutil
-import signal
 import stat
-import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from decksmith.core import cli
@@ -154,45 +144,3 @@ class Progress:
         if self.drawer:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
-
-
-def left(typical: Sequence[float], took: Sequence[float]) -> float:
-    """Seconds that the phases after `took` will take: `typical` seconds of all, real seconds of those that are over.
-
-    Phases of under five seconds were done before and do not count.
-    """
-    ran = [(real, usual) for real, usual in zip(took, typical, strict=False) if real >= 5]
-    pace = sum(real for real, _ in ran) / sum(usual for _, usual in ran) if ran else 1.0
-    return pace * sum(typical[len(took) :])
-
-
-def main(log: str, *phases: str) -> int:
-    """Make the targets of a rehearsal; the status of the first that fails, 128 and the signal's number where one ended it.
-
-    Ctrl-C reaches Make as well, and what Make runs; it is waited for until these have put their things away.
-    """
-    name, started = Path(log).parent.name, time.monotonic()
-    took: list[float] = []
-    titles, usual, targets = zip(*(phase.split("|") for phase in phases), strict=True)
-    typical = [float(seconds) for seconds in usual]
-    Path(log).parent.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGINT, lambda *_: None)  # exec gives Make the default again
-    for number, (title, target) in enumerate(zip(titles, targets, strict=True), 1):
-        begun = time.monotonic()
-        so_far, to_go = (begun - started) / 60, left(typical, took) / 60
-        place = f"{name}: {number} of {len(titles)}, {title}"
-        cli.tell(f"{place}; {so_far:.0f} min so far, about {to_go:.0f} min to go")
-        status = subprocess.run(["make", "--no-print-directory", *target.split()]).returncode
-        took.append(time.monotonic() - begun)
-        with open(log, "a") as file:
-            line = {"phase": title, "seconds": round(took[-1], 1), "exit": status}
-            file.write(json.dumps(line) + "\n")
-        if status:
-            cli.tell(f"{name}: stopped in {title}; what is done is kept: run it again")
-            return status if status > 0 else 128 - status
-    cli.tell(f"{name}: done in {(time.monotonic() - started) / 60:.0f} min")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

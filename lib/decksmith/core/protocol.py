@@ -1,7 +1,7 @@
 """Protocols, assets/protocols: what an evaluation holds fixed."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,15 +66,9 @@ class Protocol:
         return cls(name=name, prompts={}, judge=judge, checks={}, **cast(Any, parts))
 
     @property
-    def judges(self) -> list[str]:
-        """The names in assets/models.toml of the models that judge; none where nothing is asked."""
-        model = self.judge.get("model") or []
-        return [model] if isinstance(model, str) else list(model)
-
-    def alone(self, name: str) -> "Protocol":
-        """The same protocol with one of its judges for the only one."""
-        judge = {key: value for key, value in self.judge.items() if key != "combine"}
-        return replace(self, judge={**judge, "model": name})
+    def reader(self) -> str | None:
+        """The name in assets/models.toml of the model that judges; None where nobody is asked."""
+        return self.judge.get("model")
 
     @property
     def prompt(self) -> str:
@@ -120,13 +114,6 @@ def _check(path: Path, data: Record) -> None:
         wrong = "score: is missing"
     elif sum(data["score"]["weights"].values()) <= 0:
         wrong = "score.weights: they sum to 0"
-    elif isinstance(data["judge"]["model"], list) != ("combine" in data["judge"]):
-        wrong = (
-            "judge.combine: says how the models of a panel are joined (mean, median or "
-            "majority), where judge.model is a list of them, and only there"
-        )
-    elif data["judge"]["kind"] == "text" and "combine" in data["judge"]:
-        wrong = "judge.model: one model reads text; panels are of models that see"
     elif "checks" in data:
         wrong = "checks: only the offline judge has them"
     if wrong:

@@ -361,12 +361,6 @@ class Client:
                     f"{entry.name} is no endpoint ({url}); chat-generate reads or runs it, nothing else can ask it"
                 )
             if url == "engine:":
-                server = os.environ.get("LLAMA_SERVER")
-                if server and entry.name != "local" and entry.slug == embedded.NAME:
-                    raise cli.BadConfig(
-                        f"{entry.name} is the embedded model, and LLAMA_SERVER={server} would answer in its name; "
-                        "unset it, or ask that server: MODEL=local"
-                    )
                 self.lease = await asyncio.to_thread(embedded.lease, model=entry.slug)
                 find = self.lease.base_url.split
             elif url == "serve:":

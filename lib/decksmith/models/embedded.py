@@ -96,49 +96,38 @@ def weights() -> Path:
 @dataclasses.dataclass(frozen=True)
 class EngineSettings:
     """What makes two servers different. loras: {model name: path of a GGUF adapter, "" for the plain weights under one
-    more name}. upstream: the address of a llama-server that answers in its place. named: the file of a model of
-    assets/gguf.toml, which is served alone, under `name`. context: tokens of a request with its reply, None: 8,192."""
+    more name}. named: the file of a model of assets/gguf.toml, which is served alone, under `name`. context: tokens of a
+    request with its reply, None: 8,192."""
 
     threads: int | None
     parallel: int
     loras: dict[str, str]
-    upstream: str | None
-    name: str | None
-    named: str | None
+    name: str | None = None
+    named: str | None = None
     context: int | None = None
 
 
 def settings(
     loras: Mapping[str, Path | None] | None = None, model: str | None = None
 ) -> EngineSettings:
-    """The settings of a server, by DECKSMITH_ENGINE_THREADS (default: cores - 1), DECKSMITH_ENGINE_PARALLEL (default: 1)
-    and LLAMA_SERVER. loras: adapters by model name, None for the plain weights; else the adapter of this repository.
+    """The settings of a server, by DECKSMITH_ENGINE_THREADS (default: cores - 1) and DECKSMITH_ENGINE_PARALLEL (default: 1).
+    loras: adapters by model name, None for the plain weights; else the adapter of this repository.
     model: the name that is asked for. Raises cli.BadConfig, cli.Missing."""
     named = gguf.need(model)["path"] if model and model in gguf.table() else None
-    upstream = None if named else os.environ.get("LLAMA_SERVER") or None
-    if upstream and not upstream.startswith(("http://", "https://")):
-        raise cli.BadConfig(f"LLAMA_SERVER must be http://host:port, not {upstream!r}")
     if loras is None:
-        loras = {} if upstream or named else gguf.ADAPTERS
-    if upstream and model in gguf.ADAPTERS:
-        raise cli.BadConfig(
-            f"{model} is an adapter of the embedded model; unset LLAMA_SERVER, or ask that server: MODEL=local"
-        )
+        loras = {} if named else gguf.ADAPTERS
     paths = {
         name: str(Path(path).resolve()) if path else "" for name, path in sorted(loras.items())
     }
     for name, path in paths.items():
         if name == NAME or "=" in name or not name:
             raise cli.BadConfig(f"an adapter cannot be called {name!r}")
-        if upstream:
-            said = f"adapter {name}: LLAMA_SERVER decides about its own adapters; unset it"
-            raise cli.BadConfig(said)
         if path and not os.path.isfile(path):
             raise cli.Missing(f"adapter {name}: there is no {path}")
     threads, parallel = _whole("DECKSMITH_ENGINE_THREADS"), _whole("DECKSMITH_ENGINE_PARALLEL")
     if not named:
-        return EngineSettings(threads, parallel or 1, paths, upstream, None, None)
-    return EngineSettings(threads, parallel or 1, paths, None, model, named, gguf.CONTEXT)
+        return EngineSettings(threads, parallel or 1, paths)
+    return EngineSettings(threads, parallel or 1, paths, model, named, gguf.CONTEXT)
 
 
 def _whole(variable: str) -> int | None:
@@ -157,20 +146,19 @@ def command(chosen: EngineSettings, *more: object) -> list[str]:
     node = str(own) if own.exists() else shutil.which("node")
     if not node:
         raise cli.Missing(f"node is not there; {MEND}")
-    arguments: list[object] = [node, ENGINE / "server.mjs"]
-    if not chosen.upstream:
-        if not (cli.TOOLCHAIN / "assets/engine/node_modules/node-llama-cpp/package.json").exists():
-            said = f"the embedded engine (assets/engine/node_modules) is not installed; {MEND}"
-            raise cli.Missing(said)
-        arguments += ["--parallel", chosen.parallel, "--model", chosen.named or weights()]
-        if chosen.named:
-            arguments += ["--name", chosen.name, "--gpu"]
-        if chosen.context:
-            arguments += ["--context", chosen.context]
-        if chosen.threads:
-            arguments += ["--threads", chosen.threads]
-        for name, path in chosen.loras.items():
-            arguments += ["--lora", f"{name}={path}"]
+    if not (cli.TOOLCHAIN / "assets/engine/node_modules/node-llama-cpp/package.json").exists():
+        said = f"the embedded engine (assets/engine/node_modules) is not installed; {MEND}"
+        raise cli.Missing(said)
+    arguments: list[object] = [node, ENGINE / "server.mjs", "--parallel", chosen.parallel]
+    arguments += ["--model", chosen.named or weights()]
+    if chosen.named:
+        arguments += ["--name", chosen.name, "--gpu"]
+    if chosen.context:
+        arguments += ["--context", chosen.context]
+    if chosen.threads:
+        arguments += ["--threads", chosen.threads]
+    for name, path in chosen.loras.items():
+        arguments += ["--lora", f"{name}={path}"]
     return [str(argument) for argument in (*arguments, *more)]
 
 
@@ -257,12 +245,8 @@ def _start(base: Path, chosen: EngineSettings, before: _Place | None) -> _Place:
         place: _Place = {"port": listener.getsockname()[1], "id": secrets.token_hex(8)}
         # The keys of other services are none of its business.
         environment = {
-            name: value
-            for name, value in os.environ.items()
-            if name == "LLAMA_API_KEY" or not masking.secret_name(name)
+            name: value for name, value in os.environ.items() if not masking.secret_name(name)
         }
-        if not chosen.upstream:
-            environment.pop("LLAMA_SERVER", None)
         with open(base.with_suffix(".log"), "wb") as log:
             child = subprocess.Popen(
                 command(chosen, "--fd", listener.fileno(), "--id", place["id"]),

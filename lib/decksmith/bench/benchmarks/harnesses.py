@@ -1,6 +1,6 @@
-"""Results of other tools as graded rows of ours, and ours elsewhere: as logs of Inspect, in which a task is a benchmark of ours under its
-own name, and in the trackers that people keep their experiments in. assets/harnesses says of each tool how its files are recognised, and what in them is
-a question, a score and a group, in jq; here they are read as streams, within limits. Nothing of a file is run or followed."""
+"""Results of other tools as graded rows of ours, and ours in the trackers that people keep their experiments in. assets/harnesses
+says of each tool how its files are recognised, and what in them is a question, a score and a group, in jq; here they are read as
+streams, within limits. Nothing of a file is run or followed."""
 
 import codecs
 import copy
@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TypedDict, cast
 
 from decksmith import __version__
-from decksmith.bench.benchmarks import metrics, tasks
+from decksmith.bench.benchmarks import metrics
 from decksmith.bench.benchmarks.metrics import BenchComparison, BenchSummary, Results
-from decksmith.bench.benchmarks.records import BenchRecord, Grade
+from decksmith.bench.benchmarks.records import BenchRecord
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.measure.results import inspect_log
 
 LARGEST = 64 << 20  # characters of one record; bytes of a file that is read beside a log
 ALL = 8 << 30  # characters of all records: what a small file may unpack to
@@ -390,72 +389,6 @@ def comment(
         )
     words = {"said": said, "table": "\n".join(table), "looks": looks, "command": command}
     return (FOLDER / "comment.md").read_text().format(**words, version=__version__)
-
-
-def inspect(out: Path, folder: Path) -> Iterator[Path]:
-    """Write a model's results (metrics.load) into `out` as logs of Inspect (results/inspect_log.py),
-    OUT/MODEL_TASK.eval for each benchmark; yields the files. A row without a grade has an error and
-    no score. Raises cli.Missing without a graded benchmark, cli.BadData for several models."""
-    results = metrics.load(folder)
-    summaries = {
-        name: metrics.summarize(questions, tasks.size(name, questions))
-        for name, questions in results.items()
-    }
-    asked = [summary["model"] for summary in summaries.values()]
-    models = {model["slug"] if model else Path(folder).name for model in asked}
-    if len(models) > 1:
-        raise cli.BadData(f"{folder} has results of {', '.join(sorted(models))}; export each apart")
-    model = models.pop()
-    plain = re.sub(r'["<>:/|\\?*\[\]]+', "__", model)
-    for name, questions in results.items():
-        records = [record for samples in questions.values() for record in samples]
-        samples = [_inspected(summaries[name], record) for record in records]
-        header = _header(summaries[name], samples, model, records)
-        path = Path(out) / f"{plain}_{name}.eval"
-        stream.write(path, inspect_log.zipped(header, samples))
-        yield path
-
-
-def _header(
-    summary: BenchSummary, samples: list[Record], model: str, records: list[BenchRecord]
-) -> Record:
-    """What was evaluated, and the score."""
-    spec, sampling = tasks.of(records[0]["task"]), summary["sampling"] or {}
-    error = metrics.main_mode(summary)[1]["std_err"]
-    values = {"mean": metrics.main_score(summary), "stderr": error}
-    known = {key: value for key, value in values.items() if value is not None}
-    score = {
-        "name": summary["metric"],
-        "scorer": f"decksmith/{spec['grader']}",
-        "metrics": {key: {"name": key, "value": value} for key, value in known.items()},
-    }
-    evaluated: Record = {
-        "task": spec["name"],
-        "task_id": stream.fingerprint([spec["name"], model])[:22],
-        "task_version": str(summary["revision"]),
-        "dataset": {"name": spec["title"]},
-        "model": model,
-        "model_generate_config": {k: sampling[k] for k in inspect_log.SAMPLING if k in sampling},
-        "config": {"epochs": summary["samples"]},
-        "metadata": {"judge": summary["judge"], "rules": summary["rules"]},
-    }
-    tokens = {f"{kind}_tokens": count for kind, count in summary["tokens"].items()}
-    usage = inspect_log.usage_of(tokens, summary["cost"])
-    return inspect_log.header(evaluated, samples, [score], usage, cast(list[Record], records))
-
-
-def _inspected(summary: BenchSummary, record: BenchRecord) -> Record:
-    """One reply as a sample of a log."""
-    grade, fault = record.get("grade") or cast(Grade, {}), metrics.fault_of(record)
-    target = stream.dumps(record["task"].get("expected")).decode()
-    sample = inspect_log.sample(record, target, fault)
-    subset, text = record["task"].get("subset"), (record.get("gen") or {}).get("text")
-    sample["metadata"] = {"status": "excluded" if fault else grade["verdict"], "subset": subset}
-    sample["uuid"] = stream.fingerprint([record["id"], text])[:22]
-    if not fault:
-        answer = None if grade.get("answer") is None else str(grade["answer"])
-        sample["scores"][summary["metric"]] = {"value": grade["score"], "answer": answer}
-    return sample
 
 
 # Trackers: what belongs to one model's results is one run there; sent again, it is the same run

@@ -1,5 +1,5 @@
-"""What of a deck stands in the documents that its request brought: figures, names and outline, read offline (deck-scan),
-and the claims that a model reads (deck-judge --claims). None of it is part of a score (docs/prompts.md)."""
+"""What of a deck stands in the documents that its request brought: figures and names, read offline (deck-scan), and the claims
+that a model reads (deck-judge --claims). None of it is part of a score (docs/prompts.md)."""
 
 import bisect
 import itertools
@@ -14,7 +14,7 @@ from decksmith.core import config_files, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import features, sources, templates
 from decksmith.measure.decks.parser import Deck, Slide, visible
-from decksmith.measure.decks.words import STOPWORDS, content_words, fold, likeliest_language
+from decksmith.measure.decks.words import STOPWORDS, fold, likeliest_language
 from decksmith.measure.judging import vision
 from decksmith.measure.judging.records import DeckRecord, Grounding
 from decksmith.models import turns
@@ -30,7 +30,6 @@ def measured(record: Record, text: str) -> Grounding:
     material = sources.material(record)
     deck = Deck.parse(text)
     known = Known(material, sources.request(record))
-    comparable = known.same_language(record)
     figures = list(_figures(deck))
     unsupported: list[Record] = []
     derived: list[Record] = []
@@ -40,17 +39,14 @@ def measured(record: Record, text: str) -> Grounding:
             unsupported.append({"kind": "figure", **figure.place})
         elif how:
             derived.append({**figure.place, "how": how})
-    names = list(_names(deck)) if comparable else []
+    names = list(_names(deck)) if known.same_language(record) else []
     unsupported += [{"kind": "name", **name} for name in names if not known.has(name["text"])]
     said = len(figures) + len(names)
-    covered, headings = _coverage(deck, material) if comparable else ([], [])
     return {
         "rules": RULES,
         "figures": len(figures),
         "names": len(names),
         "grounding": round(1 - len(unsupported) / said, 4) if said else None,
-        "coverage": round(len(covered) / len(headings), 4) if headings else None,
-        "missed": [heading for heading in headings if heading not in covered],
         "derived": derived[:LISTED],
         "unsupported": unsupported[:LISTED],
     }
@@ -205,7 +201,7 @@ class Known:
         return self.words.issuperset(re.findall(r"\w+", fold(name)))
 
     def same_language(self, record: Record) -> bool:
-        """Whether the deck is asked for in the documents' language: in another, names and headings are translated."""
+        """Whether the deck is asked for in the documents' language: in another, names are translated."""
         asked = ((record.get("asks") or {}).get("language") or "").split("-")[0]
         spoken = likeliest_language(self.text)
         return not asked or not spoken or asked == spoken
@@ -267,30 +263,6 @@ def _named(part: str) -> Iterator[str]:
         if len(run) > 1 or any(len(one) > 2 and one.isupper() for one in run):
             yield " ".join(run)
         run = [word] if len(word) > 2 and word.isupper() else []
-
-
-_HEADING = re.compile(r"(?m)^(#{1,2}) +(.+?)\s*#*$")
-_NUMBERED = re.compile(r"(?m)^ *\d{1,2}\.? +([^\W\d_][^\n.!?]{2,70})$")
-
-
-def headings(text: str) -> list[str]:
-    """The headings below a document's title; where it has none, its numbered lines, as in a PDF."""
-    found = [(len(marks), title) for marks, title in _HEADING.findall(text)]
-    titles = [title for level, title in found if level == 2]
-    if not titles:
-        titles = [title for _, title in found[1:]] or _NUMBERED.findall(text)
-    return list(dict.fromkeys(" ".join(title.split()) for title in titles))
-
-
-def _coverage(deck: Deck, material: dict[str, str]) -> tuple[list[str], list[str]]:
-    """`(headings that the deck takes up, headings)`: a slide has at least half of the heading's content words."""
-    found = list(dict.fromkeys(h for text in material.values() for h in headings(text)))
-    wanted: dict[str, set[str]] = {h: words for h in found if (words := content_words(fold(h)))}
-    slides = [content_words(fold(f"{slide.title or ''} {slide.text}")) for slide in deck.shown]
-    most = {
-        h: max((len(words & said) for said in slides), default=0) for h, words in wanted.items()
-    }
-    return [h for h, words in wanted.items() if 2 * most[h] >= len(words)], list(wanted)
 
 
 def kept(keeps: Record, before: str, after: str) -> float | None:

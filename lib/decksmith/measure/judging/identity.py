@@ -45,9 +45,7 @@ def judging(protocol: Protocol) -> Record:
             "code": checks_code(),
             "reader": reading.identity(),
         }
-    slug = " + ".join(registry.model(name).slug for name in protocol.judges)
-    if how := protocol.judge.get("combine"):
-        slug += f" ({how})"
+    slug = registry.model(protocol.reader).slug
     prompt = hashlib.sha256(protocol.prompt.encode()).hexdigest()
     schema = stream.fingerprint(protocol.schema)
     # What can be made out on a slide, and is shown to a reader of text, the checks' code decides.

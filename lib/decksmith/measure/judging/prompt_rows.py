@@ -1,18 +1,14 @@
-"""Prompts as rows with what measuring them needs: people's own requests (bin/prompt-check), and fresh ones drawn from
-hand-written parts by a seed, so that a set can be made after a model was trained (bin/prompt-sample)."""
+"""People's own requests as rows, with what measuring their decks needs (bin/prompt-check)."""
 
-import functools
 import hashlib
 import io
-import itertools
 import json
-import operator
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
@@ -115,9 +111,7 @@ def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
     validator = Draft202012Validator(config_files.asset("schemas/prompt.json"))
     taken = request_files.opened(path, by) if path else request_files.Found("", _stdin())
     seen: dict[int, str] = {}  # where an id was first, by the id's hash
-    texts: set[int] = (
-        set()
-    )  # an id has 32 bits: of 10,000 requests, two others share one in 1 of 100 files
+    texts = set[int]()  # the hashes of what was said before
     lacks: Counter[str] = Counter()
     with tempfile.TemporaryFile() as kept:
         for where, given in taken.items:
@@ -125,18 +119,15 @@ def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
                 if isinstance(given, ValueError):
                     raise given
                 made = rows(given)
+                said = hash(_request(made[-1]["messages"]))
                 for record in made:
                     valid(validator, record)
+                    if path and said in texts:  # whatever id it has, it would count as two
+                        raise request_files.LeftOut("said twice")
                     if (first := seen.setdefault(hash(record["id"]), where)) != where:
-                        if (
-                            path
-                            and "id" not in given
-                            and hash(_request(made[0]["messages"])) in texts
-                        ):
-                            raise request_files.LeftOut("said twice")
                         raise ValueError(f"{record['id']}: {first} has this id already")
                 if path:
-                    texts.add(hash(_request(made[0]["messages"])))
+                    texts.add(said)
             except ValueError as error:
                 taken.lost(where, error)
                 continue
@@ -153,8 +144,8 @@ def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
             sys.stdout.buffer.write(line)
             lacks.update(_say(json.loads(line)))
     if lacks:
-        said = ", ".join(f"{count} lack {what}" for what, count in lacks.most_common())
-        cli.say(f"{len(seen)} prompts; {said} (make prompts-check shows what is read)")
+        lacking = ", ".join(f"{count} lack {what}" for what, count in lacks.most_common())
+        cli.say(f"{len(seen)} prompts; {lacking} (make prompts-check shows what is read)")
     return 65 if taken.bad else 0
 
 
@@ -200,90 +191,3 @@ def _say(record: Record) -> list[str]:
     """What a prompt lacks to be measured by it."""
     found = [] if record["checklist"] else ["a checklist"]
     return found + [key for key in ("slides", "language", "theme") if key not in record["asks"]]
-
-
-_SIGNS = ("", ",", ".", " ")  # between thousands, as a deck may write them
-_STEPS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
-
-
-parts = functools.partial(config_files.asset, "prompts/fresh.toml")
-
-
-def fresh(seed: int) -> Iterator[Record]:
-    """Prompts without end, no request twice. The same seed gives the same rows in the same order, on any machine."""
-    seen = set()
-    for number in itertools.count(1):
-        record = _fresh(seed, number)
-        request = record["messages"][1]["content"]
-        if request not in seen:
-            seen.add(request)
-            yield record
-
-
-def _fresh(seed: int, number: int) -> Record:
-    """The prompt of this number, decided by the hashes of seed, number and the name of each choice."""
-
-    def draw(name: str, options: Sequence[Any]) -> Any:
-        digest = hashlib.sha256(f"{seed}/{number}/{name}".encode()).digest()
-        return options[int.from_bytes(digest[:8]) % len(options)]
-
-    made = parts()
-    story = draw("story", made["story"])
-    words = made["language"][story["language"]]
-    figures = {name: draw(name, span(bounds)) for name, bounds in story["figures"].items()}
-    for name, steps in story["derived"].items():
-        figures[name] = derived(steps, figures)
-    options = {"theme": made["themes"], "slides": span(made["slides"]), "day": span(made["days"])}
-    options |= {"audience": words["audiences"], "place": words["places"], "person": words["people"]}
-    options |= {"saying": words["sayings"], "month": words["months"]}
-    chosen = {name: draw(name, among) for name, among in options.items()}
-    wishes = draw("wishes", list(itertools.combinations(words["wishes"], 2)))
-    close = draw("close", words["closes"])
-    fill, looked = dict(chosen), dict(chosen)
-    for name, figure in figures.items():
-        sign = words["thousands"] if figure >= 10_000 else ""  # a year has no sign in it
-        fill[name] = f"{figure:,}".replace(",", sign)
-        ways = [f"{figure:,}".replace(",", sign) for sign in _SIGNS]
-        looked[name] = "|".join(dict.fromkeys(ways))
-    fill["text"] = story["text"].format_map(fill)
-    fill["wishes"] = " ".join(wish["say"].format_map(fill) for wish in wishes)
-    fill["close"] = close["say"].format_map(fill)
-    items = [*story["items"], *wishes, close]
-    return {
-        "id": f"fresh-{seed}-{number:04}",
-        "sets": [CORE, "fresh"],
-        "messages": _messages(draw("frame", words["frames"]).format_map(fill)),
-        "asks": {
-            "domain": story["domain"],
-            **{name: chosen[name] for name in ("audience", "theme", "slides")},
-            "language": story["language"],
-            "features": [wish["feature"] for wish in wishes],
-        },
-        "checklist": [
-            {
-                "id": f"c{place}",
-                "ask": item["ask"].format_map(fill),
-                "match": [entry.format_map(looked) for entry in item["match"]],
-            }
-            for place, item in enumerate(items, 1)
-        ],
-        "references": [item["reference"].format_map(fill) for item in items],
-    }
-
-
-def span(bounds: Sequence[int]) -> range:
-    """The numbers from the first to the last of [first, last, step]."""
-    first, last, step = bounds
-    return range(first, last + 1, step)
-
-
-def derived(steps: Sequence[str | int], figures: dict[str, int]) -> int:
-    """What [figure, sign, number, ..] comes to, left to right. Raises ValueError where `/` leaves a rest."""
-    total, *rest = (figures.get(step, step) if isinstance(step, str) else step for step in steps)
-    total = int(total)
-    for sign, operand in zip(rest[::2], rest[1::2], strict=True):
-        number = int(operand)
-        if sign == "/" and total % number:
-            raise ValueError(f"{steps}: {total} is no multiple of {number}")
-        total = _STEPS[str(sign)](total, number)
-    return total

@@ -50,9 +50,7 @@ class Likelihood(TypedDict):
 
 def engine() -> embedded.EngineSettings:
     """The plain embedded model on one thread, whatever else is served here and by whom."""
-    return embedded.EngineSettings(
-        threads=1, parallel=1, loras={}, upstream=None, name=None, named=None, context=512
-    )
+    return embedded.EngineSettings(threads=1, parallel=1, loras={}, context=512)
 
 
 def identity() -> list[str]:

@@ -19,7 +19,6 @@ class Cap(TypedDict):
 class Observation(TypedDict):
     seen: Annotated[str, "its name in the protocol's caps"]
     slide: Annotated[int | None, "where"]
-    by: Annotated[NotRequired[str], "which judge of a panel"]
 
 
 class Answer(TypedDict):
@@ -60,8 +59,6 @@ class Judge(TypedDict, total=False):
     usage: Annotated[Usage, "tokens and cost; empty for the offline judge"]
     rubric: Annotated[str, "hash of what it judged by"]
     given: Annotated[Numbers, "a vision judge's scores before our caps"]
-    disagreement: Annotated[Numbers, "of a panel: points by dimension, share of the items"]
-    members: Annotated[dict[str, Record], "what each judge of a panel said"]
     evidence: Annotated[dict[str, list[Record]], "a vision judge's, for each dimension"]
     observations: Annotated[list[Observation], "what a vision judge saw, of a closed list"]
     seen: Annotated[Seen, "what a vision judge was shown"]
@@ -75,8 +72,6 @@ class Grounding(TypedDict):
     figures: Annotated[int, "figures that the deck shows"]
     names: Annotated[int, "names in its running text; 0 where it is in another language"]
     grounding: Annotated[float | None, "share of both that stands in documents or request"]
-    coverage: Annotated[float | None, "share of the documents' headings that a slide takes up"]
-    missed: Annotated[list[str], "the other headings"]
     derived: Annotated[list[Record], "figures that follow: {slide, line, text, how}, at most 60"]
     unsupported: Annotated[list[Record], "others: {kind, slide, line, text}, at most 60"]
 

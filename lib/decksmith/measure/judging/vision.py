@@ -63,12 +63,9 @@ class Access(TypedDict, total=False):
 class Vision:
     """A vision model behind any endpoint. Raises cli.BadConfig for an unknown one or a missing key."""
 
-    def __init__(
-        self, protocol: Protocol, run: Path, folder: str = "", **access: Unpack[Access]
-    ) -> None:
+    def __init__(self, protocol: Protocol, run: Path, **access: Unpack[Access]) -> None:
         from decksmith.models import client
 
-        self.folder = Path("judge", folder)
         self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
         self.client = client.Client.open(protocol.judge["model"], blame="judge", **access)
         self.jobs, self.close = self.client.jobs, self.client.close
@@ -86,7 +83,7 @@ class Vision:
         if not record["render"].get("slides"):
             why = "there is no picture of any slide to judge"
             raise stream.Fault("renderer", "no-pictures", why)
-        for old in (self.run / record["id"] / self.folder).glob("*.txt"):
+        for old in (self.run / record["id"] / "judge").glob("*.txt"):
             old.unlink()
         shown, seen = await asyncio.to_thread(self._pictures, record)
         first: list[Record] = [{"role": "system", "content": self.system}]
@@ -98,7 +95,7 @@ class Vision:
             sampling, number = self.protocol.judge["sampling"], seed * tries + attempt
             reply = await self.client.ask(messages, sampling, schema=self.schema, seed=number)
             usage = added(usage, reply.usage)
-            replies.append(f"{record['id']}/{self.folder}/{attempt + 1}.txt")
+            replies.append(f"{record['id']}/judge/{attempt + 1}.txt")
             stream.write(self.run / replies[-1], reply.text)
             kept: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
             try:
@@ -209,12 +206,6 @@ class Text(Vision):
             value["scores"]["content"] = most
             value["caps"].append({"dimension": "content", "max": most, "why": why})
         return value
-
-
-def opened(protocol: Protocol, run: Path, folder: str = "", **access: Unpack[Access]) -> Vision:
-    """The model that a protocol's judge is, by what it gets: pictures or text."""
-    kind = Text if protocol.judge["kind"] == "text" else Vision
-    return kind(protocol, run, folder, **access)
 
 
 def as_text(pages: Pages, n: int) -> str:

@@ -1,10 +1,9 @@
-"""What an agent is shown of its own deck, as an MCP server: pictures, findings by line, what it uses of Slidev.
+"""What an agent is shown of its own deck, as an MCP server: pictures, and findings by line.
 
 Every call is a deck as text, rendered in the cell by warm workers, in a folder that goes with the call; nothing of the
 agent's machine is read. What a deck does wrong is the answer, and costs the next caller nothing."""
 
 import asyncio
-import json
 import re
 import tempfile
 from collections.abc import AsyncIterator, Iterable
@@ -17,7 +16,7 @@ from pydantic import Field
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.measure.decks import features, lint, pictures, templates
+from decksmith.measure.decks import lint, pictures, templates
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import pool
@@ -40,7 +39,7 @@ class Refused(Exception):
 
 
 class Tools:
-    """render, xray and scan over `jobs` warm workers; all decks are under `template`, where there is one."""
+    """render and xray over `jobs` warm workers; all decks are under `template`, where there is one."""
 
     def __init__(self, *, jobs: int = 1, template: Template | None = None) -> None:
         protocol = Protocol.load("offline")
@@ -69,8 +68,6 @@ class Tools:
                 said += f" {left} more: ask for them by number, at most {SHOWN} a call."
             return said, shots
 
-    # What an agent is told of these two is their docstring.
-
     async def xray(self, deck: Text) -> str:
         """Draw a Slidev deck and list what can be seen to be wrong, by line: overflow, overlap, small or faint text,
         missing pictures, errors, departures from the template."""
@@ -79,13 +76,6 @@ class Tools:
             lines = [line.removeprefix("deck/") for line in lint.lint(record, value)]
             more = [f"and {len(lines) - FINDINGS} more"] if len(lines) > FINDINGS else []
             return "\n".join([_standing(record), *(lines[:FINDINGS] or ["No findings."]), *more])
-
-    async def scan(self, deck: Text) -> str:
-        """Count what a Slidev deck uses: layouts, code, diagrams, formulas, tables, pictures, notes; nothing is drawn."""
-        _check(deck)
-        with tempfile.TemporaryDirectory(prefix="deck-serve-") as folder:
-            record = self._record(Path(folder), deck)
-            return json.dumps(await asyncio.to_thread(features.scan, Path(folder), record))
 
     @asynccontextmanager
     async def _drawn(self, deck: str) -> AsyncIterator[tuple[Path, Record]]:
@@ -136,7 +126,7 @@ def _standing(record: Record) -> str:
 
 
 def server(tools: Tools) -> "FastMCP":
-    """The three tools behind MCP. Raises cli.Missing where its package is not installed."""
+    """The two tools behind MCP. Raises cli.Missing where its package is not installed."""
     try:
         from mcp.server.fastmcp import FastMCP, Image
     except ImportError:
@@ -155,7 +145,6 @@ def server(tools: Tools) -> "FastMCP":
         return [said, *(Image(data=shot, format="png") for shot in shots)]
 
     made.add_tool(tools.xray, structured_output=False)
-    made.add_tool(tools.scan, structured_output=False)
     return made
 
 

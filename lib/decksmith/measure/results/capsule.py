@@ -26,7 +26,7 @@ from decksmith.core.records import Record, expanded, sample_of
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.conditions import Condition
 from decksmith.measure.judging import identity
-from decksmith.measure.results import layout, verify
+from decksmith.measure.results import layout
 from decksmith.models import registry
 
 Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
@@ -43,7 +43,7 @@ MOST, LARGEST, WHOLE = 200_000, 512 << 20, 8 << 30  # members, bytes of one, byt
 NAME = r"[A-Za-z0-9][A-Za-z0-9._~+-]{0,127}"
 _MEMBER = re.compile(
     rf"capsule\.json|compare\.json|containers/images\.lock|assets/protocols/{NAME}\.toml|assets/prompts/{NAME}\.txt|runs/{NAME}/"
-    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|condition\.json|revise\.jsonl|{NAME}/images/{NAME}|{NAME}/judge/({NAME}/)?[0-9]{{1,3}}\.txt)"
+    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|condition\.json|revise\.jsonl|{NAME}/images/{NAME}|{NAME}/judge/[0-9]{{1,3}}\.txt)"
 )
 
 
@@ -84,8 +84,6 @@ def pack(folders: Sequence[Path], out: Path) -> Path:
     for folder, name in zip(folders, names, strict=True):
         files = {file: _read(folder / file) for file in FILES}
         records = [record for _, record in stream.records(folder / "scores.jsonl")]
-        if late := next(filter(None, map(verify.late, records)), None):
-            raise cli.BadData(f"{folder} cannot be packed: {late}")
         protocol = _unchanged(folder, files, records)
         under = _under(folder, records, protocol)
         if under:
@@ -165,7 +163,7 @@ def _models(records: list[Record], protocol: Protocol) -> dict[str, Record]:
     """The registry's entries of those who wrote and judged."""
     known = registry.models()
     wrote = {((record.get("gen") or {}).get("model") or {}).get("name") for record in records}
-    used = known.keys() & {*wrote, *protocol.judges}
+    used = known.keys() & {*wrote, protocol.reader}
     return {name: {key: getattr(known[name], key) for key in ENTRY} for name in used}
 
 

@@ -12,7 +12,6 @@ from decksmith.measure.results.comparison import (
     Pair,
     PairedDifference,
     Run,
-    Setting,
     TestedPair,
     Trained,
 )
@@ -26,7 +25,7 @@ LEVEL = 1 - stats.LEVEL
 
 
 def compare(runs: list[Run]) -> Comparison:
-    """The comparison as data: each run's summary, how the models were asked, every pair under every accounting, the claims
+    """The comparison as data: each run's summary, every pair under every accounting, the claims
     and rank ranges they allow, and the caveats. Raises cli.BadData naming the ids when the runs have other prompts or
     samples: they are no pair."""
     if lacking := unmatched(runs):
@@ -45,7 +44,6 @@ def compare(runs: list[Run]) -> Comparison:
         "protocol": runs[0]["protocol"].get("hash"),
         "unshipped": runs[0]["unshipped"],
         "left_out": {run["label"]: run["left_out"] for run in runs if run["left_out"] is not None},
-        "asked": asked(runs),
         "runs": [
             {"run": str(run["path"]), "label": run["label"], **run["summary"]} for run in runs
         ],
@@ -308,19 +306,6 @@ def turned(found: PairedDifference) -> PairedDifference:
     return {**found, "mean": mean, "lo": hi, "hi": lo}
 
 
-def difference(
-    compared: Comparison, a: str, b: str, accounting: str, measure: str
-) -> tuple[PairedDifference | None, Pair | None]:
-    """The difference `a` minus `b` with its pair, `(None, None)` when the two have nothing to compare."""
-    for pair in compared["pairs"]:
-        same = (pair["accounting"], pair["measure"]) == (accounting, measure)
-        if same and (pair["a"], pair["b"]) == (a, b):
-            return pair["difference"], pair
-        if same and (pair["a"], pair["b"]) == (b, a):
-            return turned(pair["difference"]), pair
-    return None, None
-
-
 def decided(headlines: list[Pair]) -> dict[tuple[str, str], int]:
     """Of each two models: 1 where a clause says that the first is better and none that the second is, -1 the other way
     round, else 0."""
@@ -384,44 +369,19 @@ def kin(runs: list[Run]) -> list[str]:
     """Which judge is of the family of a model that it judged, or of one that wrote what that model was trained on; a
     sentence each."""
     known = registry.models()
-    names = runs[0]["protocol"].get("judge", {}).get("model") or []
-    judges = [name for name in ([names] if isinstance(names, str) else names) if name in known]
-    found = []
+    name = runs[0]["protocol"].get("judge", {}).get("model") or ""
+    if name not in known:
+        return []
+    family, found = known[name].family or registry.family_of(known[name].slug), []
     for run in runs:
         model = run["summary"]["model"]
         entry = known.get(model["name"])
         served = model.get("served")
         base = (served["base"] if served else None) or model["slug"] or ""
         own = entry.family if entry and entry.family else registry.family_of(base)
-        for name in judges:
-            family = known[name].family or registry.family_of(known[name].slug)
-            if family and family == own:
-                found.append(f"the judge {name} is of the same family as {run['label']} ({family})")
-            elif entry and family in entry.taught_by:
-                wrote = f"the family of the judge {name} ({family}) wrote"
-                found.append(f"{wrote} what {run['label']} was trained on")
-    return found
-
-
-# How the models were asked
-
-
-def asked(runs: list[Run]) -> list[Setting]:
-    """In what the requests to these models differ, `[{"setting", "values": {label: value}}]`; None for a value that was not
-    sent. A run whose replies do not say how they were asked has no settings, and no label in the values."""
-    known = {run["label"]: found for run in runs if (found := settings(run))}
-    entries: list[Setting] = []
-    for name in sorted(set().union(*known.values())):
-        values: dict[str, object] = {label: found.get(name) for label, found in known.items()}
-        first, *others = values.values()
-        if any(value != first for value in others):
-            entries.append({"setting": name, "values": values})
-    return entries
-
-
-def settings(run: Run) -> dict[str, object]:
-    """What was sent beside messages and the model's name, and who served it: `{"max_tokens": 1024, "server.engine": "vllm 1"}`."""
-    found: dict[str, object] = {**run["summary"]["asked"]["parameters"]}
-    if served := run["summary"]["model"].get("served"):
-        found |= {f"server.{name}": value for name, value in served.items() if name != "rewards"}
+        if family and family == own:
+            found.append(f"the judge {name} is of the same family as {run['label']} ({family})")
+        elif entry and family in entry.taught_by:
+            wrote = f"the family of the judge {name} ({family}) wrote"
+            found.append(f"{wrote} what {run['label']} was trained on")
     return found

@@ -90,13 +90,6 @@ class Pair(TestedPair):
     open: bool  # whether lost or cut-off decks keep it from saying anything
 
 
-class Setting(TypedDict):
-    """A parameter of the requests in which runs differ; None for a value that was not sent."""
-
-    setting: str
-    values: dict[str, object]  # by the run's label
-
-
 class RunSummary(Summary):
     run: str  # its folder
     label: str
@@ -131,7 +124,6 @@ class Comparison(TypedDict):
     protocol: str | None  # its hash
     unshipped: list[str]
     left_out: dict[str, list[str]]
-    asked: list[Setting]
     runs: list[RunSummary]
     caveats: list[str]
     kin: list[str]

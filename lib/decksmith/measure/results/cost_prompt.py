@@ -95,7 +95,7 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
     key is not set, or that has no price where there is a budget."""
     found = []
     # Without its judge a deck has no score.
-    judges = [registry.model(name) for name in protocol.judges]
+    judge = registry.model(protocol.reader) if protocol.reader else None
     for folder in folders:
         name, under = conditions.split(layout.run_name(folder))
         entry = registry.model(name)
@@ -104,7 +104,8 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
             limit = (protocol.sampling | entry.params).get("max_tokens")
             found.append(_bill(entry, "gen", wanted["gen"], limit))
         limit = (protocol.judge.get("sampling") or {}).get("max_tokens")
-        found += [_bill(judge, "judge", wanted["judge"], limit) for judge in judges if costs(judge)]
+        if judge and costs(judge):
+            found.append(_bill(judge, "judge", wanted["judge"], limit))
     asked = [bill for bill in found if bill.requests]
     for bill in asked:
         Client(replace(bill.model), budget=budget)  # what is not set is said before anybody agrees
@@ -135,7 +136,7 @@ def missing(
 ) -> dict[str, int]:
     """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
     how many judgings."""
-    if not protocol.judges:
+    if not protocol.reader:
         stream.FREE.add("judge")
     kept = read_journals(folder)
     done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
@@ -176,11 +177,10 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
             for _, _, value in read_journals(folder)[stage]:
                 if "error" in value:
                     continue
-                for said in (value.get("members") or {"": value}).values():
-                    slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
-                    usage = said.get("usage") or {}
-                    if slug == entry.slug and usage.get("completion_tokens"):
-                        counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
+                slug = value.get("judge") if stage == "judge" else value["model"]["slug"]
+                usage = value.get("usage") or {}
+                if slug == entry.slug and usage.get("completion_tokens"):
+                    counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
     if not counts:
         return None
     prompts, completions = zip(*counts, strict=True)

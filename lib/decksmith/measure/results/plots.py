@@ -14,10 +14,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
-from decksmith.measure.judging import checks
 from decksmith.measure.results import claims, tables
 from decksmith.measure.results.comparison import Comparison, Run
-from decksmith.measure.results.pairs import COUNTED, better
+from decksmith.measure.results.pairs import COUNTED
 from decksmith.measure.results.records import Mean
 from decksmith.measure.results.runs import caption, measures, offline, titles
 from decksmith.measure.results.summary import SHARES
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    Draw = Callable[[ModuleType, "Tone"], Figure | None]
+    Draw = Callable[[ModuleType, "Tone"], Figure]
 
 Tone = dict[str, str]  # colors by what they are for
 Point = tuple[float, float]
@@ -34,7 +33,7 @@ Forms = Mapping[str, Sequence[str]]  # of each ink (INKS): "png", "svg"
 PRINT: Forms = {"light": ("png", "svg")}
 # Inches. A plot is as wide as a phone's screen or a column of a page, so that its type is of one
 # size in all of them and nobody has to enlarge it.
-WIDTH, LEFT, BARS, LINE, GAP = 4.2, 0.12, 2.62, 0.19, 0.14
+WIDTH, LEFT, BARS, LINE, BAR, GAP = 4.2, 0.12, 2.62, 0.19, 0.24, 0.14
 TITLE, TEXT, NOTE = 12.5, 9.5, 9  # points
 
 INKS = {
@@ -74,13 +73,9 @@ def drawn(figure: Figure, form: str, **more: Any) -> bytes:
 
 
 def plots(out: Path, runs: list[Run], compared: Comparison, forms: Forms = PRINT) -> list[str]:
-    """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
-    kinds = {"scores": _plot_scores, "checks": _plot_checks, "deltas": _plot_deltas}
-    files = []
-    for name, plot in kinds.items():
-        draw = partial(plot, runs=runs, compared=compared)
-        files += each_form(out, name, draw, forms)
-    return files
+    """Draw the scores of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
+    draw = partial(_plot_scores, runs=runs, compared=compared)
+    return each_form(out, "scores", draw, forms)
 
 
 def loss(out: Path, metrics: Path, forms: Forms = PRINT) -> list[str]:
@@ -101,13 +96,11 @@ def loss(out: Path, metrics: Path, forms: Forms = PRINT) -> list[str]:
 
 
 def each_form(out: Path, name: str, draw: Draw, forms: Forms = PRINT) -> list[str]:
-    """Draw one figure in the forms of each ink; returns the file names, none when there is nothing to draw."""
+    """Draw one figure in the forms of each ink; returns the file names."""
     names = []
     for ink, files in forms.items():
         with style(ink) as (pyplot, tone):
             figure = draw(pyplot, tone)
-            if figure is None:
-                continue
             for form in files:
                 file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
                 stream.write(Path(out) / file, drawn(figure, form, dpi=240))
@@ -240,16 +233,17 @@ def _heading(axes: Axes, tone: Tone, y: float, words: str) -> float:
     return y
 
 
-# Means and differences: groups of bars under a heading
+# Means: groups of bars under a heading
 
 
 @dataclass
 class Bar:
-    """A mean with its interval; `words` stand at its right, the second line of them small."""
+    """A mean with its interval; `words` stand at its right."""
 
     value: Mean
+    mean: float
     color: str
-    words: list[str]
+    words: str
     hollow: bool = False
 
 
@@ -261,55 +255,36 @@ def grouped(
     tone: Tone,
     said: Sequence[Said],
     groups: Sequence[Group],
-    begin: float | None = None,
+    begin: float,
 ) -> tuple[Figure, Axes]:
-    """`(figure, axes)` of groups of bars. begin: where bars begin; None draws intervals alone."""
+    """`(figure, axes)` of groups of bars. begin: where bars begin."""
     body = 0.0
     for title, bars in groups:
         lines = fitted(title, WIDTH - 2 * LEFT, TEXT, bold=True)
-        body += LINE * len(lines) + sum(_height(bar) for bar in bars) + GAP
+        body += LINE * len(lines) + BAR * len(bars) + GAP
     figure, axes = _sheet(pyplot, tone, said, body)
     y = 0.0
     for title, bars in groups:
         y = _heading(axes, tone, y, title)
         for bar in bars:
             _draw(axes, tone, y + 0.12, bar, begin)
-            y += _height(bar)
+            y += BAR
         y += GAP
     return figure, axes
 
 
-def _height(bar: Bar) -> float:
-    return 0.24 if len(bar.words) == 1 else 0.4
-
-
-def _draw(axes: Axes, tone: Tone, y: float, bar: Bar, begin: float | None) -> None:
-    mean, lo, hi = bar.value["mean"], bar.value["lo"], bar.value["hi"]
-    if mean is not None and begin is not None:
-        alpha = 0.14 if bar.hollow else 0.30
-        width = mean - begin
-        axes.barh(y, width, left=begin, height=0.16, color=bar.color, alpha=alpha, linewidth=0)
+def _draw(axes: Axes, tone: Tone, y: float, bar: Bar, begin: float) -> None:
+    color, lo, hi = bar.color, bar.value["lo"], bar.value["hi"]
+    alpha, width = 0.14 if bar.hollow else 0.30, bar.mean - begin
+    axes.barh(y, width, left=begin, height=0.16, color=color, alpha=alpha, linewidth=0)
     if lo is not None and hi is not None:
-        _line(axes, [lo, hi], [y, y], bar.color)
-    if mean is not None:
-        _dot(axes, mean, y, bar.color, bar.hollow)
-    beside: dict[str, Any] = {"va": "center", "transform": axes.get_yaxis_transform()}
-    for row, (words, color, size) in enumerate(
-        zip(bar.words, (tone["ink"], tone["soft"]), (TEXT, NOTE), strict=False)
-    ):
-        axes.text(1 + 0.12 / BARS, y + 0.16 * row, words, color=color, size=size, **beside)
-
-
-def _line(axes: Axes, xs: list[float], ys: list[float], color: str) -> None:
-    """An interval."""
-    axes.plot(xs, ys, color=color, linewidth=2.2, solid_capstyle="round", clip_on=False)
-
-
-def _dot(axes: Axes, x: float, y: float, color: str, hollow: bool) -> None:
-    """A mean."""
-    (dot,) = axes.plot([x], [y], "o", color=color, markersize=6.5, markeredgewidth=1.6, zorder=3)
-    dot.set_fillstyle("none" if hollow else "full")
-    dot.set_clip_on(False)
+        round_: dict[str, Any] = {"solid_capstyle": "round", "clip_on": False}
+        axes.plot([lo, hi], [y, y], color=color, linewidth=2.2, **round_)
+    look: dict[str, Any] = {"markersize": 6.5, "markeredgewidth": 1.6, "zorder": 3}
+    fill: dict[str, Any] = {"fillstyle": "none" if bar.hollow else "full", "clip_on": False}
+    axes.plot([bar.mean], [y], "o", color=color, **look, **fill)
+    place: dict[str, Any] = {"va": "center", "transform": axes.get_yaxis_transform()}
+    axes.text(1 + 0.12 / BARS, y, bar.words, color=tone["ink"], size=TEXT, **place)
 
 
 def _plot_scores(
@@ -350,7 +325,7 @@ def _means(runs: list[Run], accounting: str, measure: str) -> list[Bar]:
         mean = run["summary"]["means"][accounting].get(measure)
         if mean and mean["mean"] is not None:
             said = tables.renders(run) if measure == "renders" else tables.valued(measure, mean)
-            bars.append(Bar(mean, run["color"], [said], hollow=hollow))
+            bars.append(Bar(mean, mean["mean"], run["color"], said, hollow))
     return bars
 
 
@@ -362,37 +337,6 @@ def scaled(axes: Axes, tone: Tone, ends: tuple[int, int]) -> None:
     else:
         axes.set_xticks([1, 2, 3, 4, 5])
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-
-
-def _plot_checks(
-    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
-) -> Figure | None:
-    """The share that passes each check, a line for each check that some deck does not pass, a dot for each model."""
-    found = [(run, tables.passed_by_check(run["records"])) for run in runs]
-    rows: list[tuple[str, list[tuple[str, float]]]] = []
-    for name in checks.SAYS:
-        shares = [(run["color"], own[name][0] / own[name][1]) for run, own in found if name in own]
-        if any(share < 1 for _, share in shares):
-            rows.append((name, shares))
-    if not rows:
-        return None
-    said = [
-        Said("Which checks the decks pass", TITLE, bold=True),
-        Said("Of slides, or of things that were asked for; decks that render.", NOTE, "soft"),
-        *_legend([run for run, own in found if own]),
-    ]
-    heights = [LINE + 0.12 * (len(shares) + 1) + GAP for _, shares in rows]
-    figure, axes = _sheet(pyplot, tone, said, sum(heights))
-    scaled(axes, tone, (0, 1))
-    top = 0.0
-    for (name, shares), height in zip(rows, heights, strict=True):
-        y = _heading(axes, tone, top, name) + 0.12
-        for color, share in shares:
-            axes.plot([0, share], [y, y], color=color, linewidth=2.2, alpha=0.3)
-            _dot(axes, share, y, color, hollow=False)
-            y += 0.12
-        top += height
-    return figure
 
 
 def _said(compared: Comparison) -> list[str]:
@@ -407,63 +351,6 @@ def dimensions(runs: list[Run]) -> list[str]:
     """The dimensions of which any of these runs has a mean."""
     others = ("overall", "judge_only", "craft", "craft_v5", *SHARES)
     return [name for name in measures(runs) if name not in others]
-
-
-def _plot_deltas(
-    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
-) -> Figure | None:
-    """Each later run minus the base, paired by prompt; the base is the run that was named first."""
-    if len(runs) < 2:
-        return None
-    base = min(runs, key=lambda run: run["order"])
-    others = [run for run in runs if run is not base]
-    named = titles(runs)
-    if offline(runs):
-        shown = {
-            ("floor", "renders"): "Decks that render",
-            better(runs): "Checks passed, where both render",
-        }
-        unit = "In points of a hundred, paired by request."
-    else:
-        shown = {better(runs): f"{named['overall']}, where both render"}
-        shown |= {COUNTED: f"{named['overall']}, failures as 1"}
-        shown |= {("scored", name): named.get(name, name) for name in dimensions(runs)}
-        unit = "In points of the scale from 1 to 5, paired by request."
-    groups: list[Group] = []
-    for (accounting, measure), title in shown.items():
-        bars = [_difference(compared, run, base, accounting, measure) for run in others]
-        if known := [bar for bar in bars if bar]:
-            groups.append((title, known))
-    said = [
-        Said(f"Difference to {base['label']}", TITLE, bold=True),
-        Said(unit, NOTE, "soft"),
-        Said("Right of 0 is better. Lines are 95 % intervals.", NOTE, "soft"),
-        Said("Filled: the corrected test tells the two apart.", NOTE, "soft"),
-        *_legend(others),
-    ]
-    figure, axes = grouped(pyplot, tone, said, groups)
-    axes.axvline(0, color=tone["soft"], linewidth=1)
-    values = [bar.value for _, bars in groups for bar in bars]
-    ends = [abs(end) for one in values for end in (one["lo"], one["hi"], one["mean"]) if end]
-    reach = 1.1 * max([0.1 if offline(runs) else 0.5, *ends])
-    axes.set_xlim(-reach, reach)
-    axes.locator_params(axis="x", nbins=6)
-    if offline(runs):
-        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
-    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-    return figure
-
-
-def _difference(
-    compared: Comparison, run: Run, base: Run, accounting: str, measure: str
-) -> Bar | None:
-    """One difference, its verdict beside it where the test does not separate."""
-    value, pair = claims.difference(compared, run["label"], base["label"], accounting, measure)
-    if value is None or pair is None or value["mean"] is None:
-        return None
-    separated = pair["verdict"] == "beats"
-    words = [tables.gap(measure, value), *([] if separated else [pair["verdict"]])]
-    return Bar(value, run["color"], words, hollow=not separated)
 
 
 # The loss of a training

@@ -67,9 +67,6 @@ class Summary(TypedDict):
         NotRequired[int], "of them, those that the server ended before `max_tokens`"
     ]
     capped: Annotated[int, "records with a cap"]
-    disagreement: Annotated[
-        NotRequired[Numbers], "of a panel: how far two models are apart, by dimension"
-    ]
     faults: Annotated[Faults, "counted"]
     tokens: Annotated[dict[str, int], "prompt, completion, reasoning; records that say them"]
     cost: Annotated[float | None, "USD of all replies"]

@@ -24,7 +24,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded, prompt_of
 from decksmith.measure.decks import conditions, templates
 from decksmith.measure.decks.conditions import Condition
-from decksmith.measure.judging import identity, judges, vision
+from decksmith.measure.judging import identity, vision
 from decksmith.measure.judging.records import STAGES, DeckRecord, Judge
 from decksmith.measure.results import capsule, verify
 from decksmith.measure.results.text import printable
@@ -255,8 +255,6 @@ class Replay:
             self._slides(name, then[ident], again[ident])
         for ident in then:
             self.counts["records"] += 1
-            if late := verify.late(then[ident]):
-                self.differences.append(f"{name} {_shown(late)}")
             self._same(name, ident, "", then[ident], again[ident], "numbers of records")
         old, new = (stream.json_file(place / "summary.json") for place in places)
         self._same(name, "", "summary", old, new, "numbers of summaries")
@@ -377,21 +375,13 @@ def _unparseable(message: str) -> Judge:
 def judged_again(
     record: DeckRecord, value: Record, stored: Path, now: Path, protocol: Protocol
 ) -> Judge:
-    """What the judges of `value`, the verdict of the capsule, said, read again. The paths are made anew, not taken from it."""
+    """What the judge of `value`, the verdict of the capsule, said, read again. The paths are made anew, not taken from it."""
     kept = value.get("replies") or []
     if not kept:
         return cast(Judge, value) or _unparseable("no reply was stored")
-    verdicts = {}
-    panel = len(protocol.judges) > 1
-    for name in protocol.judges:
-        folder = f"{record['id']}/judge/{name}/" if panel else f"{record['id']}/judge/"
-        count = sum(path.startswith(folder) for path in kept) if panel else len(kept)
-        paths = [f"{folder}{n}.txt" for n in range(1, count + 1)]
-        own = (value.get("members") or {}).get(name, {}) if panel else value
-        usage = cast(Usage, own.get("usage") or ({} if panel else None))
-        judge = StoredWords(protocol.alone(name) if panel else protocol, stored, now)
-        verdicts[name] = judge.hear(record, paths, usage)
-    return judges.joined(protocol, verdicts) if panel else verdicts[protocol.judges[0]]
+    paths = [f"{record['id']}/judge/{n}.txt" for n in range(1, len(kept) + 1)]
+    judge = StoredWords(protocol, stored, now)
+    return judge.hear(record, paths, cast(Usage, value.get("usage")))
 
 
 def _judge(stored: Path, now: Path, protocol: Protocol) -> int:

@@ -205,8 +205,6 @@ def _honest(runs: list[Run]) -> str:
 STATES = {"partial": ERROR, "failed": "do not render", "excluded": "not counted"}
 _ALT = {
     "scores": "How many decks of each model render, and how good these are, with intervals",
-    "checks": "The share of slides, or of things that were asked for, that passes each check, by model",
-    "deltas": "Paired differences to the first run",
     "loss": "Loss over the steps of the training",
 }
 

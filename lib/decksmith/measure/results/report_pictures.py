@@ -59,7 +59,8 @@ def address(inside: Path | None, path: str) -> str:
     if inside is None:
         return path
     kind = "svg+xml" if path.endswith(".svg") else "avif"
-    return data_uri((inside / path).read_bytes(), f"image/{kind}")
+    data = base64.b64encode((inside / path).read_bytes()).decode()
+    return f"data:image/{kind};base64,{data}"
 
 
 def avif(source: Path, width: int, quality: int) -> bytes:
@@ -72,11 +73,6 @@ def avif(source: Path, width: int, quality: int) -> bytes:
     buffer = io.BytesIO()
     picture.save(buffer, "AVIF", quality=quality, speed=9, max_threads=1)
     return buffer.getvalue()
-
-
-def data_uri(data: bytes, kind: str) -> str:
-    """`data:KIND;base64,..`."""
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def slides(record: DeckRecord) -> list[str]:
@@ -118,18 +114,12 @@ def _sizes(out: Path, name: str, source: Source) -> int | None:
     for size, look in IMAGES.items():
         file = out / "img" / size / name
         if not file.exists():
-            data = shrunk(*source, look)
-            if data is None:
+            run, path = source
+            try:
+                data = avif(run["path"] / path, *look)
+            except OSError as error:
+                stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
                 return None
             stream.write(file, data)
             made += 1
     return made
-
-
-def shrunk(run: Run, path: str, look: tuple[int, int] = IMAGES["small"]) -> bytes | None:
-    """A slide of a run as AVIF of a width and a quality; None, with a warning, where it cannot be read."""
-    try:
-        return avif(run["path"] / path, *look)
-    except OSError as error:
-        stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
-        return None

@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from statistics import fmean
 from typing import Any, cast
 
 import numpy
@@ -17,7 +16,7 @@ import numpy
 from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Asks, By, Failure, prompt_of, sample_of
-from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Judge, Score, Spent
+from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Score, Spent
 from decksmith.measure.results import stats, usage
 from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
 from decksmith.measure.results.stats import Array
@@ -40,12 +39,11 @@ TITLES = {
     "craft": "craft",
     "craft_v5": "craft-v5",
     "grounding": "Grounding",
-    "coverage": "Coverage",
     "claims": "Claims",
     "kept": "Kept",
 }
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
-BESIDE = ("grounding", "coverage", "claims", "kept")
+BESIDE = ("grounding", "claims", "kept")
 SHARES = ("renders", "checks", "checklist", *BESIDE)
 ERROR = (
     "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written
@@ -97,8 +95,6 @@ def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin
         found["cut_by_server"] = early
     if stopped := sum("stopped" in gen for gen in cut):
         found["stopped"] = stopped
-    if apart := _apart(judged):
-        found["disagreement"] = apart
     found["by"]["sum"] = stream.fingerprint({**found, "by": None})
     return found
 
@@ -129,15 +125,6 @@ def _one_run(
         raise cli.BadData("no records on stdin; a summary needs the scores.jsonl of a run")
     _, asked = first.get("model", ("", {"name": None, "slug": None}))
     return records, cast(Asked, asked), cast(str | None, first.get("judge", ("", None))[1])
-
-
-def _apart(judged: list[Judge]) -> dict[str, float]:
-    """How far two models of a panel are apart on average, by dimension; nothing where one model judged."""
-    apart: dict[str, list[float]] = {}
-    for value in judged:
-        for name, distance in (value.get("disagreement") or {}).items():
-            apart.setdefault(name, []).append(distance)
-    return {name: round(fmean(distances), 4) for name, distances in apart.items()}
 
 
 def _faults(faults: list[Failure]) -> Faults:
@@ -291,7 +278,6 @@ def found_of(record: DeckRecord) -> dict[str, float | None]:
         "craft": features.get("craft"),
         "craft_v5": features.get("craft_v5"),
         "grounding": grounding.get("grounding"),
-        "coverage": grounding.get("coverage"),
         "claims": (record.get("claims") or {}).get("share"),
         "kept": features.get("kept"),
     }

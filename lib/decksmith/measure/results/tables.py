@@ -1,18 +1,14 @@
 """A comparison as tables of text cells, and as markdown."""
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from statistics import fmean
 from typing import Any
 
 from decksmith.core import stream
-from decksmith.core.records import ChecklistItem
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.judging.scoring import JUDGED
 from decksmith.measure.results import cost_table, stats, text
-from decksmith.measure.results.claims import ranked, settings
+from decksmith.measure.results.claims import ranked
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.records import Mean, Summary
@@ -22,7 +18,6 @@ from decksmith.measure.results.summary import (
     SHARES,
     columns,
     domains,
-    fault_of,
     means,
     rendered,
     rendering,
@@ -33,7 +28,6 @@ Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
 
 HAPPENED = "Cut off: the reply ended at the token limit. Faults: why a deck has no score, and who is at fault."
 CAPPED = " Capped: something that the judge saw limits a score of the deck."
-APART = " Judges apart: the mean distance of two judges of the panel, in points of a dimension."
 NOTES = (
     "Brackets hold 95 % intervals over requests. Prompts of one domain resemble each other, so a domain counts as one observation. "
     "Of such requests: how many would have a deck that renders. Faults of the renderer, the judge and the network are left out."
@@ -52,10 +46,6 @@ FAMILY = (
     "difference. docs/statistics.md has the methods."
 )
 TOOK = "Of all samples and revisions, not only of what was kept; no judging but one that chose."
-# What an item's @.. can name.
-ELEMENTS = {"code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end"}
-CHECKED = "Items answered yes with the slide that shows each."
-ASKED = "How the models were asked"
 # Which decks a difference is of.
 DECKS = {"floor": "failures as 1", "renderable": "that render", "scored": "where both render"}
 SHOWN = [("floor", "overall"), ("floor", "judge_only")]
@@ -67,7 +57,6 @@ WORDS = {
     "Conditions and what they cost": 2,
     "Paired by prompt": 2,
     "Checks": 2,
-    ASKED: 99,
 }
 
 
@@ -171,14 +160,13 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     """Every table of a comparison, cells as text."""
     several = len(runs) > 1
     found = [scores_table(runs)]
-    found.append(checks_table(runs) if offline(runs) else checklist_table(runs))
+    if offline(runs):
+        found.append(checks_table(runs))
     if several:
         found.append(paired_table(compared))
     if cost := compared.get("costs"):
         found.append(conditions_table(runs, cost))
     found.append(happened_table(runs))
-    if several:
-        found.append(asked_table(runs, compared))
     return [
         (title, *trimmed(header, rows, words_in(title)), note)
         for title, header, rows, note in found
@@ -190,24 +178,15 @@ def happened_table(runs: list[Run]) -> Table:
     """What became of the decks of each run, and what they took."""
     header = ["Model", "Render", "Cut off"]
     header += [f"{kind.capitalize()} faults" for kind in stream.KINDS]
-    header += ["Capped", "Judges apart", "Tokens in", "Tokens out", "Cost", "Wall"]
+    header += ["Capped", "Tokens in", "Tokens out", "Cost", "Wall"]
     rows = []
     for run in runs:
         summary = run["summary"]
         faults = [str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS]
-        limited = [str(summary["capped"]), _apart(summary)]
-        rows.append([run["label"], rendered(summary), str(summary["truncated"]), *faults, *limited])
-        rows[-1] += spent(summary)
-    panel = any(run["summary"].get("disagreement") for run in runs)
+        rows.append([run["label"], rendered(summary), str(summary["truncated"]), *faults])
+        rows[-1] += [str(summary["capped"]), *spent(summary)]
     capped = any(run["summary"]["capped"] for run in runs)
-    return "What happened", header, rows, HAPPENED + CAPPED * capped + APART * panel
-
-
-def _apart(summary: Summary) -> str:
-    """How far the judges of a panel are apart, over the three dimensions, as text."""
-    apart = summary.get("disagreement") or {}
-    points = [apart[name] for name in JUDGED if name in apart]
-    return f"{fmean(points):.2f}" if points else text.DASH
+    return "What happened", header, rows, HAPPENED + CAPPED * capped
 
 
 def spent(summary: Summary) -> list[str]:
@@ -364,34 +343,6 @@ def _took(mean: float | None, kind: str) -> str:
     return f"{mean:,.4f}" if kind == "usd" else f"{mean:,.0f}" if mean >= 100 else f"{mean:,.1f}"
 
 
-def asked_table(runs: list[Run], compared: Comparison) -> Table:
-    """How the models were asked; a row for each setting that differs."""
-    labels = [run["label"] for run in runs]
-    read = [run["label"] for run in runs if run["summary"]["model"].get("files")]
-    silent = [run["label"] for run in runs if not settings(run) and run["label"] not in read]
-    rows = []
-    for entry in compared["asked"]:
-        values = entry["values"]
-        cells = [_setting(values[each]) if each in values else "unknown" for each in labels]
-        rows.append([entry["setting"], *cells])
-    if not rows:
-        known = dict.fromkeys(silent, "unknown") | dict.fromkeys(read, "not asked")
-        rows = [["every setting", *(known.get(label, "the same") for label in labels)]]
-    note = f"What was sent to {text.listed(silent)} is not recorded." if silent else ""
-    hashes = {run["summary"]["asked"]["sha256"] for run in runs}
-    if len(hashes) == 1 and None not in hashes:
-        note = "All requests are the same but for the model's name."
-    if read:
-        note += f" {text.listed(read)}: read from a folder; nobody was asked."
-    return ASKED, ["Setting", *labels], rows, note
-
-
-def _setting(value: object) -> str:
-    if value is None:
-        return "not set"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def paired_table(compared: Comparison) -> Table:
     """The differences by prompt of every pair, with their tests."""
     header = ["Difference", "Of", "Requests", "Mean", "Bounds", "p", "p corrected"]
@@ -440,54 +391,3 @@ def rule(compared: Comparison) -> str:
     if not counts:
         return ""
     return f"Intervals and p of the headline: {' or '.join(map(stats.rule, sorted(counts)))}."
-
-
-# The checklists of the prompts: binary items, each with the slide that shows it. Where renderer, judge or network failed
-# nothing is known, and the deck is left out.
-
-
-def checklist_families(records: Iterable[DeckRecord]) -> dict[str, tuple[int, int]]:
-    """`{family: (items satisfied, items)}` of scored records. An item belongs to the element it asks for (`table`,
-    `mermaid` ..), else to `facts`."""
-    found: Counter[str] = Counter()
-    satisfied_of: Counter[str] = Counter()
-    for record in records:
-        fault = fault_of(record)
-        if fault and fault["kind"] != "model":
-            continue
-        yes = set() if fault else satisfied(record)
-        for item in record.get("checklist") or []:
-            families = _elements(item)
-            found.update(families)
-            satisfied_of.update(families if item["id"] in yes else [])
-    return {family: (satisfied_of[family], n) for family, n in found.most_common()}
-
-
-def _elements(item: ChecklistItem) -> list[str]:
-    options = [option for entry in item.get("match") or [] for option in entry.split("|")]
-    named = [each[1:] for each in options if each[:1] == "@" and each[1:] in ELEMENTS]
-    return list(dict.fromkeys(named)) or ["facts"]
-
-
-def satisfied(record: DeckRecord) -> set[str]:
-    """The ids of the items that the judge answered with yes and a slide that the deck has."""
-    render = record.get("render") or {}
-    shown = {int(path.rpartition("/")[2].partition(".")[0]) for path in render.get("slides") or []}
-    known = {item["id"] for item in record.get("checklist") or []}
-    return {
-        answer["id"]
-        for answer in (record.get("judge") or {}).get("checklist") or []
-        if answer.get("yes") is True
-        and answer["id"] in known
-        and type(answer.get("slide")) is int
-        and answer["slide"] in shown
-    }
-
-
-def checklist_table(runs: list[Run]) -> Table:
-    """A row for each family of items, a column for each run."""
-    found = [checklist_families(run["records"]) for run in runs]
-    families = dict.fromkeys(family for each in found for family in each)
-    rows = [[family, *(_passed(each.get(family)) for each in found)] for family in families]
-    header = ["Kind of item", *(run["label"] for run in runs)]
-    return "Checklist by kind of item", header, rows, CHECKED

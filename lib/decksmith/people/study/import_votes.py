@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, TypedDict, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs
@@ -22,6 +22,17 @@ from decksmith.people.study.records import CHOICES, LONGEST_VIEW, SIDES, Choice,
 LONGEST = 200  # characters of a name
 SHOWN = 10  # bad rows that are named
 CLOCKS = timedelta(minutes=10)  # the clocks of two machines may be so far apart
+
+# What others call a choice (LMArena and FastChat), beside the maker's own name.
+ALSO = {
+    "a": "left",
+    "model_a": "left",
+    "b": "right",
+    "model_b": "right",
+    "both bad": "bad",
+    "both_bad": "bad",
+    "tie (bothbad)": "bad",
+}
 
 Rows = Iterator[tuple[int, dict[str, object]]]  # by line
 
@@ -57,12 +68,14 @@ class ImportedVote(BaseModel):
 
     model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True)
 
-    prompt: Name
-    rater: Name
-    left: Maker
-    right: Maker
-    choice: str
-    at: Annotated[datetime, AfterValidator(_past)] | None = None
+    prompt: Name = Field(validation_alias=AliasChoices("prompt", "prompt_id", "question_id"))
+    rater: Name = Field(validation_alias=AliasChoices("rater", "rater_id", "judge"))
+    left: Maker = Field(validation_alias=AliasChoices("left", "a", "model_a"))
+    right: Maker = Field(validation_alias=AliasChoices("right", "b", "model_b"))
+    choice: str = Field(validation_alias=AliasChoices("choice", "winner"))
+    at: Annotated[datetime, AfterValidator(_past)] | None = Field(
+        default=None, validation_alias=AliasChoices("at", "time", "tstamp")
+    )
     seconds: float | None = Field(default=None, ge=0, le=LONGEST_VIEW)
     dimensions: dict[records.Dimension, SideOrTie] = {}
 
@@ -77,7 +90,8 @@ class ImportedVote(BaseModel):
         """What `choice` says. Raises ValueError."""
         if self.left == self.right:
             raise ValueError(f"right: {self.right!r} made both decks; a vote compares two makers")
-        said = {self.left: "left", self.right: "right"}.get(self.choice, self.choice)
+        said = ALSO.get(self.choice, self.choice)
+        said = {self.left: "left", self.right: "right"}.get(said, said)
         if said not in CHOICES:
             known = ", ".join([*CHOICES, self.left, self.right])
             raise ValueError(f"choice: {self.choice[:60]!r} is none of {known}")
