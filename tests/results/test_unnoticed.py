@@ -113,6 +113,16 @@ def another_answers(there):
     return [ADA, REFERENCE]
 
 
+def better_verdict(there):
+    """Every check is passed, in the verdict alone; score and summary follow from it."""
+    rows = rows_of(there / ADA)
+    for row in rows:
+        row["judge"]["findings"] = []
+        row["judge"]["checks"]["passed"] = row["judge"]["checks"]["of"]
+    settle(there / ADA, rows)
+    return [ADA, REFERENCE]
+
+
 def others_decks(there):
     """The decks of the reference behind the replies of the model."""
     rows = rows_of(there / ADA)
@@ -123,6 +133,35 @@ def others_decks(there):
         shutil.rmtree(there / ADA / row["id"])
         shutil.copytree(there / REFERENCE / row["id"], there / ADA / row["id"])
     settle(there / ADA, rows)
+    return [ADA, REFERENCE]
+
+
+def cut_checklists(there):
+    """Two items of each checklist, under the ids of the shipped prompts."""
+    for run in (ADA, REFERENCE):
+        rows = rows_of(there / run)
+        for row in rows:
+            kept = [item["id"] for item in row["checklist"][:2]]
+            row["checklist"] = row["checklist"][:2]
+            said = row["judge"]
+            said["checklist"] = [one for one in said["checklist"] if one["id"] in kept]
+            gone = [a for a in said["asked"] if a["check"] == "checklist" and a["what"] not in kept]
+            said["asked"] = [one for one in said["asked"] if one not in gone]
+            said["findings"] = [
+                one
+                for one in said["findings"]
+                if one["check"] != "checklist"
+                or any(f"item {ident} of" in one["message"] for ident in kept)
+            ]
+            said["checks"]["of"] -= len(gone)
+            said["checks"]["passed"] -= sum(one["yes"] for one in gone)
+        settle(there / run, rows)
+        prompts = [
+            {key: row[key] for key in ("id", "messages", "asks", "checklist")} for row in rows
+        ]
+        (there / run / "prompts.jsonl").write_bytes(
+            b"".join(stream.dumps(row) + b"\n" for row in prompts)
+        )
     return [ADA, REFERENCE]
 
 
@@ -139,12 +178,14 @@ def another_reply(there):
 
 REFUSED = {
     renamed: "gen.model is ",
+    better_verdict: "judge.checks.passed is ",
     others_decks: "deck.sha256 is ",
     another_reply: "gen.text is ",
 }
 NAMED = {
     two_names: "ada and eve gave the same reply to 2 of 2 requests, word for word (p002, p010)",
     another_answers: "ada: the endpoint answered as 2 models: fake-large (1) and fake-small (1)",
+    cut_checklists: "2 of 2 prompts have another checklist than data/prompts.jsonl has under their ids (p002, p010)",
 }
 
 
@@ -197,6 +238,34 @@ def test_a_journal_that_was_removed_is_named_with_the_looks(there):
         "ada: its journal (journal/gen.jsonl) has not the replies to 2 of 2 requests (p002, p010)"
     )
     assert any(line.startswith(wanted) for line in looks.remember(compared)["said"])
+
+
+def requests(*texts):
+    return [
+        {"id": f"q{n}", "messages": [{"role": "user", "content": text}]}
+        for n, text in enumerate(texts)
+    ]
+
+
+def test_one_request_with_words_added_is_one_request():
+    asked = "Ten slides on how coral reefs recover after bleaching, for students of biology"
+    added = asked.replace("coral", "the coral") + ", please!"
+    other = asked.replace("coral reefs", "burnt forests")
+    (line,) = unnoticed._repeated(requests(asked, other, added))
+    assert "(q2 is q0)" in line.replace(": ", " (").replace(";", ")", 1)
+    assert "the 3 prompts are 2 requests, and intervals take them for 3" in line
+    assert list(unnoticed._repeated(requests(asked, other))) == []
+
+
+def test_a_request_in_a_script_without_blanks_is_compared_by_its_letters():
+    asked = "请为中学生制作一份关于珊瑚礁如何恢复的幻灯片"
+    (line,) = unnoticed._repeated(requests(asked, asked.replace("制作", "精心制作")))
+    assert "q1 is q0" in line
+
+
+def test_the_shipped_prompts_are_different_requests():
+    rows = [row for _, row in stream.records(ROOT / "data/prompts.jsonl")]
+    assert list(unnoticed._repeated(rows)) == list(unnoticed._cut_prompts(rows)) == []
 
 
 @pytest.fixture

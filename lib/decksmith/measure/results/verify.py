@@ -1,7 +1,7 @@
 """Whether the files of one run agree with each other.
 
-Whatever can be computed from the records is computed again. What was written by a model, a judge or a renderer is taken as it
-stands: only a replay (run-replay) can show that a score is the one it gave.
+Whatever can be computed from the records is computed again, of the offline checks a sample of `SAMPLE` decks. What was written by
+a model, a judge that reads, or a renderer is taken as it stands: only a replay (run-replay) can show that a score is the one it gave.
 """
 
 import hashlib
@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from typing import cast
 
 from decksmith.core import cli, stream
-from decksmith.core.protocol import Protocol
+from decksmith.core.protocol import SHIPPED, Protocol
 from decksmith.core.records import By, Record, prompt_of
 from decksmith.measure.decks import clean, conditions, pictures
-from decksmith.measure.judging import identity, scoring
-from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.decks.records import Limits
+from decksmith.measure.judging import checks, identity, scoring
+from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results import layout
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.records import Summary
@@ -25,6 +26,7 @@ from decksmith.models.records import Asked, Gen, Served
 
 SHOWN = 5  # contradictions that a message names
 CLOSE = 2e-4  # two rounded figures of another machine may be so far apart
+SAMPLE = 8  # decks of a run whose pictures are looked at again: 0.3 s each
 OTHER_FORM = "a stage's value has another form than docs/records.md says"
 
 
@@ -35,23 +37,29 @@ def check(runs: list[Run]) -> None:
     Raises cli.BadData naming file, id, field and both values of what contradicts itself, with a remedy at the end.
     """
     ours = [run for run in runs if not is_external(run)]
+    looked = [0, 0]
     for run in ours:
-        run["summary"] = _checked(run)
+        looked_at, judged = _sample(run)
+        run["summary"] = _checked(run, looked_at)
+        looked[0] += len(looked_at)
+        looked[1] += judged
     if ours:
         records = sum(len(run["records"]) for run in ours)
+        verdicts = f", the checks of {looked[0]} of {looked[1]} decks" if looked[1] else ""
         cli.say(
             f"computed again, and the same: scores and summaries of {len(ours)} run{'s' * (len(ours) > 1)}, "
-            f"{records} records"
+            f"{records} records{verdicts}"
         )
 
 
-def _checked(run: Run) -> Summary:
-    """The summary of a run, computed anew."""
+def _checked(run: Run, sample: list[DeckRecord]) -> Summary:
+    """The summary of a run, computed anew. sample: decks whose verdicts are computed again."""
     folder, records = run["path"], run["records"]
     asked = folder / "prompts.jsonl"
     prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
     found = [*_ids(records), *_asked(records, prompts), *_requests(run)]
     found += [*_protocol(run), *_scores(run), *_decks(run), *_journal(run)]
+    found += [line for record in sample for line in _verdict(run, record)]
     found = found or [*_changed(run)]
     named = ("prompts.jsonl: ", "protocol.json: ")
     found = [line if line.startswith(named) else f"scores.jsonl: {line}" for line in found]
@@ -207,6 +215,61 @@ def _journal(run: Run) -> Iterator[str]:
                     f"{record['id']}: gen.{field} is {_short(gen.get(field))}, "
                     f"journal/gen.jsonl has {_short(values[-1])}"
                 )
+
+
+# Verdicts of the offline checks, from the pictures
+
+
+def _sample(run: Run) -> tuple[list[DeckRecord], int]:
+    """Decks whose checks can be computed again, at most SAMPLE, and how many have checks. What is drawn depends on all
+    verdicts, so that nobody can edit those that are not."""
+    judged = [record for record in run["records"] if "checks" in (record.get("judge") or {})]
+    name = run["protocol"].get("protocol")
+    if not judged or not any(path.stem == name for path in SHIPPED.glob("*.toml")):
+        return [], len(judged)
+    ours = stream.fingerprint(identity.judging(Protocol.load(name)))
+    usable = [
+        record
+        for record in judged
+        if record["judge"].get("rubric") == ours
+        and all(_is_there(run, path) for path in _files(record))
+    ]
+    salt = stream.fingerprint([record["judge"]["checks"] for record in judged])
+    usable.sort(key=lambda record: stream.fingerprint([salt, record["id"]]))
+    return usable[:SAMPLE], len(judged)
+
+
+def _files(record: DeckRecord) -> list[str]:
+    """What a verdict was made of: the deck and its pictures."""
+    deck, render = record.get("deck") or {}, record.get("render") or {}
+    return [deck.get("path", "deck.md"), *(render.get("slides") or [])]
+
+
+def _verdict(run: Run, record: DeckRecord) -> Iterator[str]:
+    """What the pictures and the request say of a deck in place of what stands there. Whether its text reads like language
+    is taken as it stands, since a model says it."""
+    stored, limits = record["judge"], Protocol.load(run["protocol"]["protocol"]).checks
+    try:
+        now = checks.judge(
+            cast(Record, record), run["path"], cast(Limits, limits), _reading(stored)
+        )
+    except cli.BadData as error:
+        yield str(error)
+        return
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        yield f"{record['id']}: {OTHER_FORM} ({error!r})"
+        return
+    for key in ("checks", "findings", "asked", "checklist"):
+        for field, old, new in _unlike(stored.get(key), now.get(key), f"judge.{key}"):
+            yield f"{record['id']}: {field} is {old}, the pictures give {new}"
+
+
+def _reading(stored: Judge) -> checks.Reading | None:
+    """What a verdict says of whether the text reads like language."""
+    if why := (stored.get("not_checked") or {}).get("reads"):
+        return checks.Reading(None, why)
+    found = [one["message"] for one in stored.get("findings") or [] if one["check"] == "reads"]
+    return checks.Reading(False, found[0]) if found else None
 
 
 def _beyond(protocol: Protocol, record: Record) -> tuple[str, object, str] | None:
