@@ -235,7 +235,13 @@ def test_its_loader_resolves_the_recipe_to_what_ours_does(run):
     theirs |= {
         key.replace(".0.", "."): value for key, value in theirs.items()
     }  # its driver lists data
-    changed = ("logger.", "policy.generation.", "grpo.max_val_samples", "data.")
+    changed = (
+        "logger.",
+        "policy.generation.",
+        "grpo.max_val_samples",
+        "grpo.val_batch_size",
+        "data.",
+    )
     differing = {
         key: (value, theirs.get(key, "absent"))
         for key, value in ours.items()
@@ -247,3 +253,16 @@ def test_its_loader_resolves_the_recipe_to_what_ours_does(run):
 def test_several_turns_go_on_only_where_earlier_thoughts_are_kept(theirs):
     turns = theirs["grpo"][2]["turns"]
     assert turns["True"] is True and turns["False"] is not True
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_pairing_is_what_nemo_rl_carries(version):
+    pins, tag = PAIRINGS[version], PAIRINGS[version].get("commit") or version.rpartition(" ")[2]
+
+    def shown(*words):
+        return subprocess.check_output(["git", "-C", (CLONES / "RL").resolve(), *words], text=True)
+
+    modules = "3rdparty/Automodel-workspace/Automodel"
+    assert pins["automodel"] in shown("ls-tree", tag, modules)
+    assert f'"vllm=={pins["vllm"]} ;' in shown("show", f"{tag}:pyproject.toml")
+    assert pins["python"] == shown("show", f"{tag}:.python-version").strip()

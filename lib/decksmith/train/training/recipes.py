@@ -482,7 +482,7 @@ def _paced(config: DictConfig) -> int:
     epoch, which is short: that trains on this machine."""
     if "defaults" not in config:
         return sys.maxsize
-    pace = families.of(str(config.policy.model_name)).pace
+    pace = families.of(str(OmegaConf.select(config, "policy.model_name"))).pace
     seconds = 300 if "grpo" in config else 60
     if "sft" in config and "step" in pace:
         length = want(config, "policy.max_total_sequence_length", int)
