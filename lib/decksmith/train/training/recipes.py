@@ -477,9 +477,8 @@ def _fit_rows(config: DictConfig, data: Path, given: set[str]) -> None:
 
 
 def _paced(config: DictConfig) -> int:
-    """Steps of half an hour, what a job that is killed loses at most: by the pace of the base's
-    family for rows of full length, else of a minute each, of GRPO five. Without a parent it is an
-    epoch, which is short: that trains on this machine."""
+    """Steps of half an hour, what a killed job loses at most: by the pace of the base's family,
+    else of a minute each, of GRPO five; no limit without a parent (this machine trains)."""
     if "defaults" not in config:
         return sys.maxsize
     pace = families.of(str(OmegaConf.select(config, "policy.model_name"))).pace
