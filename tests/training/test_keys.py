@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from decksmith.core import cli
@@ -47,6 +48,7 @@ policy: generation.* kwargs.* targets
 policy.lora: dim
 sft: only_here seed
 """
+CLONE = Path(os.environ.get("TRAINERS") or cli.ROOT / "results/trainers") / "RL"
 
 
 def read(checkout, algorithm="sft"):
@@ -62,10 +64,14 @@ def test_keys_are_read_from_classes_defaults_and_the_data_sets_parameters(tmp_pa
     assert head.startswith("# NeMo-RL v0.7.0: ") and found[-1] == LIST
 
 
-@pytest.mark.skipif("NEMO_RL" not in os.environ, reason="NEMO_RL names no checkout of NeMo-RL")
+@pytest.mark.skipif(not CLONE.exists(), reason="no clone of NeMo-RL: TRAINERS=/path")
 @pytest.mark.parametrize("algorithm", ["sft", "dpo", "grpo"])
-def test_the_list_is_what_a_checkout_says(algorithm):
-    assert read(os.environ["NEMO_RL"], algorithm) == preflight.KEYS[algorithm].read_text()
+def test_the_list_is_what_a_checkout_says(algorithm, tmp_path):
+    tag = preflight.keys_version(algorithm)
+    command = ["git", "-C", CLONE.resolve(), "archive", tag, "nemo_rl", "examples"]
+    packed = subprocess.check_output(command)
+    subprocess.run(["tar", "-x", "-C", tmp_path], input=packed, check=True)
+    assert read(tmp_path, algorithm) == preflight.KEYS[algorithm].read_text()
 
 
 def test_a_key_that_the_pinned_version_ignores_is_unknown_and_one_that_it_newly_reads_is_known():

@@ -1,10 +1,12 @@
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from decksmith.core import cli
 from decksmith.train.training import recipes
+from omegaconf import OmegaConf
 
 THINKER = (
     Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
@@ -424,3 +426,19 @@ def test_another_base_takes_with_it_what_belongs_to_it(chat, tmp_path, monkeypat
 def test_a_recipe_for_any_model_wants_to_be_told_which(chat, tmp_path):
     config = recipes.recipe("lora", data=chat, run=tmp_path)
     assert config["policy"]["model_name"] == "???"
+
+
+@pytest.mark.parametrize(
+    "name, base, steps",
+    [
+        ("nemotron-nano-lora", None, 45),  # 10 s for 2048 tokens, and a row may have 8192
+        ("nemotron-nano-dpo", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 30),
+        ("nemotron-nano-grpo", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 6),
+        ("smol-lora", None, sys.maxsize),
+    ],
+)
+def test_a_recipe_saves_every_half_hour_whatever_an_epoch_has(name, base, steps):
+    config = OmegaConf.load(recipes.RECIPES / f"{name}.yaml")
+    if base:
+        config.policy.model_name = base
+    assert recipes._paced(config) == steps

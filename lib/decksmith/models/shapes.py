@@ -58,15 +58,14 @@ def text(config: Config) -> Config:
 
 def depth(config: Config) -> int:
     """The number of layers."""
-    kinds = config.get("hybrid_override_pattern") or config.get("layers_block_type")
-    return int(config.get("num_hidden_layers") or len(kinds or ()))
+    return int(config.get("num_hidden_layers") or len(_pattern(config)))
 
 
 def linears(config: Config) -> list[Layer] | None:
     """The linear layers of a model, or None for a family that is not known here. Embeddings are none."""
     if config.get("model_type") in LLAMA:
         found = _llama_layers(config)
-    elif config.get("model_type") == "nemotron_h" and config.get("hybrid_override_pattern"):
+    elif config.get("model_type") == "nemotron_h" and _pattern(config):
         found = _nemotron_layers(config)
     else:
         return None
@@ -102,15 +101,23 @@ def _llama_layers(config: Config) -> list[Layer]:
     return found
 
 
+def _pattern(config: Config) -> str:
+    """A letter for each layer: M is Mamba, * attention, E experts, anything else an MLP; the Hub's
+    configuration has the letters, transformers' (a merged model's) has names."""
+    letters = {"mamba": "M", "attention": "*", "moe": "E"}
+    named = "".join(letters.get(kind, "-") for kind in config.get("layers_block_type") or ())
+    return str(config.get("hybrid_override_pattern") or named)
+
+
 def _nemotron_layers(config: Config) -> list[Layer]:
-    """A letter of the pattern is a layer: M is Mamba, * attention, E experts, anything else an MLP."""
+    """The layers of a NemotronH, by its pattern."""
     hidden, heads = config["hidden_size"], config["mamba_num_heads"]
     inner = heads * config["mamba_head_dim"]
     states = 2 * config["n_groups"] * config["ssm_state_size"]
     shared = config.get("n_shared_experts", 0)
     shared *= config.get("moe_shared_expert_intermediate_size", 0)
     found: list[Layer] = []
-    for layer, kind in enumerate(config["hybrid_override_pattern"]):
+    for layer, kind in enumerate(_pattern(config)):
         at = f"model.layers.{layer}.mixer"
         if kind == "M":
             found.append((f"{at}.in_proj", hidden, 2 * inner + states + heads))

@@ -3,7 +3,7 @@ model.
 
 The spine (theme, manner, domain, audience, language, length, features, outline or none) depends on
 (seed, number of the row) alone, so that more rows change no earlier one. The model's part comes
-through NeMo Data Designer 0.9.6, whose endpoint is a gateway of ours on loopback: it hands each
+through NeMo Data Designer 0.9.7, whose endpoint is a gateway of ours on loopback: it hands each
 chat to `chat.Client`, so that a registry model keeps its parameters, retries, key, budget and cost,
 keeps every reply in a journal before Data Designer sees it, and binds the embedded model to the
 row's schema. Data Designer drops rows without a word; we ask again by id.

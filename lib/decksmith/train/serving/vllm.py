@@ -39,7 +39,7 @@ NAMED = {"a100": 79, "h100": 79, "h200": 140, "gh200": 95, "b200": 178, "l40s": 
 ASSUMED = "h100"  # where a job is submitted and nobody says what its nodes have
 # What vLLM takes besides: activations of a batch, CUDA graphs, the allocator's rest. Assumed; not measured by us.
 BESIDES = 4.0
-UTILIZATION = "0.92"  # vLLM 0.27.1, config/cache.py
+UTILIZATION = "0.92"  # vLLM 0.33.0, config/cache.py
 UNITS = {"k": 1000, "K": 1024, "m": 10**6, "M": 2**20}  # of a length, as vLLM reads it
 
 

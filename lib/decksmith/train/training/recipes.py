@@ -6,6 +6,7 @@ get_formatted_message_log, read at commit 7ea279abf), so that what sft-check mea
 
 import json
 import math
+import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -113,7 +114,7 @@ def recipe(
             config[section].max_num_epochs = -(-steps // epoch)
     else:
         steps = want(config, f"{section}.max_num_epochs", int) * epoch
-    period = min(epoch, steps)
+    period = min(epoch, steps, _paced(config))
     filled = {
         f"{section}.max_num_steps": steps,
         f"{section}.val_period": period,
@@ -473,6 +474,19 @@ def _fit_rows(config: DictConfig, data: Path, given: set[str]) -> None:
         cli.say(f"no row has a thought: {thinks} is false")
     for side in ("train", "validation") if counts.get("tools") else ():
         OmegaConf.update(config, f"data.{side}.use_preserving_dataset", True, force_add=True)
+
+
+def _paced(config: DictConfig) -> int:
+    """Steps of half an hour, what a killed job loses at most: by the pace of the base's family,
+    else of a minute each, of GRPO five; no limit without a parent (this machine trains)."""
+    if "defaults" not in config:
+        return sys.maxsize
+    pace = families.of(str(OmegaConf.select(config, "policy.model_name"))).pace
+    seconds = 300 if "grpo" in config else 60
+    if "sft" in config and "step" in pace:
+        length = want(config, "policy.max_total_sequence_length", int)
+        seconds = pace["step"] * max(1, length / pace["tokens_of_a_row"])
+    return max(1, int(1800 / seconds))
 
 
 def _schedule(config: DictConfig, steps: int) -> None:
