@@ -63,7 +63,7 @@ CORPUS := results/corpus
 # BASE where somebody gave it: another base than the recipe's.
 OTHER := $(if $(filter command environment,$(origin BASE)),$(BASE))
 # This site's settings (slurm/site.env); what stands in the environment is stronger.
-SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
+SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/module.sh; . slurm/site.env; set -eu +a; eval "$$own"; fi
 
 # How each TRAINER trains what lies in $(SFT), and what is needed for it.
 TRAIN_trl = bin/sft-train --run $(SFT)
@@ -104,7 +104,7 @@ SERVE_TOOLS := $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_mo
 FETCH_vllm = bin/model-fetch $(or $(OTHER),$(ADAPTER)) > /dev/null
 define SERVE_JOB
 mkdir -p results/serve
-$(SBATCH) --output=results/serve/%j.out --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch $(SERVED)
+$(SBATCH) --output=results/serve/%j.out --gres=none $$(sed "s/N$$/$$gpus/" <<< "$${GPUS:---gres=gpu:N}") $(SERVERS:%=--array=1-%) slurm/serve.sbatch $(SERVED)
 $(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned. To end it: scancel --batch --signal=USR1 JOB)
 endef
 CHECK_GPUS = $(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED)))
@@ -125,6 +125,12 @@ push: $(if $(REPO),.venv/.hub)
 $(FROM)/merged/config.json: | .venv/.corpus
 	bin/model-export --run $(FROM) --merge > /dev/null
 
+.PHONY: site
+## site: ask Slurm what this cluster is, propose slurm/site.env, write it after a yes
+site:
+	$(SITE)
+	$(PYTHON) make/site_env.py
+
 .PHONY: smoke
 ## smoke: what works on this cluster, in ten minutes on one node
 smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modules/.done
@@ -134,7 +140,8 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	number=$$(mktemp)
 	trap 'rm "$$number" "$$number.said"; kill $$job 2> /dev/null || :' EXIT  # the waiting, not the job
 	gres=$$(sinfo --noheader $${SBATCH_PARTITION:+--partition="$$SBATCH_PARTITION"} --format=%G 2> /dev/null | grep -om1 '^gpu:[^,(]*' || :)
-	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $${gres:+--gres="$$gres"} $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) \
+	[ -z "$${GPUS-}" ] || gpus=$${GPUS/%N/$${gres##*:}}
+	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $${gpus-$${gres:+--gres="$$gres"}} $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) \
 	  > "$$number" 2> "$$number.said" & job=$$!
 	until [ -s "$$number" ] || ! kill -0 $$job 2> /dev/null; do sleep 0.2; done
 	log=results/smoke/$$(sed 's/;.*//' "$$number").out
