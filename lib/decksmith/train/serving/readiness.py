@@ -1,11 +1,13 @@
-"""Is a server there, does it list what it should, and does its adapter change anything?"""
+"""Is a server there, does it list what it should, do its adapters change anything, and what does it make of six questions?"""
 
 import hashlib
 import json
+import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -14,7 +16,6 @@ from decksmith.measure.decks import templates
 from decksmith.models import servers
 from decksmith.models.records import ServedEndpoint
 
-NAMES = ("base", "tuned")
 LAST = 50  # lines of its log that a dead server is quoted with
 # What decks are asked for with, since that is what the adapter was trained on; a second one,
 # should the first begin alike.
@@ -37,8 +38,13 @@ def get(url: str, path: str, body: dict[str, object] | None = None, timeout: flo
     return incoming.parsed(text) if text.strip() else {}
 
 
-def wait(url: str, deadline: float, dead: Callable[[], str | None] = lambda: None) -> None:
-    """Until the server at `url` is healthy and lists NAMES. `dead()` says what ended it, or None.
+def wait(
+    url: str,
+    names: Sequence[str],
+    deadline: float,
+    dead: Callable[[], str | None] = lambda: None,
+) -> None:
+    """Until the server at `url` is healthy and lists these names. `dead()` says what ended it, or None.
     Raises cli.Missing as soon as it is dead, cli.TryAgain at `deadline` (time.monotonic) with what
     was seen last."""
     while True:
@@ -47,7 +53,7 @@ def wait(url: str, deadline: float, dead: Callable[[], str | None] = lambda: Non
         try:
             get(url, "/health", timeout=2)
             listed = [entry["id"] for entry in get(url, "/v1/models")["data"]]
-            lacking = [name for name in NAMES if name not in listed]
+            lacking = [name for name in names if name not in listed]
             if not lacking:
                 return
             seen = f"it lists {', '.join(listed)}, not {', '.join(lacking)}"
@@ -58,46 +64,118 @@ def wait(url: str, deadline: float, dead: Callable[[], str | None] = lambda: Non
         time.sleep(0.5)
 
 
-def ask(url: str, model: str, text: str, tokens: int) -> tuple[str, str]:
-    """(content, reasoning) of a greedy reply. Raises cli.TryAgain with the server's words."""
+def ask(
+    url: str, model: str, text: str, tokens: int, more: Mapping[str, object] | None = None
+) -> tuple[str, str]:
+    """(content, reasoning) of a greedy reply. more: of the body. Raises cli.TryAgain with the server's words."""
     system = {"role": "system", "content": templates.system_prompt()}
     messages = [system, {"role": "user", "content": text}]
     body = {"model": model, "temperature": 0, "max_tokens": tokens, "messages": messages}
-    try:
-        message = get(url, "/v1/chat/completions", body, timeout=600)["choices"][0]["message"]
-    except urllib.error.HTTPError as error:
-        words = " ".join(error.read().decode(errors="replace").split())[:300]
-        raise cli.TryAgain(f"{url}: HTTP {error.code}: {words}") from None
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise cli.TryAgain(f"{url}: no usable answer from {model} ({error!r})") from None
+    message = _choice(url, body | dict(more or {}))["message"]
     reasoning = message.get("reasoning") or message.get("reasoning_content")
     return message.get("content") or "", reasoning or ""
 
 
+def _choice(url: str, body: dict[str, object]) -> Any:
+    """The first choice of a reply. Raises cli.TryAgain with the server's words."""
+    try:
+        choice = get(url, "/v1/chat/completions", body, timeout=600)["choices"][0]
+        return {"finish_reason": choice.get("finish_reason"), "message": dict(choice["message"])}
+    except urllib.error.HTTPError as error:
+        words = " ".join(error.read().decode(errors="replace").split())[:300]
+        raise cli.TryAgain(f"{url}: HTTP {error.code}: {words}") from None
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise cli.TryAgain(f"{url}: no usable answer from {body['model']} ({error!r})") from None
+
+
 class Probe(TypedDict):
-    """Whether adapter and base answer differently; `base` and `tuned` are the sha256 of answers."""
+    """Whether adapters and base answer differently; `answers`: sha256 by name; `alike`: the base and adapters that do not."""
 
     prompt_sha256: str
-    base: str
-    tuned: str
+    answers: dict[str, str]
+    alike: list[str]
     differ: bool
 
 
-def probe(url: str) -> Probe:
-    """Whether adapter and base answer a probe differently. An adapter that matches no module is
-    accepted by vLLM, and the base answers under its name (vLLM #55193)."""
-    for text in PROBES:
+def probe(url: str, names: Sequence[str], engine: str = "") -> Probe | None:
+    """Whether each adapter answers a probe otherwise than the base (the first name); None without adapters. An adapter
+    that matches no module is accepted by vLLM, and the base answers under its name (vLLM #55193)."""
+    base, *others = names
+    said: Probe | None = None
+    for text in PROBES if others else ():
         # A base that does not repeat itself proves nothing by one answer.
-        base, tuned, again = (ask(url, name, text, PROBE_TOKENS) for name in (*NAMES, "base"))
-        said: Probe = {
-            "prompt_sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "base": stream.fingerprint(base),
-            "tuned": stream.fingerprint(tuned),
-            "differ": tuned not in (base, again),
+        plain = [ask(url, base, text, PROBE_TOKENS) for _ in range(2)]
+        heard = {base: plain[0]} | {
+            name: ask(url, name, text, PROBE_TOKENS, servers.chosen(engine, name))
+            for name in others
         }
-        if said["differ"]:
+        alike = [name for name in others if heard[name] in plain]
+        said = {
+            "prompt_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "answers": {name: stream.fingerprint(answer) for name, answer in heard.items()},
+            "alike": [base, *alike] if alike else [],
+            "differ": not alike,
+        }
+        if not alike:
             break
     return said
+
+
+# What a model is asked before it is published: its parsers, switches and template are wrong here, or after a night's run.
+CAPITAL = "What is the capital of France? Answer with one word."
+TOOL = {
+    "name": "weather",
+    "description": "The weather of a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+
+
+def interview(url: str, names: Sequence[str], engine: str, thinking: Mapping[str, Any]) -> None:
+    """Ask the last name six questions and show what came back, a line each; what is empty is said. thinking: the
+    switches of the model's family, {} of one that has none."""
+    on = dict(thinking) or {"enable_thinking": True}
+    off = {key: False if value is True else "low" for key, value in on.items()}
+    long = "The bee flew home. " * 400 + CAPITAL
+    user = {"role": "user", "content": CAPITAL}
+    tool = {"tools": [{"type": "function", "function": TOOL}], "tool_choice": "auto"}
+    weather = {"role": "user", "content": "What is the weather in Bern? Use the tool."}
+    asked: dict[str, dict[str, object]] = {
+        "plain": {"messages": [user]},
+        "system": {"messages": [{"role": "system", "content": "Write capitals."}, user]},
+        "thinking": {"messages": [user], "chat_template_kwargs": on},
+        "no thought": {"messages": [user], "chat_template_kwargs": off},
+        "tool": {"messages": [weather], **tool},
+        "long": {"messages": [{"role": "user", "content": long}]},
+    }
+    model = names[-1]
+    body = {"model": model, "temperature": 0, "max_tokens": 512 if thinking else 32}
+    body |= servers.chosen(engine, model) if names[1:] else {}
+    with ThreadPoolExecutor(len(asked)) as at_once:
+        answers = list(at_once.map(lambda more: _answer(url, body | more), asked.values()))
+    cli.say(f"{model} was asked six questions: ended by, characters of thought and answer, calls")
+    for question, (ended, thought, text, calls) in zip(asked, answers, strict=True):
+        shown = " ".join(text.split())[:48]
+        if not text and not calls:
+            shown = "EMPTY" + (": the whole reply is in the thought" if thought else "")
+        row = f"  {question:<10} {ended:<8} {len(thought):>6} {len(text):>6} {calls:>2}  {shown}"
+        print(row, file=sys.stderr, flush=True)
+    if any(ended == "stop" and thought and not text for ended, thought, text, _ in answers):
+        cli.say(
+            "a reply that ended by itself came back empty: the reasoning parser took it for a thought. "
+            "Leave it away where the model does not think (reasoning_parser of assets/recipes/families.toml)"
+        )
+
+
+def _answer(url: str, body: dict[str, object]) -> tuple[str, str, str, int]:
+    """(what ended it, thought, answer, how many calls); of a refusal the server's words are the answer."""
+    try:
+        choice = _choice(url, body)
+    except cli.TryAgain as trouble:
+        return "refused", "", str(trouble).removeprefix(f"{url}: "), 0
+    message = choice["message"]
+    thought = message.get("reasoning") or message.get("reasoning_content") or ""
+    calls = len(message.get("tool_calls") or [])
+    return str(choice["finish_reason"]), thought, message.get("content") or "", calls
 
 
 def await_ready(
@@ -114,9 +192,12 @@ def await_ready(
             if job and job not in (its, its.split("_")[0]):
                 continue
             try:
-                wait(endpoint["url"], time.monotonic())
-                for name in NAMES:
-                    ask(endpoint["url"], name, PROBES[0], 1)
+                names = endpoint["models"]
+                wait(endpoint["url"], names, time.monotonic())
+                for name in names:
+                    more = servers.chosen(endpoint["engine"], name)
+                    is_adapter = name in endpoint["adapters"]
+                    ask(endpoint["url"], name, PROBES[0], 1, more if is_adapter else None)
                 return endpoint
             except cli.TryAgain as trouble:
                 seen = str(trouble)
