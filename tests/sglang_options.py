@@ -62,6 +62,6 @@ for name, action in parser._option_string_actions.items():
 lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
 print(
     f'{{"version": {json.dumps(sys.argv[1])}, "by": "tests/sglang_options.py", "options": {{\n{lines}\n}},\n'
-    f'"reasoning_parsers": {json.dumps(keys("srt/parser/reasoning_parser.py", "DetectorMap"))},\n'
-    f'"tool_parsers": {json.dumps(keys("srt/function_call/function_call_parser.py", "ToolCallParserEnum"))}}}'
+    f'"reasoning": {json.dumps(keys("srt/parser/reasoning_parser.py", "DetectorMap"))},\n'
+    f'"tools": {json.dumps(keys("srt/function_call/function_call_parser.py", "ToolCallParserEnum"))}}}'
 )

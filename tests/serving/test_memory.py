@@ -28,11 +28,11 @@ def line(adapter, *more, model=NEMOTRON):
 
 
 def memory(arguments, adapter, gpu):
-    return vllm.memory(arguments, arguments[2], [adapter], gpu)
+    return vllm.memory(vllm.Line(arguments, arguments[2], [adapter]), gpu)
 
 
 def check(arguments, adapter, gpu=None):
-    return vllm.check_memory(arguments, arguments[2], [adapter], gpu)
+    return vllm.check_memory(vllm.Line(arguments, arguments[2], [adapter]), gpu)
 
 
 def test_nemotron_fits_one_gpu_of_80_gib_when_buffers_are_for_its_adapter_alone(adapter, capsys):

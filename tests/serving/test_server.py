@@ -291,7 +291,7 @@ def test_sglang_gets_the_same_model_in_its_own_words(found):
     assert line["--default-chat-template-kwargs"] == ['{"enable_thinking": true}']
     assert line["--lora-paths"] == [f"tuned={found.path}"]
     assert (line["--max-loras-per-batch"], line["--max-lora-rank"]) == (["2"], ["200"])
-    memory = vllm.memory(words, NEMOTRON, [found], 80, "sglang")
+    memory = vllm.memory(vllm.Line(words, NEMOTRON, [found], "sglang"), 80)
     assert memory.gpus == 2 and memory.weights == pytest.approx(29.4, abs=0.1)
     with pytest.raises(
         cli.BadData, match="SGLang 0.5.23 would refuse this: unrecognized arguments"
@@ -316,9 +316,9 @@ def test_every_parser_of_a_family_is_one_that_the_other_engines_have_or_is_said_
     known = json.loads((cli.ROOT / "assets" / chosen["options"]).read_text())
     lacking = set()
     for family in tomllib.loads((cli.ROOT / "assets/recipes/families.toml").read_text()).values():
-        for key in ("reasoning_parser", "tool_parser"):
+        for option, key in (("reasoning", "reasoning_parser"), ("tools", "tool_parser")):
             if its := family.get(key):
-                if chosen.get("parsers", {}).get(its, its) not in known[f"{key}s"]:
+                if chosen.get("parsers", {}).get(its, its) not in known[option]:
                     lacking.add(its)
     assert (
         lacking

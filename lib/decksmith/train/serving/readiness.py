@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -154,11 +153,12 @@ def interview(url: str, names: Sequence[str], engine: str, thinking: Mapping[str
         answers = list(at_once.map(lambda more: _answer(url, body | more), asked.values()))
     cli.say(f"{model} was asked six questions: ended by, characters of thought and answer, calls")
     for question, (ended, thought, text, calls) in zip(asked, answers, strict=True):
-        shown = " ".join(text.split())[:48]
+        shown = "".join(filter(str.isprintable, " ".join(text.split())))[:48]
         if not text and not calls:
             shown = "EMPTY" + (": the whole reply is in the thought" if thought else "")
-        row = f"  {question:<10} {ended:<8} {len(thought):>6} {len(text):>6} {calls:>2}  {shown}"
-        print(row, file=sys.stderr, flush=True)
+        cli.tell(
+            f"  {question:<10} {ended:<8} {len(thought):>6} {len(text):>6} {calls:>2}  {shown}"
+        )
     if any(ended == "stop" and thought and not text for ended, thought, text, _ in answers):
         cli.say(
             "a reply that ended by itself came back empty: the reasoning parser took it for a thought. "

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from decksmith.core import cli, stream
 from decksmith.models import embedded, families, servers
+from decksmith.models.records import ServedAdapter
 from decksmith.train.hub import models
 from decksmith.train.serving import readiness, vllm
 from decksmith.train.serving.vllm import Adapter, Words, sha256
@@ -40,7 +41,6 @@ CPU_ENVIRONMENT = {
 }
 PR_SET_PDEATHSIG = 1  # prctl(2)
 Engine = Literal["vllm", "sglang", "trtllm", "local"]
-Adapters = Mapping[str, Adapter]  # by the names that they answer to
 
 
 class _Asked(BaseException):
@@ -48,39 +48,35 @@ class _Asked(BaseException):
 
 
 class _Launch(NamedTuple):
-    """How a server is started. `base`: the model that it loads; `adapters`: by name, the sha256 of each."""
+    """How a server is started. `base`: the model that it loads; `adapters`: what its file says of each."""
 
     arguments: list[str]
     environment: dict[str, str]
     base: str
-    adapters: dict[str, str]
+    adapters: dict[str, ServedAdapter]
 
 
 class Wanted(NamedTuple):
-    """What is to be served. `adapters`: folders, by the names that they shall answer to; `base`: a model, else what the
-    adapters were trained on; `called`: the base's name."""
+    """What is to be served. `adapters`: by the names that they shall answer to; `base`: a model, else what the adapters were
+    trained on; `called`: the base's name."""
 
-    adapters: Mapping[str, Path]
+    adapters: Mapping[str, Adapter]
     engine: Engine = "vllm"
     base: str | None = None
     called: str = "base"
     more: Words = ()
-
-    def loaded(self) -> dict[str, Adapter]:
-        """Raises cli.Missing, cli.BadData."""
-        return {name: Adapter.load(path) for name, path in self.adapters.items()}
 
 
 def serve(wanted: Wanted, *, name: str | None, timeout: float) -> int:
     """Serve base and adapters until a signal asks to stop (status 0). Raises cli.Missing, with the
     server's last words, when it dies, cli.TryAgain when it is not ready in `timeout` seconds,
     cli.BadData when an adapter answers as the base does."""
-    adapters, job, inside = wanted.loaded(), _job(), "SLURM_JOB_ID" in os.environ
+    job, inside = _job(), "SLURM_JOB_ID" in os.environ
     name = name or job or f"{socket.gethostname()}-{os.getpid()}"
     # Beyond a job nobody but this machine is let in; in one, the clients are on other nodes.
     host, port = socket.getfqdn() if inside else "127.0.0.1", _port()
-    command = _command(wanted, adapters, "0.0.0.0" if inside else host, port)
-    names = [_called(wanted, command.base), *adapters]
+    command = _command(wanted, "0.0.0.0" if inside else host, port)
+    names = [_called(wanted, command.base), *wanted.adapters]
     file, log = servers.folder() / f"{name}.json", servers.folder() / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
@@ -97,14 +93,7 @@ def serve(wanted: Wanted, *, name: str | None, timeout: float) -> int:
         facts = _proved(url, wanted, names, log)
         readiness.interview(url, names, str(facts["engine"]), families.of(command.base).thinking)
         facts |= {"url": f"http://{host}:{port}/v1", "base": command.base, "job": job, "host": host}
-        facts["adapters"] = {
-            each: {
-                "path": str(adapter.path),
-                "sha256": command.adapters[each],
-                "rewards": adapter.rewards,
-            }
-            for each, adapter in adapters.items()
-        }
+        facts["adapters"] = command.adapters
         stream.write(file, json.dumps(facts, indent=2) + "\n")
         door = os.environ.get("SLURM_SUBMIT_HOST") if inside else socket.gethostname()
         cli.say(
@@ -127,24 +116,25 @@ def serve(wanted: Wanted, *, name: str | None, timeout: float) -> int:
 def gpus(wanted: Wanted, gpu: str | None) -> int:
     """How many GPUs a server takes (the embedded engine: one is asked for and none used), after its command line was
     linted and its memory was found to fit. gpu: as vllm.gpu_named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
-    adapters, kind = wanted.loaded(), wanted.engine
-    if kind == "local":
+    if wanted.engine == "local":
         return 1
-    base = _base(adapters, wanted.base)
-    words = vllm.command(adapters, base, "127.0.0.1", 1, wanted.more, kind=kind, name=wanted.called)
-    found = vllm.check_memory(words, base, adapters.values(), vllm.gpu_named(gpu), kind)
+    found = vllm.check_memory(_line(wanted, _base(wanted)), vllm.gpu_named(gpu))
     return found.gpus if found else 1
 
 
-def _base(adapters: Adapters, base: str | None) -> str:
+def _line(wanted: Wanted, base: str, host: str = "127.0.0.1", port: int = 1) -> vllm.Line:
+    adapters, kind, more = wanted.adapters, wanted.engine, wanted.more
+    words = vllm.command(adapters, base, host, port, more, kind=kind, name=wanted.called)
+    return vllm.Line(words, base, adapters.values(), kind)
+
+
+def _base(wanted: Wanted) -> str:
     """Raises cli.BadData where nobody names one, or adapters name several."""
-    named = {base} if base else {adapter.base for adapter in adapters.values()}
+    named = {wanted.base} if wanted.base else {one.base for one in wanted.adapters.values()}
     found = named.pop() if len(named) == 1 else None
     if not found:
-        said = ", ".join(f"{adapter.path}: {adapter.base}" for adapter in adapters.values())
-        raise cli.BadData(
-            f"adapter_config.json names no base, or several ({said}): name it with --base"
-        )
+        said = ", ".join(f"{one.path}: {one.base}" for one in wanted.adapters.values())
+        raise cli.BadData(f"adapters name no base, or several ({said}): name it with --base")
     return found
 
 
@@ -167,26 +157,27 @@ def _proved(url: str, wanted: Wanted, names: list[str], log: Path) -> dict[str, 
         why = "its module names match none of the base's, or it was never trained"
         alike = " and ".join(said["alike"])
         what = f"{alike} answer alike; the adapter changes nothing ({why})"
-        folders = ", ".join(str(wanted.adapters[each]) for each in said["alike"][1:])
+        folders = ", ".join(str(wanted.adapters[each].path) for each in said["alike"][1:])
         raise cli.BadData(f"{folders}: {what}. Not served. Its log: {log}")
     started = datetime.now(UTC).isoformat(timespec="seconds")
     facts = {"models": names, "engine": version, "pid": os.getpid()}
     return {**facts, "probe": said, "started": started}
 
 
-def _command(wanted: Wanted, adapters: Adapters, host: str, port: int) -> _Launch:
+def _command(wanted: Wanted, host: str, port: int) -> _Launch:
     if wanted.engine == "local":
-        return _local(adapters, host, port, wanted.more)
-    base, kind, more = _base(adapters, wanted.base), wanted.engine, wanted.more
-    for adapter in adapters.values():
+        return _local(wanted, host, port)
+    base = _base(wanted)
+    for adapter in wanted.adapters.values():
         adapter.check_base(base)
-    program = vllm.engine(kind)["program"][0]
+    program = vllm.engine(wanted.engine)["program"][0]
     binary, settings = shutil.which(program), {}
-    if not binary and kind == "vllm" and CPU_VLLM.is_file():
-        binary, more, settings = str(CPU_VLLM), (*CPU_ARGUMENTS, *more), CPU_ENVIRONMENT
-    words = vllm.command(adapters, base, host, port, more, kind=kind, name=wanted.called)
+    if not binary and wanted.engine == "vllm" and CPU_VLLM.is_file():
+        binary, settings = str(CPU_VLLM), CPU_ENVIRONMENT
+        wanted = wanted._replace(more=(*CPU_ARGUMENTS, *wanted.more))
+    line = _line(wanted, base, host, port)
     if binary != str(CPU_VLLM):
-        vllm.check_memory(words, base, adapters.values(), kind=kind)
+        vllm.check_memory(line)
     if not binary:
         other = "without a GPU: make .venv-vllm/.done, or --engine local for the embedded model"
         raise cli.Missing(f"{program} is not here; build its image: make image-serve ({other})")
@@ -194,8 +185,12 @@ def _command(wanted: Wanted, adapters: Adapters, host: str, port: int) -> _Launc
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
     settings = settings | {name: str(cache / name.lower()) for name in caches} | _offline(base)
-    hashes = {name: adapter.sha256 for name, adapter in adapters.items()}
-    return _Launch([binary, *words[1:]], settings | dict(os.environ), base, hashes)
+    facts = {name: _facts(one, one.sha256) for name, one in wanted.adapters.items()}
+    return _Launch([binary, *line.words[1:]], settings | dict(os.environ), base, facts)
+
+
+def _facts(adapter: Adapter, sha256: str) -> ServedAdapter:
+    return {"path": str(adapter.path), "sha256": sha256, "rewards": adapter.rewards}
 
 
 def _offline(base: str) -> dict[str, str]:
@@ -209,17 +204,17 @@ def _offline(base: str) -> dict[str, str]:
         return {}  # vLLM fetches them
 
 
-def _local(adapters: Adapters, host: str, port: int, more: Words) -> _Launch:
+def _local(wanted: Wanted, host: str, port: int) -> _Launch:
     files: dict[str, Path] = {}
-    for name, adapter in adapters.items():
+    for name, adapter in wanted.adapters.items():
         if not adapter.gguf:
             why = "which the embedded engine wants; model-export writes it"
             raise cli.Missing(f"{adapter.path} has no adapter.gguf, {why}")
         files[name] = adapter.gguf
-    chosen = embedded.settings({"base": None, **files})
-    arguments = embedded.command(chosen, "--host", host, "--port", port, "--stay", *more)
-    hashes = {name: sha256(path) for name, path in files.items()}
-    return _Launch(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, hashes)
+    chosen = embedded.settings({wanted.called: None, **files})
+    arguments = embedded.command(chosen, "--host", host, "--port", port, "--stay", *wanted.more)
+    facts = {name: _facts(wanted.adapters[name], sha256(path)) for name, path in files.items()}
+    return _Launch(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, facts)
 
 
 def _start(command: _Launch, log: Path) -> subprocess.Popen[bytes]:

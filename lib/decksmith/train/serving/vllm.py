@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from decksmith.core import cli, config_files
 from decksmith.models import families, shapes
@@ -23,6 +23,7 @@ WEIGHTS = "adapter_model.safetensors"
 OPTIONS = cli.ROOT / "assets/vllm-options.json"
 SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size"}
 SHORT["-dp"] = "--data-parallel-size"
+COUNTS = ("tensor", "pipeline", "data", "rank", "loras", "sequences")  # of an engine's `memory`
 GIB = 2**30
 Words = Sequence[str]
 Engine = dict[str, Any]  # an entry of assets/engines.toml
@@ -160,26 +161,22 @@ def _of_adapters(adapters: Mapping[str, Adapter], chosen: Engine) -> list[str]:
         return []
     if "adapters" not in chosen:
         raise cli.BadData("this engine is started without adapters: merge it, model-export --merge")
-    highest = max(adapter.rank for adapter in adapters.values())
-    choices = config_files.asset(chosen["options"])["options"]["--max-lora-rank"].get(
-        "choices"
-    ) or [highest]
-    taken = [rank for rank in map(int, choices) if rank >= highest]
+    highest = max(adapters.values(), key=lambda adapter: adapter.rank)
+    options = config_files.asset(chosen["options"])["options"]
+    choices = options["--max-lora-rank"].get("choices") or [highest.rank]
+    taken = [rank for rank in map(int, choices) if rank >= highest.rank]
     if not taken:
-        path = next(each.path for each in adapters.values() if each.rank == highest)
-        raise cli.BadData(f"{path}: its rank is {highest}, more than vLLM takes")
+        raise cli.BadData(f"{highest.path}: its rank is {highest.rank}, more than vLLM takes")
     # Buffers are made for the modules that adapters have and for no others: for all of a mixture
     # of experts they would take as much again as a quarter of its weights.
-    filled: dict[str, list[str]] = {
+    modules = sorted({module for adapter in adapters.values() for module in adapter.modules})
+    filled = {
         "{count}": [str(len(adapters) + chosen.get("beside", 0))],
-        "{modules}": sorted({each for one in adapters.values() for each in one.modules}),
+        "{modules}": ["--lora-target-modules", *modules] if modules else [],
         "{pairs}": [f"{name}={adapter.path}" for name, adapter in adapters.items()],
         "{rank}": [str(taken[0])],
     }
-    found = [each for word in chosen["adapters"] for each in filled.get(word, [word])]
-    if not filled["{modules}"] and "--lora-target-modules" in found:
-        found.remove("--lora-target-modules")
-    return found
+    return [each for word in chosen["adapters"] for each in filled.get(word, [word])]
 
 
 def _of_the_model(base: str, chosen: Engine, kind: str) -> list[str]:
@@ -187,34 +184,23 @@ def _of_the_model(base: str, chosen: Engine, kind: str) -> list[str]:
     refuses every request with tools; the one of a model that names none finds no call."""
     config = families.configuration(base)
     family = families.of(base, config)
-    has = config_files.asset(chosen["options"])
-    wanted: list[tuple[str, str]] = []
+    known, parsers = config_files.asset(chosen["options"]), chosen.get("parsers", {})
     found = [*family.flags] if kind == "vllm" else []
     if family.remote_code:
         found.append(chosen["remote_code"])
-    if length := family.length(config):
-        wanted.append(("length", str(length)))
-    parsers = chosen.get("parsers", {})
-    for option, parser in (
-        ("reasoning", family.reasoning_parser),
-        ("tools", family.tool_parser or families.TOOLS["<tool_call>"]),
-    ):
-        its = parsers.get(parser, parser)
-        if its in has["reasoning_parsers" if option == "reasoning" else "tool_parsers"]:
-            wanted.append((option, its))
-        elif its:
-            cli.say(f"{kind} has no {option} parser like {parser}, which {base} wants")
-    wanted += [
-        (option, json.dumps(value))
-        for option, value in (("sampling", family.sampling), ("thinking", family.thinking))
-        if value
-    ]
-    for option, value in wanted:
-        if option not in chosen:
+    wanted = {
+        "length": str(family.length(config) or ""),
+        "reasoning": family.reasoning_parser or "",
+        "tools": family.tool_parser or families.TOOLS["<tool_call>"],
+        "sampling": json.dumps(family.sampling) if family.sampling else "",
+        "thinking": json.dumps(family.thinking) if family.thinking else "",
+    }
+    for option, value in wanted.items():
+        its = parsers.get(value, value)
+        if value and (option not in chosen or its not in known.get(option, [its])):
             cli.say(f"{kind} cannot be told this of {base}: {option} {value}")
-            continue
-        names = chosen[option]
-        found += [*([names] if isinstance(names, str) else names), value]
+        elif value:
+            found += [chosen[option], its]
     return found
 
 
@@ -234,12 +220,9 @@ def parsed(arguments: Words, kind: str = "vllm") -> argparse.Namespace:
     would refuse."""
     chosen = engine(kind)
     known = config_files.asset(chosen["options"])
-    said = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "trtllm-serve"}[kind]
-    parser = _Parser(prog=f"{said} {known['version']}", add_help=False, allow_abbrev=False)
-    memory = chosen["memory"]
-    counts = {
-        memory.get(key) for key in ("tensor", "pipeline", "data", "rank", "loras", "sequences")
-    }
+    program = f"{chosen['label']} {known['version']}"
+    parser = _Parser(prog=program, add_help=False, allow_abbrev=False)
+    counts = {chosen["memory"].get(key) for key in COUNTS}
     for option, facts in known["options"].items():
         if option in SHORT:  # an option of its own there
             continue
@@ -255,9 +238,8 @@ def parsed(arguments: Words, kind: str = "vllm") -> argparse.Namespace:
     words = []
     for word in arguments[len(chosen["program"]) :]:
         name, equals, given = word.partition("=")
-        if (
-            name.startswith("--") and kind == "vllm"
-        ):  # --reasoning-config.field is its way into JSON
+        # --reasoning-config.field is vLLM's way into JSON.
+        if name.startswith("--") and kind == "vllm":
             name = name.replace("_", "-").split(".")[0]
         words.append(name + equals + given)
     return parser.parse_args(words)
@@ -282,13 +264,20 @@ class Memory:
         return max(0, math.floor(self.left / self.sequence)) if self.sequence else self.sequences
 
 
-def memory(
-    arguments: Words, base: str, adapters: Collection[Adapter], gpu: float, kind: str = "vllm"
-) -> Memory:
-    """What a server's command line takes of each of its GPUs of `gpu` GiB."""
-    config = families.configuration(base)
-    config = config or families.of(base, config).dimensions
-    names, given = engine(kind)["memory"], vars(parsed(arguments, kind))
+class Line(NamedTuple):
+    """A server's command line, for what it takes of memory."""
+
+    words: Words
+    base: str
+    adapters: Collection[Adapter]
+    kind: str = "vllm"
+
+
+def memory(line: Line, gpu: float) -> Memory:
+    """What a server takes of each of its GPUs of `gpu` GiB."""
+    config = families.configuration(line.base)
+    config = config or families.of(line.base, config).dimensions
+    names, given = engine(line.kind)["memory"], vars(parsed(line.words, line.kind))
 
     def number(key: str) -> int:
         return int(given.get(names.get(key, "")) or 1)
@@ -298,7 +287,7 @@ def memory(
     nodes = int(os.environ.get("SLURM_JOB_NUM_NODES") or 1)
     parts = tensor * max(nodes, number("pipeline"))
     # Half of an adapter's matrices is split over tensor-parallel GPUs (vLLM, fully_sharded_loras), in bf16.
-    width = max((adapter.width for adapter in adapters), default=0)
+    width = max((adapter.width for adapter in line.adapters), default=0)
     each = 2 * number("rank") * width * (1 + 1 / tensor) / 2 / (parts / tensor) / GIB
     loras = each * number("loras")
     length = _length(given[names["length"]]) or families.limit(config) or 0
@@ -309,7 +298,7 @@ def memory(
         groups = int(shapes.text(config).get("num_key_value_heads") or tensor)
         token = of_token / min(tensor, groups) * tensor / parts / GIB
         state = of_sequence / parts / GIB
-    size = _weights(base, config)
+    size = _weights(line.base, config)
     weights = None if size is None else size / parts / GIB
     usable = gpu * float(given[names["share"]] or names["default_share"])
     return Memory(
@@ -324,31 +313,25 @@ def memory(
     )
 
 
-def check_memory(
-    arguments: Words,
-    base: str,
-    adapters: Collection[Adapter],
-    gpu: float | None = None,
-    kind: str = "vllm",
-) -> Memory | None:
+def check_memory(line: Line, gpu: float | None = None) -> Memory | None:
     """The memory of a command line, said in one line; None without a GPU (vLLM's CPU build has
     rules of its own). gpu: the GiB of one; else what nvidia-smi says of this machine's. Raises
     cli.BadConfig, with the remedy, where not even one sequence of full length fits."""
     gpu = gpu or gpu_here()
     if gpu is None:
         return None
-    found = memory(arguments, base, adapters, gpu, kind)
+    found = memory(line, gpu)
     if found.weights is None:
-        cli.say(f"memory is not computed: nothing here says how large {base} is")
+        cli.say(f"memory is not computed: nothing here says how large {line.base} is")
         return found
     parts = (
         f"{found.weights:.1f} GiB of weights, {found.adapter:.1f} of adapter, {BESIDES:.0f} besides (assumed), "
         f"{found.sequence:.1f} for each sequence of {found.length:,} tokens"
     )
     if found.left < found.sequence:
-        mend = " ".join(_remedies(arguments, base, adapters, found, gpu, kind))
+        mend = " ".join(_remedies(line, found, gpu))
         mend = mend or "It wants larger GPUs, or more than one node"
-        raise cli.BadConfig(f"{base} does not fit a GPU of {gpu:.0f} GiB: {parts}. {mend}")
+        raise cli.BadConfig(f"{line.base} does not fit a GPU of {gpu:.0f} GiB: {parts}. {mend}")
     room = min(found.at_once, found.sequences)
     waiting = "" if room == found.sequences else ", the others wait"
     cli.say(
@@ -357,15 +340,13 @@ def check_memory(
     return found
 
 
-def _remedies(
-    arguments: Words, base: str, adapters: Collection[Adapter], found: Memory, gpu: float, kind: str
-) -> Iterator[str]:
+def _remedies(line: Line, found: Memory, gpu: float) -> Iterator[str]:
     """The fewest GPUs that do, and the context that would."""
-    chosen = engine(kind)
-    tensor = int(vars(parsed(arguments, kind))[chosen["memory"]["tensor"]] or 1)
+    chosen = engine(line.kind)
+    tensor = int(vars(parsed(line.words, line.kind))[chosen["memory"]["tensor"]] or 1)
     for wider in (2 * tensor, 4 * tensor, 8 * tensor):
-        more = [*arguments, chosen["tensor"], str(wider)]
-        other = memory(more, base, adapters, gpu, kind)
+        more = [*line.words, chosen["tensor"], str(wider)]
+        other = memory(line._replace(words=more), gpu)
         if wider <= 8 and other.left >= other.sequence:
             yield f'on more GPUs: SERVE="{chosen["tensor"]} {wider}"'
             break
