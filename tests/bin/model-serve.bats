@@ -66,7 +66,7 @@ ended() { await dead "$1"; }
 @test "what comes back from six questions is shown at the start, and empty answers are said there" {
   start
   run cat said
-  assert_output --regexp 'tuned was asked six questions.*plain +stop +[0-9]+ +0 +0  EMPTY: the whole reply is in the thought'
+  assert_output --regexp 'six questions: .*plain +stop +[0-9]+ +0 +0  EMPTY: the whole reply is in the thought'
   for question in system thinking "no thought" tool long; do assert_output --partial "  $question"; done
   assert_output --partial "came back empty: the reasoning parser took it for a thought"
 }

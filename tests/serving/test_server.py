@@ -262,8 +262,9 @@ def test_servers_of_several_models_run_beside_each_other_and_each_name_finds_its
 
 
 def test_sglang_is_told_the_adapter_in_the_body_and_others_by_the_model():
-    assert servers.chosen("sglang 0.5.23", "tuned") == {"lora_path": "tuned"}
-    assert servers.chosen("vllm 0.27.1", "tuned") == servers.chosen(None, "tuned") == {}
+    named = {"model": "tuned"}
+    assert servers.chosen("sglang 0.5.23", "tuned") == named | {"lora_path": "tuned"}
+    assert servers.chosen("vllm 0.27.1", "tuned") == servers.chosen(None, "tuned") == named
 
 
 NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"

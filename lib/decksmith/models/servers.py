@@ -54,9 +54,9 @@ def running() -> list[ServedEndpoint]:
     return found
 
 
-def chosen(engine: str | None, adapter: str) -> Record:
-    """What a body has besides its model, to ask an adapter: SGLang takes it by a field of its own, else its base answers."""
-    return {"lora_path": adapter} if (engine or "").startswith("sglang") else {}
+def chosen(engine: str | None, name: str) -> Record:
+    """What a body says to ask an adapter. SGLang takes it by a field of its own; by the model's name its base answers."""
+    return {"model": name} | ({"lora_path": name} if (engine or "").startswith("sglang") else {})
 
 
 def served_by(server: ServedEndpoint, slug: str) -> Served:

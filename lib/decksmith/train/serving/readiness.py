@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from decksmith.core import cli, incoming, slurm, stream
 from decksmith.measure.decks import templates
@@ -63,32 +63,41 @@ def wait(
         time.sleep(0.5)
 
 
-def ask(
-    url: str, model: str, text: str, tokens: int, more: Mapping[str, object] | None = None
-) -> tuple[str, str]:
-    """(content, reasoning) of a greedy reply. more: of the body. Raises cli.TryAgain with the server's words."""
-    system = {"role": "system", "content": templates.system_prompt()}
-    messages = [system, {"role": "user", "content": text}]
-    body = {"model": model, "temperature": 0, "max_tokens": tokens, "messages": messages}
-    message = _choice(url, body | dict(more or {}))["message"]
-    reasoning = message.get("reasoning") or message.get("reasoning_content")
-    return message.get("content") or "", reasoning or ""
+class Heard(NamedTuple):
+    """A reply: what ended it, its thought and its text, and how many calls it has."""
+
+    ended: str
+    thought: str
+    text: str
+    calls: int
 
 
-def _choice(url: str, body: dict[str, object]) -> Any:
-    """The first choice of a reply. Raises cli.TryAgain with the server's words."""
+def heard(url: str, body: Mapping[str, object]) -> Heard:
+    """A greedy reply to a body. Raises cli.TryAgain with the server's words."""
     try:
-        choice = get(url, "/v1/chat/completions", body, timeout=600)["choices"][0]
-        return {"finish_reason": choice.get("finish_reason"), "message": dict(choice["message"])}
+        choice = get(url, "/v1/chat/completions", {"temperature": 0, **body}, timeout=600)[
+            "choices"
+        ][0]
+        said = choice["message"]
+        thought = said.get("reasoning") or said.get("reasoning_content") or ""
+        calls = len(said.get("tool_calls") or ())
+        return Heard(str(choice.get("finish_reason")), thought, said.get("content") or "", calls)
     except urllib.error.HTTPError as error:
         words = " ".join(error.read().decode(errors="replace").split())[:300]
         raise cli.TryAgain(f"{url}: HTTP {error.code}: {words}") from None
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise cli.TryAgain(f"{url}: no usable answer from {body['model']} ({error!r})") from None
 
 
+def ask(url: str, text: str, tokens: int, named: Mapping[str, object]) -> Heard:
+    """The reply to a request for a deck. named: the model, in the body's words. Raises cli.TryAgain."""
+    system = {"role": "system", "content": templates.system_prompt()}
+    messages = [system, {"role": "user", "content": text}]
+    return heard(url, {"max_tokens": tokens, "messages": messages, **named})
+
+
 class Probe(TypedDict):
-    """Whether adapters and base answer differently; `answers`: sha256 by name; `alike`: the base and adapters that do not."""
+    """Whether adapters and base answer differently; `answers`: sha256 by name; `alike`: the adapters that do not."""
 
     prompt_sha256: str
     answers: dict[str, str]
@@ -99,20 +108,21 @@ class Probe(TypedDict):
 def probe(url: str, names: Sequence[str], engine: str = "") -> Probe | None:
     """Whether each adapter answers a probe otherwise than the base (the first name); None without adapters. An adapter
     that matches no module is accepted by vLLM, and the base answers under its name (vLLM #55193)."""
-    base, *others = names
     said: Probe | None = None
-    for text in PROBES if others else ():
+    for text in PROBES if names[1:] else ():
         # A base that does not repeat itself proves nothing by one answer.
-        plain = [ask(url, base, text, PROBE_TOKENS) for _ in range(2)]
-        heard = {base: plain[0]} | {
-            name: ask(url, name, text, PROBE_TOKENS, servers.chosen(engine, name))
-            for name in others
+        plain = [ask(url, text, PROBE_TOKENS, {"model": names[0]}) for _ in range(2)]
+        tuned = {
+            name: ask(url, text, PROBE_TOKENS, servers.chosen(engine, name)) for name in names[1:]
         }
-        alike = [name for name in others if heard[name] in plain]
+        alike = [name for name in tuned if tuned[name] in plain]
         said = {
             "prompt_sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "answers": {name: stream.fingerprint(answer) for name, answer in heard.items()},
-            "alike": [base, *alike] if alike else [],
+            "answers": {
+                name: stream.fingerprint(answer[1:3])
+                for name, answer in {names[0]: plain[0], **tuned}.items()
+            },
+            "alike": alike,
             "differ": not alike,
         }
         if not alike:
@@ -122,60 +132,49 @@ def probe(url: str, names: Sequence[str], engine: str = "") -> Probe | None:
 
 # What a model is asked before it is published: its parsers, switches and template are wrong here, or after a night's run.
 CAPITAL = "What is the capital of France? Answer with one word."
-TOOL = {
+WEATHER = {
     "name": "weather",
-    "description": "The weather of a city",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
 }
 
 
-def interview(url: str, names: Sequence[str], engine: str, thinking: Mapping[str, Any]) -> None:
-    """Ask the last name six questions and show what came back, a line each; what is empty is said. thinking: the
-    switches of the model's family, {} of one that has none."""
+def interview(url: str, named: Mapping[str, object], thinking: Mapping[str, Any]) -> None:
+    """Ask six questions and show what came back, a line each; what is empty is said. thinking: the switches of the
+    model's family, {} of one that has none."""
+
+    def asked(text: str = CAPITAL, *before: object, **more: object) -> Heard:
+        messages = [*before, {"role": "user", "content": text}]
+        body = {"max_tokens": 512 if thinking else 32, "messages": messages, **named, **more}
+        try:
+            return heard(url, body)
+        except cli.TryAgain as trouble:
+            return Heard("refused", "", str(trouble).removeprefix(f"{url}: "), 0)
+
     on = dict(thinking) or {"enable_thinking": True}
     off = {key: False if value is True else "low" for key, value in on.items()}
-    long = "The bee flew home. " * 400 + CAPITAL
-    user = {"role": "user", "content": CAPITAL}
-    tool = {"tools": [{"type": "function", "function": TOOL}], "tool_choice": "auto"}
-    weather = {"role": "user", "content": "What is the weather in Bern? Use the tool."}
-    asked: dict[str, dict[str, object]] = {
-        "plain": {"messages": [user]},
-        "system": {"messages": [{"role": "system", "content": "Write capitals."}, user]},
-        "thinking": {"messages": [user], "chat_template_kwargs": on},
-        "no thought": {"messages": [user], "chat_template_kwargs": off},
-        "tool": {"messages": [weather], **tool},
-        "long": {"messages": [{"role": "user", "content": long}]},
+    tools = [{"type": "function", "function": WEATHER}]
+    questions: dict[str, Callable[[], Heard]] = {
+        "plain": asked,
+        "system": lambda: asked(CAPITAL, {"role": "system", "content": "Write capitals."}),
+        "thinking": lambda: asked(chat_template_kwargs=on),
+        "no thought": lambda: asked(chat_template_kwargs=off),
+        "tool": lambda: asked("How is the weather in Bern?", tools=tools, tool_choice="auto"),
+        "long": lambda: asked("The bee flew home. " * 400 + CAPITAL),
     }
-    model = names[-1]
-    body = {"model": model, "temperature": 0, "max_tokens": 512 if thinking else 32}
-    body |= servers.chosen(engine, model) if names[1:] else {}
-    with ThreadPoolExecutor(len(asked)) as at_once:
-        answers = list(at_once.map(lambda more: _answer(url, body | more), asked.values()))
-    cli.say(f"{model} was asked six questions: ended by, characters of thought and answer, calls")
-    for question, (ended, thought, text, calls) in zip(asked, answers, strict=True):
-        shown = "".join(filter(str.isprintable, " ".join(text.split())))[:48]
-        if not text and not calls:
-            shown = "EMPTY" + (": the whole reply is in the thought" if thought else "")
-        cli.tell(
-            f"  {question:<10} {ended:<8} {len(thought):>6} {len(text):>6} {calls:>2}  {shown}"
-        )
-    if any(ended == "stop" and thought and not text for ended, thought, text, _ in answers):
+    with ThreadPoolExecutor(len(questions)) as at_once:
+        replies = list(at_once.map(lambda question: question(), questions.values()))
+    cli.say("six questions: what ended each reply, characters of thought and answer, calls")
+    for question, reply in zip(questions, replies, strict=True):
+        shown = "".join(filter(str.isprintable, " ".join(reply.text.split())))[:48]
+        if not reply.text and not reply.calls:
+            shown = "EMPTY" + (": the whole reply is in the thought" if reply.thought else "")
+        counts = f"{len(reply.thought):>6} {len(reply.text):>6} {reply.calls:>2}"
+        cli.tell(f"  {question:<10} {reply.ended:<8} {counts}  {shown}")
+    if any(one.ended == "stop" and one.thought and not one.text for one in replies):
         cli.say(
             "a reply that ended by itself came back empty: the reasoning parser took it for a thought. "
             "Leave it away where the model does not think (reasoning_parser of assets/recipes/families.toml)"
         )
-
-
-def _answer(url: str, body: dict[str, object]) -> tuple[str, str, str, int]:
-    """(what ended it, thought, answer, how many calls); of a refusal the server's words are the answer."""
-    try:
-        choice = _choice(url, body)
-    except cli.TryAgain as trouble:
-        return "refused", "", str(trouble).removeprefix(f"{url}: "), 0
-    message = choice["message"]
-    thought = message.get("reasoning") or message.get("reasoning_content") or ""
-    calls = len(message.get("tool_calls") or [])
-    return str(choice["finish_reason"]), thought, message.get("content") or "", calls
 
 
 def await_ready(
@@ -195,9 +194,8 @@ def await_ready(
                 names = endpoint["models"]
                 wait(endpoint["url"], names, time.monotonic())
                 for name in names:
-                    more = servers.chosen(endpoint["engine"], name)
-                    is_adapter = name in endpoint["adapters"]
-                    ask(endpoint["url"], name, PROBES[0], 1, more if is_adapter else None)
+                    engine = endpoint["engine"] if name in endpoint["adapters"] else ""
+                    ask(endpoint["url"], PROBES[0], 1, servers.chosen(engine, name))
                 return endpoint
             except cli.TryAgain as trouble:
                 seen = str(trouble)

@@ -91,7 +91,8 @@ def serve(wanted: Wanted, *, name: str | None, timeout: float) -> int:
         server = child = _start(command, log)
         readiness.wait(url, names, deadline, lambda: _dead(server, log))
         facts = _proved(url, wanted, names, log)
-        readiness.interview(url, names, str(facts["engine"]), families.of(command.base).thinking)
+        chosen = servers.chosen(str(facts["engine"]) if wanted.adapters else "", names[-1])
+        readiness.interview(url, chosen, families.of(command.base).thinking)
         facts |= {"url": f"http://{host}:{port}/v1", "base": command.base, "job": job, "host": host}
         facts["adapters"] = command.adapters
         stream.write(file, json.dumps(facts, indent=2) + "\n")
@@ -155,9 +156,9 @@ def _proved(url: str, wanted: Wanted, names: list[str], log: Path) -> dict[str, 
     said = readiness.probe(url, names, version)
     if said and not said["differ"]:
         why = "its module names match none of the base's, or it was never trained"
-        alike = " and ".join(said["alike"])
-        what = f"{alike} answer alike; the adapter changes nothing ({why})"
-        folders = ", ".join(str(wanted.adapters[each].path) for each in said["alike"][1:])
+        alike = ", ".join(said["alike"])
+        what = f"{names[0]} and {alike} answer alike; the adapter changes nothing ({why})"
+        folders = ", ".join(str(wanted.adapters[each].path) for each in said["alike"])
         raise cli.BadData(f"{folders}: {what}. Not served. Its log: {log}")
     started = datetime.now(UTC).isoformat(timespec="seconds")
     facts = {"models": names, "engine": version, "pid": os.getpid()}
