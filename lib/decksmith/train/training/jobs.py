@@ -120,13 +120,8 @@ class Job:
         """(the flag that asks for GPUs of a node, `flags` with the partition of a second component)."""
         done = self.host.shell(SITE.format(home=shlex.quote(str(self.home))))
         gpus, partition = (done.stdout.decode().split("\n") + ["", ""])[:2]
-        if (
-            ":" in flags
-            and partition
-            and not any(
-                word.startswith(("-p", "--partition")) for word in flags[flags.index(":") :]
-            )
-        ):
+        second = flags[flags.index(":") :] if ":" in flags else []
+        if second and partition and "--partition" not in " ".join(second):
             flags.append(f"--partition={partition}")
         return re.sub("N$", count, gpus or "--gres=gpu:N"), flags
 
