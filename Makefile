@@ -126,9 +126,7 @@ rl: .venv/.corpus $(RL_TOOLS)
 ## serve: base and ADAPTER from one server, until Ctrl-C; SBATCH=sbatch: as jobs
 serve: .venv/.python $(SERVE_TOOLS)
 	$(SITE)
-	$(CHECK_GPUS)
-	$(FETCH_$(ENGINE))
-	$(START_SERVER)
+	$(if $(MODELS),$(SERVE_MODELS),$(SERVE_ONE))
 
 ## finetuned: the same protocol for PAIR against what is served, and the difference
 finetuned: run-tools

@@ -42,9 +42,13 @@ DRY ?=
 PLANTED ?= results/planted.jsonl
 # Decks a minute of all reward servers together, for rl-check.
 PACE ?= 60
-# The PEFT folder that is served beside its base.
-ADAPTER ?= $(error ADAPTER=results/sft/RUN/adapter says what to serve)
-# vllm, or local for the embedded model.
+# The PEFT folder that is served beside its base; several by names of their own: ADAPTER="a=PATH b=PATH".
+ADAPTER ?= $(if $(OTHER)$(MODELS),,$(error ADAPTER=results/sft/RUN/adapter says what to serve, BASE=NAME a model without one))
+# With SBATCH: models of the Hub or folders, a server for each, which answers to its last part (of RUN/merged, to RUN's).
+MODELS ?=
+# What runs beside each server of MODELS, in its job, and at last for all of them: THEN="make baseline".
+THEN ?=
+# vllm, sglang, trtllm (assets/engines.toml), or local for the embedded model.
 ENGINE ?= vllm
 # sbatch: serve as a job.
 SBATCH ?=
@@ -63,7 +67,7 @@ CORPUS := results/corpus
 # BASE where somebody gave it: another base than the recipe's.
 OTHER := $(if $(filter command environment,$(origin BASE)),$(BASE))
 # This site's settings (slurm/site.env); what stands in the environment is stronger.
-SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
+SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/module.sh; . slurm/site.env; set -eu +a; eval "$$own"; fi
 
 # How each TRAINER trains what lies in $(SFT), and what is needed for it.
 TRAIN_trl = bin/sft-train --run $(SFT)
@@ -99,16 +103,41 @@ rl: DATA = data/rl
 rl: SFT = results/rl/$(notdir $(FROM))
 
 # How a server starts.
-SERVED = --adapter $(ADAPTER) --engine $(ENGINE) $(OTHER:%=--base %) $(if $(SERVE),-- $(SERVE))
+SERVED = $(ADAPTER:%=--adapter %) --engine $(ENGINE) $(OTHER:%=--base %) $(if $(SERVE),-- $(SERVE))
 SERVE_TOOLS := $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done,.venv/.hub)
-FETCH_vllm = bin/model-fetch $(or $(OTHER),$(ADAPTER)) > /dev/null
+FETCH = $(if $(filter local,$(ENGINE)),,bin/model-fetch $(or $(OTHER),$(lastword $(subst =, ,$(firstword $(ADAPTER))))) > /dev/null)
+ASK_GPUS = --gres=none $$(sed "s/N$$/$$gpus/" <<< "$${GPUS:---gres=gpu:N}")
 define SERVE_JOB
 mkdir -p results/serve
-$(SBATCH) --output=results/serve/%j.out --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch $(SERVED)
+$(SBATCH) --output=results/serve/%j.out $(ASK_GPUS) $(SERVERS:%=--array=1-%) slurm/serve.sbatch $(SERVED)
 $(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned. To end it: scancel --batch --signal=USR1 JOB)
 endef
-CHECK_GPUS = $(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED)))
-START_SERVER = $(if $(SBATCH),$(SERVE_JOB),exec bin/model-serve $(SERVED))
+# A server of its own for each of MODELS. With THEN server and run are one job, which ends with the run; the last job
+# begins when all have ended well.
+define SERVE_MODELS
+[ -n "$(SBATCH)" ] || { echo 'servers of MODELS are jobs: SBATCH=sbatch' >&2; exit 2; }
+mkdir -p results/serve data/models
+jobs= names=
+for model in $(MODELS); do
+  name=$${model%/merged} name=$${name##*/}
+  served="--base $$model --called $$name --engine $(ENGINE)"
+  gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $$served $(if $(SERVE),-- $(SERVE)))
+  $(if $(filter local,$(ENGINE)),,bin/model-fetch "$$model" > /dev/null)
+  [ -e "data/models/$$name.toml" ] ||
+    printf '["%s"]\nlabel = "%s"\nbase_url = "serve:"\nslug = "%s"\nprice = { prompt = 0, completion = 0 }\njobs = 64\ntimeout = 3600\n' \
+      "$$name" "$$name" "$$name" > "data/models/$$name.toml"
+  job=$$($(SBATCH) --parsable --output=results/serve/%j.out $(ASK_GPUS) \
+    $(if $(THEN),slurm/finetuned.sbatch "$$served $(if $(SERVE),-- $(SERVE))" $(THEN) MODEL="$$name" NAME="$$name",slurm/serve.sbatch $$served $(if $(SERVE),-- $(SERVE))))
+  echo "job $${job%%;*}: $$model as $$name"
+  jobs+=:$${job%%;*} names+="$$name "
+done
+$(if $(THEN),$(SBATCH) --output=results/serve/%j.out --dependency=afterok$$jobs --kill-on-invalid-dep=yes $(if $(SBATCH),$${CPU_PARTITION:+--partition=$$CPU_PARTITION}) slurm/bench.sbatch $(THEN) MODEL="$$names")
+endef
+define SERVE_ONE
+$(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED)))
+$(FETCH)
+$(if $(SBATCH),$(SERVE_JOB),exec bin/model-serve $(SERVED))
+endef
 
 ##@ Train
 .PHONY: data-check
@@ -125,6 +154,12 @@ push: $(if $(REPO),.venv/.hub)
 $(FROM)/merged/config.json: | .venv/.corpus
 	bin/model-export --run $(FROM) --merge > /dev/null
 
+.PHONY: site
+## site: ask Slurm what this cluster is, propose slurm/site.env, write it after a yes
+site:
+	$(SITE)
+	$(PYTHON) make/site_env.py
+
 .PHONY: smoke
 ## smoke: what works on this cluster, in ten minutes on one node
 smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modules/.done
@@ -134,7 +169,8 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	number=$$(mktemp)
 	trap 'rm "$$number" "$$number.said"; kill $$job 2> /dev/null || :' EXIT  # the waiting, not the job
 	gres=$$(sinfo --noheader $${SBATCH_PARTITION:+--partition="$$SBATCH_PARTITION"} --format=%G 2> /dev/null | grep -om1 '^gpu:[^,(]*' || :)
-	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $${gres:+--gres="$$gres"} $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) \
+	[ -z "$${GPUS-}" ] || gpus=$${GPUS/%N/$${gres##*:}}
+	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $${gpus-$${gres:+--gres="$$gres"}} $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) \
 	  > "$$number" 2> "$$number.said" & job=$$!
 	until [ -s "$$number" ] || ! kill -0 $$job 2> /dev/null; do sleep 0.2; done
 	log=results/smoke/$$(sed 's/;.*//' "$$number").out

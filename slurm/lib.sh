@@ -9,12 +9,16 @@
 # and defines say, node_ip, enter, seconds_left, own_tmp.
 
 CODE=$RUN/snapshot
+strict=${-//[^u]/}
+set +u
+# shellcheck source=slurm/module.sh
+. "$CODE/slurm/module.sh"
 set -a
 # shellcheck disable=SC1091
 [ ! -f "$CODE/slurm/site.env" ] || . "$CODE/slurm/site.env"
 # shellcheck disable=SC1091
 . "$CODE/job.env"
-set +a
+set +a ${strict:+-u}
 # The names that these two files give, for the environment inside an image.
 GIVEN=$(sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*\)=.*/\2/p' "$CODE/job.env" "$CODE/slurm/site.env" 2> /dev/null |
   grep -vxE 'PATH|LD_LIBRARY_PATH|HOME|SBATCH_.*')

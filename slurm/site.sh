@@ -5,6 +5,10 @@
 
 say() { printf '%s: %(%H:%M:%S)T +%d s: %s\n' "${SLURM_JOB_NAME%.sbatch}" -1 "$SECONDS" "$*"; }
 cd "$SLURM_SUBMIT_DIR" || exit 69
+strict=${-//[^u]/}
+set +u
+# shellcheck source=slurm/module.sh
+. slurm/module.sh
 set -a
 # shellcheck disable=SC1091
 [ ! -f slurm/site.env ] || . slurm/site.env
@@ -14,4 +18,4 @@ set -a
   TMPDIR=${DECKSMITH_TMP:-${TMPDIR:-/tmp}} # caches on the node's own disk
   [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || [ -z "${SHARDS:-}" ] || SHARD=$SLURM_ARRAY_TASK_ID/$SHARDS
 }
-set +a
+set +a ${strict:+-u}

@@ -25,9 +25,23 @@ enter() {
   [ -z "$2" ] || ENTER+=(--container-name="$2")
 }
 
-# The address of a node as Slurm itself reaches it.
+# node_ip NODE [FLAG of srun ..]: the address of a node, on the network DECKSMITH_NET (slurm/site.env), an interface (ib0) or a name made
+# of the node's (*-ib); without one, as Slurm itself reaches it. Nothing where there is none.
 node_ip() {
-  local address
-  address=$(scontrol show node "$1" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
-  getent ahostsv4 "${address:-$1}" | awk 'NR == 1 { print $1 }'
+  local node=$1 address
+  shift
+  case ${DECKSMITH_NET-} in
+    '') ;;
+    *'*'*)
+      getent ahostsv4 "${DECKSMITH_NET/\*/$node}" | awk 'NR == 1 { print $1 }'
+      return
+      ;;
+    *)
+      srun "$@" --overlap --nodes=1 --ntasks=1 --nodelist="$node" --cpu-bind=none --mem=0 ip -4 -o address show dev "$DECKSMITH_NET" < /dev/null |
+        awk 'NR == 1 { sub("/.*", "", $4); print $4 }'
+      return
+      ;;
+  esac
+  address=$(scontrol show node "$node" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
+  getent ahostsv4 "${address:-$node}" | awk 'NR == 1 { print $1 }'
 }

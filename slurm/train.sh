@@ -182,7 +182,8 @@ if [ ${#ENTER[@]} -gt 0 ]; then
   say "a container on each node"
 fi
 IP=$(node_ip "${nodes[0]}")
-[ -n "$IP" ] || finish 69 "no address for ${nodes[0]}"
+[ -n "$IP" ] || finish 69 "no address for ${nodes[0]}${DECKSMITH_NET:+ on the network DECKSMITH_NET=$DECKSMITH_NET of slurm/site.env}"
+case ${DECKSMITH_NET:-*} in *'*'*) ;; *) : "${NCCL_SOCKET_IFNAME:=$DECKSMITH_NET}" "${GLOO_SOCKET_IFNAME:=$DECKSMITH_NET}" ;; esac
 before_ray
 
 # A block of ports below the ephemeral range, the first in which nobody answers. Every port of Ray is named: two nodes that share a
@@ -204,7 +205,7 @@ RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 mkdir -p "$RUN/home"
 (umask 077 # tokens may stand in there
-  for name in $GIVEN RAY_ADDRESS HF_HOME HF_HUB_OFFLINE OMP_NUM_THREADS NCCL_DEBUG TMPDIR XDG_CACHE_HOME TRITON_CACHE_DIR \
+  for name in $GIVEN ${NCCL_SOCKET_IFNAME+NCCL_SOCKET_IFNAME} ${GLOO_SOCKET_IFNAME+GLOO_SOCKET_IFNAME} RAY_ADDRESS HF_HOME HF_HUB_OFFLINE OMP_NUM_THREADS NCCL_DEBUG TMPDIR XDG_CACHE_HOME TRITON_CACHE_DIR \
     TORCHINDUCTOR_CACHE_DIR PYTHONNOUSERSITE RAY_USAGE_STATS_ENABLED RAY_ENABLE_UV_RUN_RUNTIME_ENV RAY_AUTH_MODE RAY_AUTH_TOKEN; do
     printf '%s=%q\n' "$name" "${!name}"
   done > "$LOGS/env")
@@ -225,6 +226,10 @@ start() {
 ray=$NEMO_RL_VENV/bin/ray
 start 0 --head --port="$base" --include-dashboard=false --temp-dir="$TMP/r"
 ready "Ray's head answers at $RAY_ADDRESS" "$ray health-check --address $RAY_ADDRESS"
+# From every node, before the others wait for it in vain.
+# shellcheck disable=SC2016  # of the nodes' shell
+deaf=$(everywhere 60 bash -c 'timeout 10 bash -c ": < /dev/tcp/$0/$1" "$0" "$1" 2> /dev/null || hostname' "$IP" "$base" | paste -sd ' ')
+[ -z "$deaf" ] || finish 69 "$deaf cannot reach ${nodes[0]} at $RAY_ADDRESS: name another network (DECKSMITH_NET in slurm/site.env), or have the site open it"
 for rank in "${!nodes[@]}"; do [ "$rank" = 0 ] || start "$rank" --address="$RAY_ADDRESS"; done
 gpus=$((SFT_NODES * SFT_GPUS))
 ready "Ray has $gpus GPUs on ${#nodes[@]} nodes" "$ray status | grep -F '/$gpus.0 GPU'"

@@ -45,6 +45,6 @@ for name, action in make_arg_parser(
 lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
 print(
     f'{{"version": {json.dumps(sys.argv[1])}, "by": "tests/vllm_options.py", "options": {{\n{lines}\n}},\n'
-    f'"reasoning_parsers": {json.dumps(parsers("reasoning"))},\n'
-    f'"tool_parsers": {json.dumps(parsers("tool_parsers"))}}}'
+    f'"reasoning": {json.dumps(parsers("reasoning"))},\n'
+    f'"tools": {json.dumps(parsers("tool_parsers"))}}}'
 )

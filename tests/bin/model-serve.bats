@@ -41,7 +41,34 @@ ended() { await dead "$1"; }
 @test "the command line is that of the facts, the rank the smallest that vLLM takes, and more arguments come last" {
   start -- --tensor-parallel-size 2
   run python3 -c 'import json,sys; print(" ".join(json.loads(sys.stdin.readline())["argv"]))' < serve/x.log
-  assert_output --regexp "^serve maker/base --host 127.0.0.1 --port [0-9]+ --served-model-name base --max-num-seqs 64 --no-enable-prefix-caching --enable-lora --max-loras 1 --lora-target-modules q_proj --lora-modules tuned=$PWD/adapter --max-lora-rank 64 --tensor-parallel-size 2\$"
+  assert_output --regexp "^serve maker/base --host 127.0.0.1 --port [0-9]+ --served-model-name base --max-num-seqs 64 --no-enable-prefix-caching --enable-auto-tool-choice --tool-call-parser hermes --enable-lora --max-loras 1 --lora-target-modules q_proj --lora-modules tuned=$PWD/adapter --max-lora-rank 64 --tensor-parallel-size 2\$"
+}
+
+@test "several adapters answer by their own names beside a base of its own name, and a base needs none" {
+  model-serve --adapter long=adapter --adapter short=adapter --called mine --name x 2> said &
+  SERVER=$!
+  await [ -s serve/x.json ] || { cat said serve/x.log; return 1; }
+  [ "$(field serve/x.json models)" = "['mine', 'long', 'short']" ]
+  [ "$(field serve/x.json adapters long path)" = "$PWD/adapter" ]
+  kill "$SERVER"; wait "$SERVER"
+  model-serve --base maker/base --name x 2> said &
+  SERVER=$!
+  await [ -s serve/x.json ] || { cat said serve/x.log; return 1; }
+  [ "$(field serve/x.json models)" = "['base']" ]
+  [ "$(field serve/x.json probe)" = None ]
+  run model-serve --adapter adapter --adapter adapter
+  assert_failure 2
+  assert_output --partial "give each a name of its own, NAME=PATH"
+  run model-serve
+  assert_failure 2
+}
+
+@test "what comes back from six questions is shown at the start, and empty answers are said there" {
+  start
+  run cat said
+  assert_output --regexp 'six questions: .*plain +stop +[0-9]+ +0 +0  EMPTY: the whole reply is in the thought'
+  for question in system thinking "no thought" tool long; do assert_output --partial "  $question"; done
+  assert_output --partial "came back empty: the reasoning parser took it for a thought"
 }
 
 @test "a signal takes the file away and ends the server and what it started" {

@@ -72,7 +72,7 @@ def test_more_for_the_server_reaches_it_and_the_job_asks_for_as_many_gpus(adapte
     status, said, words = serve(adapter, "SERVE=--tensor-parallel-size 2", "GPU=h100")
     assert (status, said) == (
         0,
-        f"--output=results/serve/%j.out --gres=gpu:2 slurm/serve.sbatch --adapter {adapter} --engine vllm -- --tensor-parallel-size 2\n",
+        f"--output=results/serve/%j.out --gres=none --gres=gpu:2 slurm/serve.sbatch --adapter {adapter} --engine vllm -- --tensor-parallel-size 2\n",
     )
     assert "each of 2 GPU of 79 GiB: 29.4 GiB of weights" in words
     assert "To end it: scancel --batch --signal=USR1 JOB" in words
@@ -89,7 +89,7 @@ def test_another_base_is_named_to_the_server(adapter):
     status, said, words = serve(adapter, "BASE=Qwen/Qwen3-8B", "SERVERS=3")
     assert (status, said) == (
         0,
-        f"--output=results/serve/%j.out --gres=gpu:1 --array=1-3 slurm/serve.sbatch --adapter {adapter} --engine vllm --base Qwen/Qwen3-8B\n",
+        f"--output=results/serve/%j.out --gres=none --gres=gpu:1 --array=1-3 slurm/serve.sbatch --adapter {adapter} --engine vllm --base Qwen/Qwen3-8B\n",
     )
     assert (
         "GPUs of 79 GiB are assumed (h100)" in words

@@ -85,7 +85,7 @@ def test_a_model_of_no_family_has_the_tool_parser_of_what_its_template_shows(
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": shown}))
     found = families.of(str(tmp_path), {"model_type": "new"})
     assert (found.name, found.tool_parser) == ("", parser)
-    assert parser is None or parser in OPTIONS["tool_parsers"]
+    assert parser is None or parser in OPTIONS["tools"]
 
 
 def test_a_template_without_thoughts_takes_the_reasoning_parser_away(tmp_path):
@@ -132,5 +132,5 @@ def test_an_entry_names_its_source_and_what_the_pinned_vllm_takes(name):
     assert all(flag in OPTIONS["options"] for flag in found.flags)
     assert (cli.ROOT / "assets/recipes" / f"{found.recipe}.yaml").is_file()
     # Named in vLLM, by whoever reads its sources for the option list; no parser is checked by its command line.
-    assert found.reasoning_parser in (None, *OPTIONS["reasoning_parsers"])
-    assert found.tool_parser in (None, *OPTIONS["tool_parsers"])
+    assert found.reasoning_parser in (None, *OPTIONS["reasoning"])
+    assert found.tool_parser in (None, *OPTIONS["tools"])

@@ -24,11 +24,19 @@ def adapter(tmp_path, monkeypatch):
 
 
 def line(adapter, *more, model=NEMOTRON):
-    return vllm.command(adapter, model, "127.0.0.1", 1, more)
+    return vllm.command({"tuned": adapter}, model, "127.0.0.1", 1, more)
+
+
+def memory(arguments, adapter, gpu):
+    return vllm.memory(vllm.Line(arguments, arguments[2], [adapter]), gpu)
+
+
+def check(arguments, adapter, gpu=None):
+    return vllm.check_memory(vllm.Line(arguments, arguments[2], [adapter]), gpu)
 
 
 def test_nemotron_fits_one_gpu_of_80_gib_when_buffers_are_for_its_adapter_alone(adapter, capsys):
-    found = vllm.check_memory(line(adapter), adapter, 80)
+    found = check(line(adapter), adapter, 80)
     assert found.gpus == 1 and found.weights == pytest.approx(58.8, abs=0.1)
     assert found.adapter == 2 * 256 * 4096 / vllm.GIB
     # Six layers of attention keep 6 KiB a token; 23 Mamba layers 2 MiB a sequence each.
@@ -40,33 +48,33 @@ def test_nemotron_fits_one_gpu_of_80_gib_when_buffers_are_for_its_adapter_alone(
 
 
 def test_two_gpus_share_what_can_be_shared(adapter):
-    one = vllm.memory(line(adapter), adapter, 80)
-    two = vllm.memory(line(adapter, "-tp", "2"), adapter, 80)
+    one = memory(line(adapter), adapter, 80)
+    two = memory(line(adapter, "-tp", "2"), adapter, 80)
     assert (two.gpus, two.weights, two.sequence) == (2, one.weights / 2, one.sequence / 2)
     assert two.adapter == pytest.approx(one.adapter * 3 / 4)
     # Two heads of keys and values are not split over four.
-    four = vllm.memory(line(adapter, "--tensor-parallel-size=4"), adapter, 80)
+    four = memory(line(adapter, "--tensor-parallel-size=4"), adapter, 80)
     assert four.weights == one.weights / 4 and four.sequence > one.sequence / 4
-    piped = vllm.memory(line(adapter, "-tp", "2", "--pipeline-parallel-size", "2"), adapter, 80)
+    piped = memory(line(adapter, "-tp", "2", "--pipeline-parallel-size", "2"), adapter, 80)
     assert (piped.gpus, piped.sequence) == (4, two.sequence / 2)
-    assert vllm.memory(line(adapter, "-dp", "4"), adapter, 80).gpus == 4
+    assert memory(line(adapter, "-dp", "4"), adapter, 80).gpus == 4
 
 
 def test_a_job_of_two_nodes_parts_the_layers_between_them(adapter, monkeypatch):
-    one = vllm.memory(line(adapter), adapter, 80)
+    one = memory(line(adapter), adapter, 80)
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    both = vllm.memory(line(adapter), adapter, 80)
+    both = memory(line(adapter), adapter, 80)
     assert (both.gpus, both.weights, both.sequence) == (2, one.weights / 2, one.sequence / 2)
 
 
 def test_what_does_not_fit_is_refused_with_the_fewest_gpus_that_do(adapter):
     with pytest.raises(cli.BadConfig) as refused:
-        vllm.check_memory(line(adapter), adapter, 48)
+        check(line(adapter), adapter, 48)
     said = str(refused.value)
     assert f"{NEMOTRON} does not fit a GPU of 48 GiB: 58.8 GiB of weights" in said
     assert 'SERVE="--tensor-parallel-size 2"' in said and "context" not in said
     with pytest.raises(cli.BadConfig, match="It wants larger GPUs, or more than one node"):
-        vllm.check_memory(line(adapter), adapter, 8)
+        check(line(adapter), adapter, 8)
 
 
 def test_a_context_that_is_too_long_has_another_remedy(adapter):
@@ -74,9 +82,9 @@ def test_a_context_that_is_too_long_has_another_remedy(adapter):
     with pytest.raises(
         cli.BadConfig, match=r'shorter context: SERVE="--max-model-len \d+"'
     ) as told:
-        vllm.check_memory(long, adapter, 80)
+        check(long, adapter, 80)
     shorter = str(told.value).rpartition(" ")[2].strip('"')
-    assert vllm.check_memory(line(adapter, "--max-model-len", shorter), adapter, 80).at_once == 1
+    assert check(line(adapter, "--max-model-len", shorter), adapter, 80).at_once == 1
 
 
 def test_a_folder_weighs_what_its_files_do(adapter, tmp_path, capsys):
@@ -87,10 +95,10 @@ def test_a_folder_weighs_what_its_files_do(adapter, tmp_path, capsys):
         '"num_attention_heads": 4, "hidden_size": 256}'
     )
     arguments = line(adapter, model=str(folder))
-    assert vllm.check_memory(arguments, adapter, 80).weights is None
+    assert check(arguments, adapter, 80).weights is None
     assert "memory is not computed" in capsys.readouterr().err
     (folder / "model-1.safetensors").write_bytes(bytes(4096))
-    found = vllm.check_memory(arguments, adapter, 80)
+    found = check(arguments, adapter, 80)
     assert (found.weights, found.length) == (4096 / vllm.GIB, 4096)
     assert found.sequence == 4096 * 2 * 2 * 4 * 64 * 2 / vllm.GIB
 
@@ -101,7 +109,7 @@ def test_a_gpu_is_named_or_told_and_without_one_nothing_is_computed(adapter, mon
     with pytest.raises(cli.BadConfig, match="--gpu tpu: name one of a100"):
         vllm.gpu_named("tpu")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert vllm.gpu_here() is None and vllm.check_memory(line(adapter), adapter) is None
+    assert vllm.gpu_here() is None and check(line(adapter), adapter) is None
 
 
 def test_the_smallest_gpu_of_a_machine_counts(tmp_path, monkeypatch):
@@ -114,4 +122,4 @@ def test_the_smallest_gpu_of_a_machine_counts(tmp_path, monkeypatch):
 
 def test_a_number_of_gpus_that_is_none_is_refused(adapter):
     with pytest.raises(cli.BadData, match="--tensor-parallel-size/-tp: two: a whole number from 1"):
-        vllm.memory(line(adapter, "-tp", "two"), adapter, 80)
+        memory(line(adapter, "-tp", "two"), adapter, 80)

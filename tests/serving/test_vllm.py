@@ -39,7 +39,6 @@ QUESTION = "Write a deck of three slides about bees."
 PLAIN = ("--max-model-len", str(CONTEXT))
 MORE = (
     *PLAIN,
-    *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
     *("--reasoning-config", '{"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}'),
 )
 
@@ -348,6 +347,20 @@ def test_a_thinking_budget_ends_the_thought(served):
     assert "</think>" not in said()
     assert "</think>" in said(thinking_token_budget=3)
     assert said(thinking_token_budget=0).startswith("</think>")
+
+
+def test_a_template_without_tools_refuses_no_choice_and_six_questions_were_shown(served):
+    function = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
+    tools = [{"type": "function", "function": function}]
+    named = {"type": "function", "function": {"name": "weather"}}
+    for choice in ("auto", "none", "required", named):
+        status, reply = served.chat(user(QUESTION), tools=tools, tool_choice=choice)
+        assert status == 200, (choice, reply)
+    words = served.words()
+    for question in ("plain", "system", "thinking", "no thought", "tool"):
+        assert re.search(rf"^  {question} +(stop|length) ", words, re.M), words
+    # The long prompt is longer than the context that this test gives it; the table says so.
+    assert re.search(r"^  long +(refused .*HTTP 400|stop|length)", words, re.M), words
 
 
 def test_a_tool_is_called(served):

@@ -48,6 +48,7 @@ OVER = {
 # linuxproc, task/none: no cgroups needed. config_overrides: two cores may claim 64. bf_interval: heterogeneous jobs and requeued ones
 # are started by the backfill scheduler. ReturnToService: a killed node comes back. SlurmdTimeout: a dead node is given up in a minute.
 # KillWait: the time between TERM and KILL that sites give, shortened.
+PARTITIONS = "PartitionName=gpu Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP"
 CONF = """
 ClusterName=decksmith
 SlurmctldHost={host}(127.0.0.1)
@@ -68,7 +69,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-GresTypes=gpu
+{types}
 ReturnToService=2
 SlurmdTimeout=60
 KillWait=10
@@ -76,16 +77,18 @@ SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=64 RealMemory=1000000 Gres=gpu:8
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=64 RealMemory=1000000 Gres=gpu:8
-PartitionName=gpu Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=64 RealMemory=1000000{n1}
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=64 RealMemory=1000000{n2}
+{partitions}
 """
 
 
 class Cluster:
-    def __init__(self, root=None, apart=None):
+    def __init__(self, root=None, apart=None, kind="", gres=NODES, partitions=PARTITIONS):
         """`root`: a folder for everything of this cluster, made new and removed at the end; by default below /var/tmp.
-        `apart`: a folder that each node has for itself, as nodes have their own disks; here it is n1's."""
+        `apart`: a folder that each node has for itself, as nodes have their own disks; here it is n1's.
+        `kind`: the type of its GPUs, as h100; `gres`: the nodes whose GPUs Slurm knows; `partitions`: lines of slurm.conf."""
+        self.kind, self.gres, self.partitions = kind, gres, partitions
         if os.geteuid():
             raise RuntimeError("tests/slurm needs root, to start daemons and to be user hpc")
         self.given, self.apart = root, apart
@@ -111,12 +114,22 @@ class Cluster:
         for number in range(8):  # the GPUs: character devices like /dev/null
             os.mknod(self.root / f"dev/nvidia{number}", 0o20666, os.makedev(1, 3))
         conf = CONF.format(
-            host=socket.gethostname().split(".")[0], root=self.root, ports=_free_ports(3)
+            host=socket.gethostname().split(".")[0],
+            root=self.root,
+            ports=_free_ports(3),
+            types="GresTypes=gpu" if self.gres else "",
+            **{
+                node: f" Gres=gpu:{self.kind + ':' if self.kind else ''}8" * (node in self.gres)
+                for node in NODES
+            },
+            partitions=self.partitions,
         )
         self.conf.write_text(conf.lstrip())
-        (self.root / "gres.conf").write_text(
-            f"NodeName=n[1-2] Name=gpu File={self.root}/dev/nvidia[0-7]\n"
-        )
+        if self.gres:
+            typed = f"Type={self.kind} " if self.kind else ""
+            (self.root / "gres.conf").write_text(
+                f"NodeName={','.join(self.gres)} Name=gpu {typed}File={self.root}/dev/nvidia[0-7]\n"
+            )
         key = self.root / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)

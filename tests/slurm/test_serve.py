@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -54,6 +55,14 @@ def site(slurm):
     (place / "results").mkdir()
     adapter(place / "results/tuned", 0.1)
     adapter(place / "results/idle", 0)
+    # Entries of models are written there.
+    models = place / "data/models"
+    shared = models.resolve() if models.is_symlink() else None
+    models.unlink(missing_ok=True)
+    models.mkdir(exist_ok=True)
+    for path in shared.iterdir() if shared else ():
+        (models / path.name).symlink_to(path)
+    shutil.chown(models, USER, USER)
     (place / "part").write_text(PART)
     (place / "part").chmod(0o755)
     rows = [
@@ -131,7 +140,7 @@ def test_a_server_is_published_serves_four_parts_of_which_one_fails_and_is_redon
     records = [json.loads(line) for line in merged.stdout.splitlines()]
     assert [record["id"] for record in records] == [f"p{n}" for n in range(12)]
     assert {record["gen"]["model"]["served"]["adapter"] for record in records} == {
-        found["adapter"]["sha256"]
+        found["adapters"]["tuned"]["sha256"]
     }
     asked = [json.loads(line)["id"] for line in journal.read_text().splitlines()]
     assert len(asked) == len(set(asked)) > 1  # its first record was not asked again
@@ -180,6 +189,33 @@ def test_replicas_have_a_file_each_and_one_that_dies_takes_its_own_away_and_says
     assert len(done.stdout.splitlines()) == 12
     slurm.run(["scancel", job])  # without ceremony: TERM
     slurm.wait(f"{job}_2", 60)
+    nothing_left(slurm, site)
+
+
+def test_several_models_are_one_command_each_run_has_its_own_server_and_the_last_job_has_all(
+    slurm, site
+):
+    """The models are the embedded one under two names: what is tried is who starts, finds, ends and follows whom."""
+    both = site / "both"
+    both.write_text(
+        '#!/bin/bash\nset -euo pipefail\nexport "$@"\nmkdir -p results/both\n'
+        "set -- $MODEL\n[ $# = 1 ] || { cat results/both/*.jsonl > results/all.jsonl; exit; }\n"
+        'head -n 1 prompts.jsonl | bin/chat-generate --model "$NAME" --max-tokens 8 --run "results/both/$NAME" > results/both/$NAME.jsonl\n'
+    )
+    both.chmod(0o755)
+    (site / "slurm/site.env").write_text("GPUS=--gpus-per-node=N\n")
+    words = ["make", "serve", "MODELS=maker/one results/two/merged", "ENGINE=local"]
+    said = slurm.run([*words, "SBATCH=sbatch", "THEN=./both"], cwd=site).stdout
+    (site / "slurm/site.env").unlink()
+    jobs = re.findall(r"^(?:job|Submitted batch job) (\d+)", said, re.M)
+    assert len(jobs) == 3 and "maker/one as one" in said and "results/two/merged as two" in said
+    assert slurm.wait(jobs[-1], 500) == ("COMPLETED", 0)
+    assert "gpu:1" in slurm.show(jobs[0])["TresPerNode"]
+    rows = [json.loads(line) for line in (site / "results/all.jsonl").read_text().splitlines()]
+    assert [row["gen"]["model"]["name"] for row in rows] == ["one", "two"]
+    assert {row["gen"]["model"]["served"]["engine"] for row in rows} == {"embedded"}
+    logs = [(site / f"results/serve/{job}.out").read_text() for job in jobs[:2]]
+    assert all("serves one" in log or "serves two" in log for log in logs)
     nothing_left(slurm, site)
 
 

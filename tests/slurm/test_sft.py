@@ -450,7 +450,7 @@ def test_a_driver_that_saves_in_time_and_says_0_is_started_again_and_scancel_end
 
 def test_a_crash_without_a_new_checkpoint_is_not_tried_again(slurm, site, run):
     folder = run(pause=0, crash_at=2)
-    job = submit(slurm, site, folder)
+    job = submit(slurm, site, folder, "--env", "DECKSMITH_NET=lo")
     assert slurm.wait(job, 200) == ("FAILED", 1)
     assert said(folder)[-1].startswith(
         "ended at step 0 of 12: the driver ended with 1; no new checkpoint since this start, so it is not tried again; see RUN"
@@ -459,6 +459,20 @@ def test_a_crash_without_a_new_checkpoint_is_not_tried_again(slurm, site, run):
         "the stand-in was told to crash here"
         in next((folder / "slurm").glob("*/driver.log")).read_text()
     )
+    # Where a network is named, NCCL and gloo are on it too.
+    told = next((folder / "slurm").glob("*/env")).read_text()
+    assert "NCCL_SOCKET_IFNAME=lo\nGLOO_SOCKET_IFNAME=lo\nRAY_ADDRESS=127.0.0.1:" in told
+    nothing_left(slurm)
+
+
+def test_a_network_that_a_node_is_not_on_is_named_before_anything_starts(slurm, site, run):
+    folder = run()
+    for net in ("ib9", "*-no-such-network"):
+        job = submit(slurm, site, folder, "--env", f"DECKSMITH_NET={net}")
+        assert slurm.wait(job, 60) == ("FAILED", 69)
+        assert f"no address for n1 on the network DECKSMITH_NET={net} of slurm/site.env" in log(
+            folder
+        )
     nothing_left(slurm)
 
 

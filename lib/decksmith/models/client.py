@@ -366,6 +366,8 @@ class Client:
             elif url == "serve:":
                 find = functools.partial(servers.addresses, entry.slug, self.served)
             pool = ServerPool(entry, self.key, find)
+            if (said := self.served) and said["adapter"]:
+                pool.more = servers.chosen(said["engine"], entry.slug)
             if url == "serve:" or " " in url:
                 try:
                     await pool.start()

@@ -166,16 +166,16 @@ class ServedAdapter(TypedDict, total=False):
 
 class ServedEndpoint(TypedDict):
     url: Annotated[str, "where it listens"]
-    models: Annotated[list[str], "the names it answers to: base, tuned"]
+    models: Annotated[list[str], "the names it answers to: the base's, then those of adapters"]
     engine: Annotated[str, "software and version"]
     base: Annotated[str, "the model that it loaded"]
     job: Annotated[str | None, "the Slurm job it runs in"]
     pid: Annotated[int, "of the process that wrote this"]
     host: Annotated[str, "the machine"]
     probe: Annotated[
-        Record,
-        "`prompt_sha256`, sha256 of the answer of `base` and of `tuned`, and whether they differ",
+        Record | None,
+        "`prompt_sha256`, sha256 of the `answers` by name, and whether they differ; null without adapters",
     ]
-    adapter: Annotated[ServedAdapter | None, "what answers as `tuned`"]
+    adapters: Annotated[dict[str, ServedAdapter], "what answers beside the base, by name"]
     started: Annotated[str, "ISO 8601 in UTC"]
     file: Annotated[NotRequired[str], "where this stands, once it was read"]

@@ -47,15 +47,21 @@ def running() -> list[ServedEndpoint]:
         try:
             said = json.loads(path.read_text())
             said |= {"url": said["url"], "models": list(said["models"]), "file": str(path)}
+            said.setdefault("adapters", {})
         except (OSError, ValueError, KeyError, TypeError):  # gone since the glob, or not ours
             continue
         found.append(said)
     return found
 
 
+def chosen(engine: str | None, name: str) -> Record:
+    """What a body says to ask an adapter. SGLang takes it by a field of its own; by the model's name its base answers."""
+    return {"model": name} | ({"lora_path": name} if (engine or "").startswith("sglang") else {})
+
+
 def served_by(server: ServedEndpoint, slug: str) -> Served:
     """What decides how a server answers under this name; the base has no adapter."""
-    adapter = None if slug == "base" else server.get("adapter")
+    adapter = server["adapters"].get(slug)
     found: Served = {
         "engine": server.get("engine"),
         "base": server.get("base"),
@@ -69,7 +75,7 @@ def served_by(server: ServedEndpoint, slug: str) -> Served:
 def served(slug: str) -> Served | None:
     """What all running servers answer with under this name, or None without one. Raises cli.BadData
     when they differ: their replies are no one model's."""
-    found = running()
+    found = [server for server in running() if slug in server["models"]]
     if not found:
         return None
     first, wanted = found[0], served_by(found[0], slug)
@@ -85,7 +91,8 @@ def served(slug: str) -> Served | None:
 
 def addresses(slug: str, wanted: Served | None) -> list[str]:
     """The addresses of the running servers that answer with this."""
-    return [server["url"] for server in running() if served_by(server, slug) == wanted]
+    found = [server for server in running() if slug in server["models"]]
+    return [server["url"] for server in found if served_by(server, slug) == wanted]
 
 
 # Asking them
@@ -127,6 +134,7 @@ class ServerPool:
 
     def __init__(self, model: Model, key: str, find: Callable[[], list[str]]) -> None:
         self.model, self.key, self.find = model, key, find
+        self.more: Record = {}  # of every body
         self.session: aiohttp.ClientSession | None = None
         self.watcher: asyncio.Task[None] | None = None
         # A proxy of the site does not know its own compute nodes.
@@ -174,6 +182,7 @@ class ServerPool:
             counts = {"continuous_usage_stats": True} if is_ours else {}
             more = {"stream": True, "stream_options": {"include_usage": True, **counts}}
             body = body | {name: more[name] for name in more if name not in self.model.drop}
+        body |= self.more
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         asking = self._connected().post(
             server.url + path(body), data=text.encode(), allow_redirects=False, proxy=server.proxy

@@ -1,8 +1,7 @@
-"""One server that answers as `base` and as `tuned`: start it, wait for it, prove that the two
-differ, publish its address.
+"""One server that answers as a base and as each adapter of it: start it, wait for it, prove that they
+differ, ask it six questions, publish its address.
 
-The two names come from one process, so that the adapter is the only difference between what they
-say. While a server runs, a file in `results/serve` (DECKSMITH_SERVE names another folder) says
+All names come from one process, so that an adapter is the only difference between what they say. While a server runs, a file in `results/serve` (DECKSMITH_SERVE names another folder) says
 where; a registry entry with `base_url = "serve:"` is whatever stands there.
 """
 
@@ -15,12 +14,14 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from decksmith.core import cli, stream
-from decksmith.models import embedded, servers
+from decksmith.models import embedded, families, servers
+from decksmith.models.records import ServedAdapter
 from decksmith.train.hub import models
 from decksmith.train.serving import readiness, vllm
 from decksmith.train.serving.vllm import Adapter, Words, sha256
@@ -39,7 +40,7 @@ CPU_ENVIRONMENT = {
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
 }
 PR_SET_PDEATHSIG = 1  # prctl(2)
-Engine = Literal["vllm", "local"]
+Engine = Literal["vllm", "sglang", "trtllm", "local"]
 
 
 class _Asked(BaseException):
@@ -47,26 +48,35 @@ class _Asked(BaseException):
 
 
 class _Launch(NamedTuple):
-    """How a server is started. `base`: what the base is called; `adapter`: the sha256 of what it
-    loads."""
+    """How a server is started. `base`: the model that it loads; `adapters`: what its file says of each."""
 
     arguments: list[str]
     environment: dict[str, str]
     base: str
-    adapter: str
+    adapters: dict[str, ServedAdapter]
 
 
-def serve(
-    path: Path, *, engine: Engine, base: str | None, name: str | None, timeout: float, more: Words
-) -> int:
-    """Serve base and adapter until a signal asks to stop (status 0). Raises cli.Missing, with the
+class Wanted(NamedTuple):
+    """What is to be served. `adapters`: by the names that they shall answer to; `base`: a model, else what the adapters were
+    trained on; `called`: the base's name."""
+
+    adapters: Mapping[str, Adapter]
+    engine: Engine = "vllm"
+    base: str | None = None
+    called: str = "base"
+    more: Words = ()
+
+
+def serve(wanted: Wanted, *, name: str | None, timeout: float) -> int:
+    """Serve base and adapters until a signal asks to stop (status 0). Raises cli.Missing, with the
     server's last words, when it dies, cli.TryAgain when it is not ready in `timeout` seconds,
-    cli.BadData when its two names answer alike."""
-    adapter, job, inside = Adapter.load(path), _job(), "SLURM_JOB_ID" in os.environ
+    cli.BadData when an adapter answers as the base does."""
+    job, inside = _job(), "SLURM_JOB_ID" in os.environ
     name = name or job or f"{socket.gethostname()}-{os.getpid()}"
     # Beyond a job nobody but this machine is let in; in one, the clients are on other nodes.
     host, port = socket.getfqdn() if inside else "127.0.0.1", _port()
-    command = _command(engine, adapter, base, "0.0.0.0" if inside else host, port, more)
+    command = _command(wanted, "0.0.0.0" if inside else host, port)
+    names = [_called(wanted, command.base), *wanted.adapters]
     file, log = servers.folder() / f"{name}.json", servers.folder() / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
@@ -79,15 +89,16 @@ def serve(
         cli.say(f"starting {program} on port {port}; it says more in {log}")
         url, deadline = f"http://127.0.0.1:{port}/v1", time.monotonic() + timeout
         server = child = _start(command, log)
-        readiness.wait(url, deadline, lambda: _dead(server, log))
-        facts = _proved(url, engine, adapter, log)
-        served = {"sha256": command.adapter, "rewards": adapter.rewards}
+        readiness.wait(url, names, deadline, lambda: _dead(server, log))
+        facts = _proved(url, wanted, names, log)
+        chosen = servers.chosen(str(facts["engine"]) if wanted.adapters else "", names[-1])
+        readiness.interview(url, chosen, families.of(command.base).thinking)
         facts |= {"url": f"http://{host}:{port}/v1", "base": command.base, "job": job, "host": host}
-        facts["adapter"] = {"path": str(adapter.path), **served}
+        facts["adapters"] = command.adapters
         stream.write(file, json.dumps(facts, indent=2) + "\n")
         door = os.environ.get("SLURM_SUBMIT_HOST") if inside else socket.gethostname()
         cli.say(
-            f"{facts['url']} serves {' and '.join(readiness.NAMES)} ({file}); "
+            f"{facts['url']} serves {' and '.join(names)} ({file}); "
             f"from elsewhere: ssh -L {port}:{host}:{port} {door or 'LOGIN'}"
         )
         child.wait()
@@ -103,61 +114,84 @@ def serve(
             cli.end_group(child)
 
 
-def gpus(path: Path, *, engine: Engine, base: str | None, gpu: str | None, more: Words) -> int:
+def gpus(wanted: Wanted, gpu: str | None) -> int:
     """How many GPUs a server takes (the embedded engine: one is asked for and none used), after its command line was
     linted and its memory was found to fit. gpu: as vllm.gpu_named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
-    adapter = Adapter.load(path)
-    if engine == "local":
+    if wanted.engine == "local":
         return 1
-    arguments = vllm.command(adapter, _base(adapter, base), "127.0.0.1", 1, more)
-    found = vllm.check_memory(arguments, adapter, vllm.gpu_named(gpu))
+    found = vllm.check_memory(_line(wanted, _base(wanted)), vllm.gpu_named(gpu))
     return found.gpus if found else 1
 
 
-def _base(adapter: Adapter, base: str | None) -> str:
-    found = base or adapter.base
+def _line(wanted: Wanted, base: str, host: str = "127.0.0.1", port: int = 1) -> vllm.Line:
+    adapters, kind, more = wanted.adapters, wanted.engine, wanted.more
+    words = vllm.command(adapters, base, host, port, more, kind=kind, name=wanted.called)
+    return vllm.Line(words, base, adapters.values(), kind)
+
+
+def _base(wanted: Wanted) -> str:
+    """Raises cli.BadData where nobody names one, or adapters name several."""
+    named = {wanted.base} if wanted.base else {one.base for one in wanted.adapters.values()}
+    found = named.pop() if len(named) == 1 else None
     if not found:
-        raise cli.BadData(f"{adapter.path}/adapter_config.json names no base; name it with --base")
+        said = ", ".join(f"{one.path}: {one.base}" for one in wanted.adapters.values())
+        raise cli.BadData(f"adapters name no base, or several ({said}): name it with --base")
     return found
 
 
-def _proved(url: str, engine: Engine, adapter: Adapter, log: Path) -> dict[str, object]:
-    """What the endpoint file says of a server that is ready, once its two names were heard to
-    differ. Raises cli.BadData where they do not."""
-    said = readiness.probe(url)
-    if not said["differ"]:
-        why = "its module names match none of the base's, or it was never trained"
-        what = f"base and tuned answer alike; the adapter changes nothing ({why})"
-        raise cli.BadData(f"{adapter.path}: {what}. Not served. Its log: {log}")
+def _called(wanted: Wanted, base: str) -> str:
+    """What the base answers to: an engine that cannot be told has its own name for it."""
+    if wanted.engine == "local" or "base" in vllm.engine(wanted.engine):
+        return wanted.called
+    return Path(base).name if Path(base).is_dir() else base
+
+
+def _proved(url: str, wanted: Wanted, names: list[str], log: Path) -> dict[str, object]:
+    """What the endpoint file says of a server that is ready, once its adapters were heard to
+    differ from the base. Raises cli.BadData where one does not."""
     version = "embedded"
-    if engine == "vllm":
-        version = f"vllm {readiness.get(url, '/version').get('version')}"
+    if wanted.engine != "local":
+        where = vllm.engine(wanted.engine)["version"]
+        version = f"{wanted.engine} {readiness.get(url, where).get('version')}"
+    said = readiness.probe(url, names, version)
+    if said and not said["differ"]:
+        why = "its module names match none of the base's, or it was never trained"
+        alike = ", ".join(said["alike"])
+        what = f"{names[0]} and {alike} answer alike; the adapter changes nothing ({why})"
+        folders = ", ".join(str(wanted.adapters[each].path) for each in said["alike"])
+        raise cli.BadData(f"{folders}: {what}. Not served. Its log: {log}")
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    facts = {"models": list(readiness.NAMES), "engine": version, "pid": os.getpid()}
+    facts = {"models": names, "engine": version, "pid": os.getpid()}
     return {**facts, "probe": said, "started": started}
 
 
-def _command(
-    engine: Engine, adapter: Adapter, base: str | None, host: str, port: int, more: Words
-) -> _Launch:
-    if engine == "local":
-        return _local(adapter, host, port, more)
-    base = _base(adapter, base)
-    adapter.check_base(base)
-    binary, settings = shutil.which("vllm"), {}
-    if not binary and CPU_VLLM.is_file():
-        binary, more, settings = str(CPU_VLLM), (*CPU_ARGUMENTS, *more), CPU_ENVIRONMENT
-    arguments = vllm.command(adapter, base, host, port, more)
+def _command(wanted: Wanted, host: str, port: int) -> _Launch:
+    if wanted.engine == "local":
+        return _local(wanted, host, port)
+    base = _base(wanted)
+    for adapter in wanted.adapters.values():
+        adapter.check_base(base)
+    program = vllm.engine(wanted.engine)["program"][0]
+    binary, settings = shutil.which(program), {}
+    if not binary and wanted.engine == "vllm" and CPU_VLLM.is_file():
+        binary, settings = str(CPU_VLLM), CPU_ENVIRONMENT
+        wanted = wanted._replace(more=(*CPU_ARGUMENTS, *wanted.more))
+    line = _line(wanted, base, host, port)
     if binary != str(CPU_VLLM):
-        vllm.check_memory(arguments, adapter)
+        vllm.check_memory(line)
     if not binary:
         other = "without a GPU: make .venv-vllm/.done, or --engine local for the embedded model"
-        raise cli.Missing(f"vllm is not here; build its image: make image-serve ({other})")
+        raise cli.Missing(f"{program} is not here; build its image: make image-serve ({other})")
     # Kernels are compiled into a node's own disk.
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
     settings = settings | {name: str(cache / name.lower()) for name in caches} | _offline(base)
-    return _Launch([binary, *arguments[1:]], settings | dict(os.environ), base, adapter.sha256)
+    facts = {name: _facts(one, one.sha256) for name, one in wanted.adapters.items()}
+    return _Launch([binary, *line.words[1:]], settings | dict(os.environ), base, facts)
+
+
+def _facts(adapter: Adapter, sha256: str) -> ServedAdapter:
+    return {"path": str(adapter.path), "sha256": sha256, "rewards": adapter.rewards}
 
 
 def _offline(base: str) -> dict[str, str]:
@@ -171,13 +205,17 @@ def _offline(base: str) -> dict[str, str]:
         return {}  # vLLM fetches them
 
 
-def _local(adapter: Adapter, host: str, port: int, more: Words) -> _Launch:
-    if not adapter.gguf:
-        why = "which the embedded engine wants; model-export writes it"
-        raise cli.Missing(f"{adapter.path} has no adapter.gguf, {why}")
-    chosen = embedded.settings({"base": None, "tuned": adapter.gguf})
-    arguments = embedded.command(chosen, "--host", host, "--port", port, "--stay", *more)
-    return _Launch(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, sha256(adapter.gguf))
+def _local(wanted: Wanted, host: str, port: int) -> _Launch:
+    files: dict[str, Path] = {}
+    for name, adapter in wanted.adapters.items():
+        if not adapter.gguf:
+            why = "which the embedded engine wants; model-export writes it"
+            raise cli.Missing(f"{adapter.path} has no adapter.gguf, {why}")
+        files[name] = adapter.gguf
+    chosen = embedded.settings({wanted.called: None, **files})
+    arguments = embedded.command(chosen, "--host", host, "--port", port, "--stay", *wanted.more)
+    facts = {name: _facts(wanted.adapters[name], sha256(path)) for name, path in files.items()}
+    return _Launch(arguments, dict(os.environ), embedded.WEIGHTS_SHA256, facts)
 
 
 def _start(command: _Launch, log: Path) -> subprocess.Popen[bytes]:

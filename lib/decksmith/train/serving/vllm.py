@@ -1,6 +1,6 @@
-"""An adapter's folder, and the command line of `vllm serve` for it: what every server of ours has, what belongs to the model,
-and what the adapter needs. It is held to the options of the pinned version, and its memory to that of the GPUs, before
-anything is loaded."""
+"""An adapter's folder, and the command line of a server with it (assets/engines.toml): what every server of ours has, what
+belongs to the model, and what adapters need. It is held to the options of the engine's version, and its memory to that of the
+GPUs, before anything is loaded."""
 
 import argparse
 import functools
@@ -10,36 +10,28 @@ import math
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from decksmith.core import cli
+from decksmith.core import cli, config_files
 from decksmith.models import families, shapes
 from decksmith.train.hub import weights
 
 WEIGHTS = "adapter_model.safetensors"
 OPTIONS = cli.ROOT / "assets/vllm-options.json"
-# What every server of ours has. Prefix caching has changed scores: vLLM #45699.
-FIXED = (
-    *("--served-model-name", "base"),
-    *("--max-num-seqs", "64"),
-    "--no-enable-prefix-caching",
-    "--enable-lora",
-    *("--max-loras", "1"),
-)
 SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size"}
 SHORT["-dp"] = "--data-parallel-size"
-COUNTS = (*SHORT.values(), "--max-lora-rank", "--max-loras", "--max-num-seqs")
+COUNTS = ("tensor", "pipeline", "data", "rank", "loras", "sequences")  # of an engine's `memory`
 GIB = 2**30
 Words = Sequence[str]
+Engine = dict[str, Any]  # an entry of assets/engines.toml
 # About how many GiB a GPU of this name has, for a plan; where a server starts, nvidia-smi says it.
 NAMED = {"a100": 79, "h100": 79, "h200": 140, "gh200": 95, "b200": 178, "l40s": 44, "a10": 22}
 ASSUMED = "h100"  # where a job is submitted and nobody says what its nodes have
 # What vLLM takes besides: activations of a batch, CUDA graphs, the allocator's rest. Assumed; not measured by us.
 BESIDES = 4.0
-UTILIZATION = "0.92"  # vLLM 0.33.0, config/cache.py
 UNITS = {"k": 1000, "K": 1024, "m": 10**6, "M": 2**20}  # of a length, as vLLM reads it
 
 
@@ -134,55 +126,87 @@ def sha256(*paths: Path) -> str:
     return digest.hexdigest()
 
 
-def command(adapter: Adapter, base: str, host: str, port: int, more: Words = ()) -> list[str]:
-    """The argument list of a vLLM with base and adapter; `more` arguments come last and win.
-    Raises cli.BadData for arguments that vLLM would refuse."""
-    ranks = map(int, _known()["options"]["--max-lora-rank"]["choices"])
-    taken = [rank for rank in ranks if rank >= adapter.rank]
-    if not taken:
-        raise cli.BadData(f"{adapter.path}: its rank is {adapter.rank}, more than vLLM takes")
-    arguments = ["vllm", "serve", base, "--host", host, "--port", str(port), *FIXED]
-    arguments += _of_the_model(base)
-    # Buffers are made for the modules that the adapter has and for no others: for all of a mixture
-    # of experts they would take as much again as a quarter of its weights.
-    if adapter.modules:
-        arguments += ["--lora-target-modules", *adapter.modules]
-    arguments += ["--lora-modules", f"tuned={adapter.path}", "--max-lora-rank", str(taken[0])]
-    arguments += more
-    parsed(arguments)
-    return arguments
-
-
-def _of_the_model(base: str) -> list[str]:
-    """The options that a model wants, by its family and its own configuration."""
-    config = families.configuration(base)
-    family = families.of(base, config)
-    found = [*family.flags]
-    if family.remote_code:
-        found.append("--trust-remote-code")
-    if length := family.length(config):
-        found += ["--max-model-len", str(length)]
-    if family.reasoning_parser:
-        found += ["--reasoning-parser", family.reasoning_parser]
-    if family.tool_parser:
-        found += ["--enable-auto-tool-choice", "--tool-call-parser", family.tool_parser]
-    if family.sampling:
-        found += ["--override-generation-config", json.dumps(family.sampling)]
-    if family.thinking:
-        found += ["--default-chat-template-kwargs", json.dumps(family.thinking)]
+def engine(name: str) -> Engine:
+    """An entry of assets/engines.toml."""
+    found: Engine = config_files.asset("engines.toml")[name]
     return found
 
 
-@functools.cache
-def _known() -> dict[str, Any]:
-    """{"version": the pinned one, "options": {name: how many "values" it takes, one of which "choices"}}."""
-    found: dict[str, Any] = json.loads(OPTIONS.read_text())
+def command(
+    adapters: Mapping[str, Adapter],
+    base: str,
+    host: str,
+    port: int,
+    more: Words = (),
+    *,
+    kind: str = "vllm",
+    name: str = "base",
+) -> list[str]:
+    """The argument list of a server with a base, called `name`, and adapters by their own names; `more` arguments come last
+    and win. Raises cli.BadData for arguments that the engine would refuse, and for adapters where it takes none."""
+    chosen = engine(kind)
+    words = [word.format(base=base) for word in chosen["program"]]
+    words += ["--host", host, "--port", str(port)]
+    if "base" in chosen:
+        words += [chosen["base"], name]
+    words += [*chosen["fixed"], *_of_the_model(base, chosen, kind), *_of_adapters(adapters, chosen)]
+    words += more
+    parsed(words, kind)
+    return words
+
+
+def _of_adapters(adapters: Mapping[str, Adapter], chosen: Engine) -> list[str]:
+    """The options that adapters want: none without any."""
+    if not adapters:
+        return []
+    if "adapters" not in chosen:
+        raise cli.BadData("this engine is started without adapters: merge it, model-export --merge")
+    highest = max(adapters.values(), key=lambda adapter: adapter.rank)
+    options = config_files.asset(chosen["options"])["options"]
+    choices = options["--max-lora-rank"].get("choices") or [highest.rank]
+    taken = [rank for rank in map(int, choices) if rank >= highest.rank]
+    if not taken:
+        raise cli.BadData(f"{highest.path}: its rank is {highest.rank}, more than vLLM takes")
+    # Buffers are made for the modules that adapters have and for no others: for all of a mixture
+    # of experts they would take as much again as a quarter of its weights.
+    modules = sorted({module for adapter in adapters.values() for module in adapter.modules})
+    filled = {
+        "{count}": [str(len(adapters) + chosen.get("beside", 0))],
+        "{modules}": ["--lora-target-modules", *modules] if modules else [],
+        "{pairs}": [f"{name}={adapter.path}" for name, adapter in adapters.items()],
+        "{rank}": [str(taken[0])],
+    }
+    return [each for word in chosen["adapters"] for each in filled.get(word, [word])]
+
+
+def _of_the_model(base: str, chosen: Engine, kind: str) -> list[str]:
+    """The options that a model wants, by its family and its own configuration. Without a parser of tool calls a server
+    refuses every request with tools; the one of a model that names none finds no call."""
+    config = families.configuration(base)
+    family = families.of(base, config)
+    known, parsers = config_files.asset(chosen["options"]), chosen.get("parsers", {})
+    found = [*family.flags] if kind == "vllm" else []
+    if family.remote_code:
+        found.append(chosen["remote_code"])
+    wanted = {
+        "length": str(family.length(config) or ""),
+        "reasoning": family.reasoning_parser or "",
+        "tools": family.tool_parser or families.TOOLS["<tool_call>"],
+        "sampling": json.dumps(family.sampling) if family.sampling else "",
+        "thinking": json.dumps(family.thinking) if family.thinking else "",
+    }
+    for option, value in wanted.items():
+        its = parsers.get(value, value)
+        if value and (option not in chosen or its not in known.get(option, [its])):
+            cli.say(f"{kind} cannot be told this of {base}: {option} {value}")
+        elif value:
+            found += [chosen[option], its]
     return found
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise cli.BadData(f"vLLM {_known()['version']} would refuse this: {message}")
+        raise cli.BadData(f"{self.prog} would refuse this: {message}")
 
 
 def _count(text: str) -> str:
@@ -191,25 +215,31 @@ def _count(text: str) -> str:
     return text
 
 
-def parsed(arguments: Words) -> argparse.Namespace:
-    """The options of `vllm serve BASE ..` as text, of two the later. Raises cli.BadData for what the pinned version would
-    refuse."""
-    parser = _Parser(add_help=False, allow_abbrev=False)
-    for option, facts in _known()["options"].items():
+def parsed(arguments: Words, kind: str = "vllm") -> argparse.Namespace:
+    """The options of a server's command line as text, of two the later. Raises cli.BadData for what the engine's version
+    would refuse."""
+    chosen = engine(kind)
+    known = config_files.asset(chosen["options"])
+    program = f"{chosen['label']} {known['version']}"
+    parser = _Parser(prog=program, add_help=False, allow_abbrev=False)
+    counts = {chosen["memory"].get(key) for key in COUNTS}
+    for option, facts in known["options"].items():
         if option in SHORT:  # an option of its own there
             continue
         names = [option, *(short for short, long in SHORT.items() if long == option)]
+        to = facts.get("dest") or option.lstrip("-").replace("-", "_")
         if facts.get("values") == 0:
-            parser.add_argument(*names, action="store_true")
+            parser.add_argument(*names, dest=to, action="store_true")
             continue
         many = "*" if facts.get("values") == "some" else None
         choices = [str(one) for one in facts.get("choices") or ()] or None
-        kind = _count if option in COUNTS else str
-        parser.add_argument(*names, nargs=many, choices=choices, type=kind)
+        of = _count if to in counts else str
+        parser.add_argument(*names, dest=to, nargs=many, choices=choices, type=of)
     words = []
-    for word in arguments[3:]:
+    for word in arguments[len(chosen["program"]) :]:
         name, equals, given = word.partition("=")
-        if name.startswith("--"):  # --reasoning-config.field is its way into JSON
+        # --reasoning-config.field is vLLM's way into JSON.
+        if name.startswith("--") and kind == "vllm":
             name = name.replace("_", "-").split(".")[0]
         words.append(name + equals + given)
     return parser.parse_args(words)
@@ -234,21 +264,33 @@ class Memory:
         return max(0, math.floor(self.left / self.sequence)) if self.sequence else self.sequences
 
 
-def memory(arguments: Words, adapter: Adapter, gpu: float) -> Memory:
-    """What `vllm serve ARGUMENTS` takes of each of its GPUs of `gpu` GiB."""
-    base = arguments[2]
-    config = families.configuration(base)
-    config = config or families.of(base, config).dimensions
-    given = parsed(arguments)
-    tensor = int(given.tensor_parallel_size or 1)
+class Line(NamedTuple):
+    """A server's command line, for what it takes of memory."""
+
+    words: Words
+    base: str
+    adapters: Collection[Adapter]
+    kind: str = "vllm"
+
+
+def memory(line: Line, gpu: float) -> Memory:
+    """What a server takes of each of its GPUs of `gpu` GiB."""
+    config = families.configuration(line.base)
+    config = config or families.of(line.base, config).dimensions
+    names, given = engine(line.kind)["memory"], vars(parsed(line.words, line.kind))
+
+    def number(key: str) -> int:
+        return int(given.get(names.get(key, "")) or 1)
+
+    tensor = number("tensor")
     # A job of several nodes parts a server's layers between them (slurm/serve.sbatch).
     nodes = int(os.environ.get("SLURM_JOB_NUM_NODES") or 1)
-    parts = tensor * max(nodes, int(given.pipeline_parallel_size or 1))
-    rank = int(given.max_lora_rank or 1)
+    parts = tensor * max(nodes, number("pipeline"))
     # Half of an adapter's matrices is split over tensor-parallel GPUs (vLLM, fully_sharded_loras), in bf16.
-    each = 2 * rank * adapter.width * (1 + 1 / tensor) / 2 / (parts / tensor) / GIB
-    loras = each * int(given.max_loras or 1)
-    length = _length(given.max_model_len) or families.limit(config) or 0
+    width = max((adapter.width for adapter in line.adapters), default=0)
+    each = 2 * number("rank") * width * (1 + 1 / tensor) / 2 / (parts / tensor) / GIB
+    loras = each * number("loras")
+    length = _length(given[names["length"]]) or families.limit(config) or 0
     token = state = 0.0
     if config:
         # Heads are split over tensor-parallel GPUs, layers over those of a pipeline.
@@ -256,40 +298,40 @@ def memory(arguments: Words, adapter: Adapter, gpu: float) -> Memory:
         groups = int(shapes.text(config).get("num_key_value_heads") or tensor)
         token = of_token / min(tensor, groups) * tensor / parts / GIB
         state = of_sequence / parts / GIB
-    size = _weights(base, config)
+    size = _weights(line.base, config)
     weights = None if size is None else size / parts / GIB
-    usable = gpu * float(given.gpu_memory_utilization or UTILIZATION)
+    usable = gpu * float(given[names["share"]] or names["default_share"])
     return Memory(
-        gpus=parts * int(given.data_parallel_size or 1),
+        gpus=parts * number("data"),
         weights=weights,
         adapter=loras,
         token=token,
         sequence=state + length * token,
         length=length,
-        sequences=int(given.max_num_seqs or 1),
+        sequences=number("sequences"),
         left=usable - BESIDES - loras - (weights or 0),
     )
 
 
-def check_memory(arguments: Words, adapter: Adapter, gpu: float | None = None) -> Memory | None:
+def check_memory(line: Line, gpu: float | None = None) -> Memory | None:
     """The memory of a command line, said in one line; None without a GPU (vLLM's CPU build has
     rules of its own). gpu: the GiB of one; else what nvidia-smi says of this machine's. Raises
     cli.BadConfig, with the remedy, where not even one sequence of full length fits."""
     gpu = gpu or gpu_here()
     if gpu is None:
         return None
-    found = memory(arguments, adapter, gpu)
+    found = memory(line, gpu)
     if found.weights is None:
-        cli.say(f"memory is not computed: nothing here says how large {arguments[2]} is")
+        cli.say(f"memory is not computed: nothing here says how large {line.base} is")
         return found
     parts = (
         f"{found.weights:.1f} GiB of weights, {found.adapter:.1f} of adapter, {BESIDES:.0f} besides (assumed), "
         f"{found.sequence:.1f} for each sequence of {found.length:,} tokens"
     )
     if found.left < found.sequence:
-        mend = " ".join(_remedies(arguments, adapter, found, gpu))
+        mend = " ".join(_remedies(line, found, gpu))
         mend = mend or "It wants larger GPUs, or more than one node"
-        raise cli.BadConfig(f"{arguments[2]} does not fit a GPU of {gpu:.0f} GiB: {parts}. {mend}")
+        raise cli.BadConfig(f"{line.base} does not fit a GPU of {gpu:.0f} GiB: {parts}. {mend}")
     room = min(found.at_once, found.sequences)
     waiting = "" if room == found.sequences else ", the others wait"
     cli.say(
@@ -298,20 +340,21 @@ def check_memory(arguments: Words, adapter: Adapter, gpu: float | None = None) -
     return found
 
 
-def _remedies(arguments: Words, adapter: Adapter, found: Memory, gpu: float) -> Iterator[str]:
+def _remedies(line: Line, found: Memory, gpu: float) -> Iterator[str]:
     """The fewest GPUs that do, and the context that would."""
-    tensor = int(parsed(arguments).tensor_parallel_size or 1)
+    chosen = engine(line.kind)
+    tensor = int(vars(parsed(line.words, line.kind))[chosen["memory"]["tensor"]] or 1)
     for wider in (2 * tensor, 4 * tensor, 8 * tensor):
-        more = [*arguments, "--tensor-parallel-size", str(wider)]
-        other = memory(more, adapter, gpu)
+        more = [*line.words, chosen["tensor"], str(wider)]
+        other = memory(line._replace(words=more), gpu)
         if wider <= 8 and other.left >= other.sequence:
-            yield f'on more GPUs: SERVE="--tensor-parallel-size {wider}"'
+            yield f'on more GPUs: SERVE="{chosen["tensor"]} {wider}"'
             break
     if found.token:
         state = found.sequence - found.length * found.token
         shorter = math.floor((found.left - state) / found.token / 1024) * 1024
         if shorter > 0:
-            yield f'or with a shorter context: SERVE="--max-model-len {shorter}"'
+            yield f'or with a shorter context: SERVE="{chosen["length"]} {shorter}"'
 
 
 def gpu_here() -> float | None:

@@ -53,6 +53,11 @@ SUBMIT = """command -v sbatch > /dev/null || {{ echo 'sbatch: not found' >&2; ex
 set -a; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env; set +a
 exec env {command}
 """
+# How the site wants GPUs asked for, and its partition without them.
+SITE = """own=${{GPUS-}}; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env > /dev/null 2>&1
+echo "${{own:-${{GPUS-}}}}"
+echo "${{CPU_PARTITION-}}"
+"""
 # What NeMo-RL is started by, from its own folder.
 DRIVERS = {"sft": "examples/run_sft.py", "dpo": "examples/run_dpo.py"}
 DRIVERS["grpo"] = "examples/nemo_gym/run_grpo_nemo_gym.py"
@@ -107,8 +112,18 @@ class Job:
         self.argv.append(f"--output={self.far}/slurm/%x-%j.out")
         if self.recipe:
             given = self.recipe.variables
-            self.argv += [f"--nodes={given['SFT_NODES']}", f"--gres=gpu:{given['SFT_GPUS']}"]
+            gpus, sbatch = self._of_site(given["SFT_GPUS"], [*sbatch])
+            self.argv += [f"--nodes={given['SFT_NODES']}", gpus]
         self.argv += [*sbatch, str(self.far / "snapshot" / self.script), str(self.far)]
+
+    def _of_site(self, count: str, flags: list[str]) -> tuple[str, list[str]]:
+        """(the flag that asks for GPUs of a node, `flags` with the partition of a second component)."""
+        done = self.host.shell(SITE.format(home=shlex.quote(str(self.home))))
+        gpus, partition = (done.stdout.decode().split("\n") + ["", ""])[:2]
+        second = flags[flags.index(":") :] if ":" in flags else []
+        if second and partition and "--partition" not in " ".join(second):
+            flags.append(f"--partition={partition}")
+        return re.sub("N$", count, gpus or "--gres=gpu:N"), flags
 
     def _recipe(self) -> JobRecipe | None:
         """What the launcher must know of RUN/recipe.yaml, if there is one."""
