@@ -32,7 +32,7 @@ NAV = {
         "templates",
     ],
     "Models and money": ["models", "costs"],
-    "Train": ["corpus", "training", "rl", "rewards", "reward-server", "cluster", "images"],
+    "Train": ["corpus", "training", "copies", "rl", "rewards", "reward-server", "cluster", "images"],
     "Bench": ["benchmarks", "benchmark-howto", "gym", "eval-server"],
     "People": ["people", "votes", "judges"],
     "Reference": ["scripts", "variables", "records", "security"],

@@ -1,0 +1,153 @@
+"""Whether a copy of a fine-tune is the one that was measured: where its greedy replies part from the measured one's, and one gate
+over that, the checks that its decks pass and benchmarks. `make shipped` (make/shipped.py) asks the copies.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypedDict, cast
+
+import numpy
+
+from decksmith.bench.benchmarks import metrics
+from decksmith.core.records import Record
+from decksmith.measure.results import regressions, stats, text
+from decksmith.measure.results.comparison import PairedDifference, Run
+from decksmith.measure.results.summary import worth
+from decksmith.train.serving import readiness
+
+MEASURED = "measured"
+MARGIN = 0.1  # of the checks passed, a deck that does not render passing none
+LESS = 0.05  # by how much less likely a copy may find the measured one's replies: geometric means over their tokens
+TOKENS = 64  # of a greedy reply
+
+
+class Parting(TypedDict):
+    """Of one prompt: at which token a copy's greedy reply parts from the measured one's, None where it does not; there the
+    chances, by the measured copy and by this one, of the measured one's token and of this one's; `likely`: geometric means of the
+    chances that both give to the measured reply's tokens; `prompt`: whether both read the same prompt, token for token."""
+
+    at: int | None
+    measured: list[float]
+    copy: list[float]
+    likely: list[float]
+    prompt: bool
+
+
+class Entry(TypedDict):
+    """A part of the gate for one copy: as regressions.benchmark reads it, with what that says."""
+
+    benchmark: str
+    refused: str | None
+    ours: Any
+    base: Any
+    margin: float | None
+    difference: PairedDifference
+    needed: int | None
+    p_holm: float | None
+    family: int
+    verdict: str
+    sentence: str
+
+
+def reply(url: str, messages: Any) -> list[int]:
+    """The greedy reply of a server of `plain`, as numbers of tokens. Raises OSError, ValueError."""
+    body = {"model": MEASURED, "messages": messages, "temperature": 0, "max_tokens": TOKENS}
+    said = readiness.get(url, "/v1/chat/completions", body, 3600)
+    return cast(list[int], said["choices"][0]["token_ids"])
+
+
+def parting(measured: str, url: str, name: str, messages: Any, said: list[int]) -> Parting:
+    """Where the copy `name` at `url` parts from the measured reply. Both read that reply: up to the first other token it is the
+    copy's own, so that one pass tells all. Raises OSError, ValueError."""
+
+    def read(server: str, model: str, tokens: list[int]) -> Record:
+        body = {"model": model, "messages": messages, "tokens": tokens}
+        return cast(Record, readiness.get(server, "/v1/likelihood", body, 3600))
+
+    ours, theirs = read(measured, MEASURED, said), read(url, name, said)
+    found: Parting = {
+        "at": next((n for n, top in enumerate(theirs["top"]) if top != said[n]), None),
+        "measured": [],
+        "copy": [],
+        "likely": [2 ** -(sum(one["bits"]) / len(said)) for one in (ours, theirs)],
+        "prompt": ours["prompt"] == theirs["prompt"],
+    }
+    if (at := found["at"]) is not None:
+        other = read(measured, MEASURED, [*said[:at], theirs["top"][at]])["bits"][at]
+        found["measured"] = [2 ** -ours["bits"][at], 2**-other]
+        found["copy"] = [2 ** -theirs["bits"][at], 2 ** -theirs["top_bits"][at]]
+    return found
+
+
+def decks(run: Run, measured: Run) -> Entry:
+    """The part of the gate about decks."""
+    ours, theirs = worth(run["records"]), worth(measured["records"])
+    both = sorted(ours.keys() & theirs.keys())
+    found, needed = metrics.gap([ours[k] for k in both], [theirs[k] for k in both], MARGIN)
+    return _entry("decks", MARGIN, found, needed)
+
+
+def replies(found: Sequence[Parting]) -> Entry:
+    """The part about greedy replies. Its difference is what the copy thinks of them, less what the measured one does, above the
+    margin: what was measured finds its own replies the likeliest, so that less is no loss until it is more than LESS."""
+    own, other = (numpy.array([[one["likely"][n]] for one in found]) for n in (0, 1))
+    gap = stats.difference(stats.t_differences(other + LESS, own, (0, 1)), 0)
+    return _entry("replies", LESS, gap, None)
+
+
+def _entry(name: str, margin: float, found: PairedDifference, needed: int | None) -> Entry:
+    side = {"truncated": 0.0}
+    told: Any = {"benchmark": name, "refused": None, "ours": side, "base": side}
+    told |= {"margin": margin, "difference": found, "needed": needed}
+    return cast(Entry, told | {"p_holm": None, "family": 0, "verdict": "", "sentence": ""})
+
+
+def settle(found: dict[str, list[Entry]]) -> None:
+    """Give each entry, by copy, its p by Holm's method over all copies and parts, its verdict and its sentence."""
+    every = [(name, entry) for name, entries in found.items() for entry in entries]
+    metrics.corrected(cast(Any, [entry for _, entry in every if not entry["refused"]]))
+    for name, entry in every:
+        said = _replies if entry["benchmark"] == "replies" else _other
+        entry["verdict"], entry["sentence"] = said(name, entry)
+
+
+def _other(name: str, entry: Entry) -> tuple[str, str]:
+    return regressions.benchmark(name, MEASURED, cast(Record, entry))
+
+
+def _replies(name: str, entry: Entry) -> tuple[str, str]:
+    found, p = entry["difference"], entry["p_holm"]
+    less = 100 * (LESS - (found["mean"] or 0))
+    said = f"replies: to {name} a token of the measured ones is {abs(less):.1f} points {'less' if less >= 0 else 'more'} likely"
+    if found["n"] < stats.FEWEST or p is None or p > 1 - stats.LEVEL:
+        return "cannot tell", f"{said}; cannot tell whether by more than {100 * LESS:g}"
+    if (found["mean"] or 0) > 0:
+        return "holds", f"{said}; more than {100 * LESS:g} is ruled out"
+    return "worse", f"{said}, which is more than {100 * LESS:g}"
+
+
+def verdict(entries: Sequence[Entry], partings: Sequence[Parting]) -> str:
+    """What may be said of a copy: "is worse" where any part shows a loss, "may ship" where every part rules one out and it
+    reads the same prompts, else of how few prompts nothing is known."""
+    said = {entry["verdict"] for entry in entries}
+    if "worse" in said:
+        return "is worse"
+    if said and said <= {"holds", "better"} and all(one["prompt"] for one in partings):
+        return "may ship"
+    few = [entry["difference"]["n"] for entry in entries if entry["verdict"] == "cannot tell"]
+    return f"not known with {min(few, default=0)} prompts"
+
+
+def sentences(name: str, entries: Sequence[Entry], partings: Sequence[Parting]) -> list[str]:
+    """What stands behind a verdict."""
+    found = []
+    apart = [one for one in partings if one["at"] is not None]
+    if apart:
+        first = min(apart, key=lambda one: one["at"] or 0)
+        by = [[text.whole_percent(p) for p in first[side]] for side in ("measured", "copy")]  # type: ignore[literal-required]
+        found.append(
+            f"{name} parts first at token {1 + (first['at'] or 0)}. There the measured copy gave its own token {by[0][0]} "
+            f"and the other {by[0][1]}; {name} gave them {by[1][0]} and {by[1][1]}"
+        )
+    if other := sum(not one["prompt"] for one in partings):
+        found.append(f"{name} reads {other} prompts as other tokens: template or tokenizer differ")
+    return [*found, *(entry["sentence"] for entry in entries)]
