@@ -10,6 +10,7 @@ REPLY, the most tokens of a deck, come by environment. Killed anywhere, it goes 
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -46,6 +47,18 @@ def _toml(value):
     return json.dumps(value)
 
 
+def table(found, prompts):
+    """A floor as a markdown table, over so many prompts."""
+    rows = []
+    for name, one in found["sources"].items():
+        less = math.sqrt(one["prompts"] / prompts)
+        sizes = [one["seen"], less * one["mean"], floor.reach(one, prompts)]
+        shown = [floor.shown(found, size).removesuffix(" points") for size in sizes]
+        rows.append([name, f"{one['alike']} of {one['prompts']}", *shown])
+    header = ["by", "decks alike", "seen", "mean", "95th percentile"]
+    return text.markdown_table(header, rows, 1)
+
+
 def main(out, model, *more):
     out, given = Path(out), dict(word.split("=", 1) for word in more)
     asked = registry.model(model)
@@ -75,7 +88,7 @@ def main(out, model, *more):
         if floor.path_of(runs.in_folder(folder)) != floor.path_of(first):
             raise cli.BadData(f"{folder} is of another protocol than {first['path']}")
     path = floor.keep(first, found)
-    said = "\n".join(floor.table(found, first["summary"]["prompts"]))
+    said = "\n".join(table(found, first["summary"]["prompts"]))
     stream.write(out / "floor.md", said + "\n")
     print(text.shown(said))
     cli.say(f"kept in {path}: comparisons and plans by {found['protocol']} say it from now on")

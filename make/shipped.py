@@ -16,12 +16,13 @@ import sys
 from pathlib import Path
 from statistics import median
 
+import plain
 from decksmith.bench.benchmarks import metrics
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs, text
 from decksmith.measure.results.summary import worth
 from decksmith.models import embedded
-from decksmith.train.serving import fidelity, plain
+from decksmith.train.serving import fidelity
 from decksmith.train.serving.vllm import sha256
 from decksmith.train.training import adapters, base_models
 
@@ -147,11 +148,27 @@ def page(copies, out):
         checks = text.whole_percent(sum(cells) / len(cells)) if cells else text.DASH
         size = f"{copy.file.stat().st_size / 1e6:.0f}"
         rows.append([copy.name, size, pace(loaded[copy.name]), first, checks, said])
-        lines += [f"- {line}." for line in fidelity.sentences(copy.name, parts, found)]
+        lines += [f"- {line}." for line in sentences(copy.name, parts, found)]
         kept.append({"copy": copy.name, "sha256": copy.sha256, "verdict": said, "parts": parts})
     stream.write(out / "shipped.json", json.dumps(kept, indent=2) + "\n")
     header = ["copy", "MB", "tokens/s", "parts at token", "checks", "verdict"]
     return "\n".join([*text.markdown_table(header, rows, 1), "", *lines])
+
+
+def sentences(name, entries, partings):
+    """What stands behind a verdict."""
+    found = []
+    apart = [one for one in partings if one["at"] is not None]
+    if apart:
+        first = min(apart, key=lambda one: one["at"] or 0)
+        by = [[text.whole_percent(p) for p in first[side]] for side in ("measured", "copy")]
+        found.append(
+            f"{name} parts first at token {1 + (first['at'] or 0)}. There the measured copy gave its own token {by[0][0]} "
+            f"and the other {by[0][1]}; {name} gave them {by[1][0]} and {by[1][1]}"
+        )
+    if other := sum(not one["prompt"] for one in partings):
+        found.append(f"{name} reads {other} prompts as other tokens: template or tokenizer differ")
+    return [*found, *(entry["sentence"] for entry in entries)]
 
 
 def pace(run):

@@ -2,6 +2,7 @@
 """A part of docs/copies.md, from what the last `make shipped`, `make floor` or `make dose` left in results: tests/copies_page.py shipped"""
 
 import sys
+
 from decksmith.core import cli
 
 SAID = {

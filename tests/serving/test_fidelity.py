@@ -2,12 +2,15 @@
 
 import json
 import shutil
+import sys
 
 import numpy
 import pytest
 from decksmith.models import embedded
-from decksmith.train.serving import fidelity, plain
+from decksmith.train.serving import fidelity
 from decksmith.train.training import adapters, base_models, copies
+
+sys.path.append(str(base_models.cli.ROOT / "make"))
 
 
 def parted(likely, own=0.9, prompt=True):
@@ -101,6 +104,8 @@ def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_do
     good, broken = tmp_path / "adapter", tmp_path / "broken"
     adapters.unpack(base_models.cli.ROOT / "data/adapter", good)
     shutil.copytree(good, broken)
+    import plain  # of make/
+
     config = json.loads((broken / "adapter_config.json").read_text())
     config["lora_alpha"] *= 4
     (broken / "adapter_config.json").write_text(json.dumps(config))

@@ -125,7 +125,7 @@ def below(run: Run, difference: float, prompts: int) -> str:
     if known is None or abs(difference) > known[1]:
         return ""
     name, size, found = known
-    return f"; below this protocol's floor: one model differs from itself by up to {_size(found, size)} (95 %, by {name})"
+    return f"; below this protocol's floor: one model differs from itself by up to {shown(found, size)} (95 %, by {name})"
 
 
 def planned(run: Run) -> list[str]:
@@ -133,22 +133,11 @@ def planned(run: Run) -> list[str]:
     sizes = {n: known for n in (30, 120, 480) if (known := largest(run, n))}
     if not sizes:
         return []
-    shown = [f"{_size(found, size)} on {n} prompts" for n, (_, size, found) in sizes.items()]
+    each = [f"{shown(found, size)} on {n} prompts" for n, (_, size, found) in sizes.items()]
     by = text.listed(sorted({name for name, _, _ in sizes.values()}))
-    return [f"The floor of this protocol (make floor; 95 %, by {by}): {text.listed(shown)}."]
+    return [f"The floor of this protocol (make floor; 95 %, by {by}): {text.listed(each)}."]
 
 
-def table(found: Floor, prompts: int) -> list[str]:
-    """A floor as a markdown table, over so many prompts."""
-    rows = []
-    for name, one in found["sources"].items():
-        less = math.sqrt(one["prompts"] / prompts)
-        sizes = [one["seen"], less * one["mean"], reach(one, prompts)]
-        shown = [_size(found, size).removesuffix(" points") for size in sizes]
-        rows.append([name, f"{one['alike']} of {one['prompts']}", *shown])
-    header = ["by", "decks alike", "seen", "mean", "95th percentile"]
-    return text.markdown_table(header, rows, 1)
-
-
-def _size(found: Floor, value: float) -> str:
+def shown(found: Floor, value: float) -> str:
+    """A difference as text."""
     return f"{100 * value:.1f} points" if found["is_share"] else f"{value:.2f}"

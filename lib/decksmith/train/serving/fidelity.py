@@ -8,8 +8,9 @@ from typing import Any, TypedDict, cast
 import numpy
 
 from decksmith.bench.benchmarks import metrics
+from decksmith.bench.benchmarks.metrics import BenchComparison
 from decksmith.core.records import Record
-from decksmith.measure.results import regressions, stats, text
+from decksmith.measure.results import regressions, stats
 from decksmith.measure.results.comparison import PairedDifference, Run
 from decksmith.measure.results.summary import worth
 from decksmith.train.serving import readiness
@@ -32,24 +33,8 @@ class Parting(TypedDict):
     prompt: bool
 
 
-class Entry(TypedDict):
-    """A part of the gate for one copy: as regressions.benchmark reads it, with what that says."""
-
-    benchmark: str
-    refused: str | None
-    ours: Any
-    base: Any
-    margin: float | None
-    difference: PairedDifference
-    needed: int | None
-    p_holm: float | None
-    family: int
-    verdict: str
-    sentence: str
-
-
 def reply(url: str, messages: Any) -> list[int]:
-    """The greedy reply of a server of `plain`, as numbers of tokens. Raises OSError, ValueError."""
+    """The greedy reply of a server of make/plain.py, as numbers of tokens. Raises OSError, ValueError."""
     body = {"model": MEASURED, "messages": messages, "temperature": 0, "max_tokens": TOKENS}
     said = readiness.get(url, "/v1/chat/completions", body, 3600)
     return cast(list[int], said["choices"][0]["token_ids"])
@@ -78,7 +63,7 @@ def parting(measured: str, url: str, name: str, messages: Any, said: list[int]) 
     return found
 
 
-def decks(run: Run, measured: Run) -> Entry:
+def decks(run: Run, measured: Run) -> BenchComparison:
     """The part of the gate about decks."""
     ours, theirs = worth(run["records"]), worth(measured["records"])
     both = sorted(ours.keys() & theirs.keys())
@@ -86,7 +71,7 @@ def decks(run: Run, measured: Run) -> Entry:
     return _entry("decks", MARGIN, found, needed)
 
 
-def replies(found: Sequence[Parting]) -> Entry:
+def replies(found: Sequence[Parting]) -> BenchComparison:
     """The part about greedy replies. Its difference is what the copy thinks of them, less what the measured one does, above the
     margin: what was measured finds its own replies the likeliest, so that less is no loss until it is more than LESS."""
     own, other = (numpy.array([[one["likely"][n]] for one in found]) for n in (0, 1))
@@ -94,28 +79,26 @@ def replies(found: Sequence[Parting]) -> Entry:
     return _entry("replies", LESS, gap, None)
 
 
-def _entry(name: str, margin: float, found: PairedDifference, needed: int | None) -> Entry:
-    side = {"truncated": 0.0}
-    told: Any = {"benchmark": name, "refused": None, "ours": side, "base": side}
-    told |= {"margin": margin, "difference": found, "needed": needed}
-    return cast(Entry, told | {"p_holm": None, "family": 0, "verdict": "", "sentence": ""})
+def _entry(
+    name: str, margin: float, found: PairedDifference, needed: int | None
+) -> BenchComparison:
+    side = cast(Any, {"truncated": 0.0})
+    told = {"margin": margin, "difference": found, "needed": needed, "ours": side, "base": side}
+    return cast(BenchComparison, {"benchmark": name, "metric": "share", "refused": None, **told})
 
 
-def settle(found: dict[str, list[Entry]]) -> None:
+def settle(found: dict[str, list[BenchComparison]]) -> None:
     """Give each entry, by copy, its p by Holm's method over all copies and parts, its verdict and its sentence."""
     every = [(name, entry) for name, entries in found.items() for entry in entries]
-    metrics.corrected(cast(Any, [entry for _, entry in every if not entry["refused"]]))
+    metrics.corrected([entry for _, entry in every if not entry["refused"]])
     for name, entry in every:
-        said = _replies if entry["benchmark"] == "replies" else _other
-        entry["verdict"], entry["sentence"] = said(name, entry)
+        said = regressions.benchmark(name, MEASURED, entry)
+        own = entry["benchmark"] == "replies"
+        entry["verdict"], entry["sentence"] = _replies(name, entry) if own else said
 
 
-def _other(name: str, entry: Entry) -> tuple[str, str]:
-    return regressions.benchmark(name, MEASURED, cast(Record, entry))
-
-
-def _replies(name: str, entry: Entry) -> tuple[str, str]:
-    found, p = entry["difference"], entry["p_holm"]
+def _replies(name: str, entry: BenchComparison) -> tuple[str, str]:
+    found, p = entry["difference"], entry.get("p_holm")
     less = 100 * (LESS - (found["mean"] or 0))
     said = f"replies: to {name} a token of the measured ones is {abs(less):.1f} points {'less' if less >= 0 else 'more'} likely"
     if found["n"] < stats.FEWEST or p is None or p > 1 - stats.LEVEL:
@@ -125,29 +108,13 @@ def _replies(name: str, entry: Entry) -> tuple[str, str]:
     return "worse", f"{said}, which is more than {100 * LESS:g}"
 
 
-def verdict(entries: Sequence[Entry], partings: Sequence[Parting]) -> str:
+def verdict(entries: Sequence[BenchComparison], partings: Sequence[Parting]) -> str:
     """What may be said of a copy: "is worse" where any part shows a loss, "may ship" where every part rules one out and it
     reads the same prompts, else of how few prompts nothing is known."""
-    said = {entry["verdict"] for entry in entries}
+    said = {entry.get("verdict") for entry in entries}
     if "worse" in said:
         return "is worse"
     if said and said <= {"holds", "better"} and all(one["prompt"] for one in partings):
         return "may ship"
-    few = [entry["difference"]["n"] for entry in entries if entry["verdict"] == "cannot tell"]
+    few = [entry["difference"]["n"] for entry in entries if entry.get("verdict") == "cannot tell"]
     return f"not known with {min(few, default=0)} prompts"
-
-
-def sentences(name: str, entries: Sequence[Entry], partings: Sequence[Parting]) -> list[str]:
-    """What stands behind a verdict."""
-    found = []
-    apart = [one for one in partings if one["at"] is not None]
-    if apart:
-        first = min(apart, key=lambda one: one["at"] or 0)
-        by = [[text.whole_percent(p) for p in first[side]] for side in ("measured", "copy")]  # type: ignore[literal-required]
-        found.append(
-            f"{name} parts first at token {1 + (first['at'] or 0)}. There the measured copy gave its own token {by[0][0]} "
-            f"and the other {by[0][1]}; {name} gave them {by[1][0]} and {by[1][1]}"
-        )
-    if other := sum(not one["prompt"] for one in partings):
-        found.append(f"{name} reads {other} prompts as other tokens: template or tokenizer differ")
-    return [*found, *(entry["sentence"] for entry in entries)]

@@ -3,7 +3,6 @@
 `make dose` (make/dose.py) trains and asks them. A model is worth the share of checks that its decks pass, none where they do not render.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,31 +38,19 @@ def split(data: Path, out: Path, most: int | None = None) -> dict[int, int]:
     groups: dict[int, list[TrainRow]] = {}
     for row in rows:
         groups.setdefault(chat_data.mark(chat_data.asked(row)), []).append(row)
-    ordered = [
-        row
-        for key in sorted(groups, key=lambda each: stream.shuffled(str(each)))
-        for row in groups[key]
-    ]
-    whole = min(most or len(rows), len(rows))
-    counts = {}
+    ordered = sorted(groups.values(), key=lambda group: stream.shuffled(group[0]["id"]))
+    whole, counts = min(most or len(rows), len(rows)), dict[int, int]()
     for dose in DOSES:
-        wanted = whole // dose
-        while wanted < len(ordered) and wanted and _together(ordered, wanted):
-            wanted += 1
-        if not wanted:
+        taken: list[TrainRow] = []
+        for group in ordered:
+            taken += group if len(taken) < whole // dose else []
+        if not taken:
             raise cli.BadData(f"{data}/train.jsonl: {whole} rows; an eighth of them is none")
-        counts[dose], folder = wanted, out / str(dose)
+        counts[dose], folder = len(taken), out / str(dose)
         folder.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in ordered[:wanted]]
-        stream.write(folder / "train.jsonl", "".join(lines))
+        stream.write_records(folder / "train.jsonl", taken)
         stream.write(folder / "test.jsonl", test)
     return counts
-
-
-def _together(rows: Sequence[TrainRow], at: int) -> bool:
-    """Whether the rows on both sides of a place ask the same."""
-    before, after = (chat_data.mark(chat_data.asked(row)) for row in rows[at - 1 : at + 1])
-    return before == after
 
 
 def points(counts: dict[int, int], epochs: int, batch: int) -> list[Point]:
@@ -71,11 +58,15 @@ def points(counts: dict[int, int], epochs: int, batch: int) -> list[Point]:
     steps = {dose: max(1, epochs * (rows // batch)) for dose, rows in counts.items()}
     found: list[Point] = []
     for curve in ("steps", "epochs"):
-        for dose, rows in counts.items():
-            taken = steps[1] if curve == "steps" else steps[dose]
-            if dose > 1:
-                named = f"{curve}-{dose}"
-                found.append({"name": named, "curve": curve, "rows": rows, "steps": taken})
+        for dose in DOSES[:-1]:
+            taken = steps[1 if curve == "steps" else dose]
+            one: Point = {
+                "name": f"{curve}-{dose}",
+                "curve": curve,
+                "rows": counts[dose],
+                "steps": taken,
+            }
+            found.append(one)
     return [*found, {"name": "all", "curve": "both", "rows": counts[1], "steps": steps[1]}]
 
 

@@ -4,6 +4,7 @@ In 32 bits on a CPU and in bfloat16 on a GPU. A reply of /v1/chat/completions br
 """
 
 import contextlib
+import importlib
 import json
 import os
 import threading
@@ -13,33 +14,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
-from decksmith.core import cli
-
-MEND = "run: make .venv/.train"
-
 
 class Plain:
     """A model of a Hugging Face folder, with an adapter where one is named."""
 
     def __init__(self, folder: Path, adapter: Path | None = None) -> None:
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise cli.Missing(f"{error.name} is not installed; {MEND}") from None
+        torch, transformers = map(importlib.import_module, ("torch", "transformers"))
         transformers.utils.logging.disable_progress_bar()
         transformers.utils.logging.set_verbosity_error()
         self.torch, self.lock = torch, threading.Lock()
         # As the embedded engine: threads that wait for a core cost more than they do.
         torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
-        on_gpu = torch.cuda.is_available()
-        dtype = torch.bfloat16 if on_gpu else torch.float32
+        place = "cuda" if torch.cuda.is_available() else "cpu"
+        dtype = torch.bfloat16 if place == "cuda" else torch.float32
         model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         if adapter:
-            import peft
-
-            model = peft.PeftModel.from_pretrained(model, adapter)
-        self.model = model.to("cuda" if on_gpu else "cpu").eval()
+            model = importlib.import_module("peft").PeftModel.from_pretrained(model, adapter)
+        self.model = model.to(place).eval()
         self.tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
         self.name = f"transformers {transformers.__version__}, {str(dtype).removeprefix('torch.')}"
 
@@ -49,41 +40,26 @@ class Plain:
         heat, end = body.get("temperature", 1.0), self.tokenizer.eos_token_id
         how: dict[str, Any] = {"do_sample": False}
         if heat > 0:
-            how = {"do_sample": True, "temperature": heat, "top_k": 0}
-            how["top_p"] = body.get("top_p", 1.0)
+            how = {
+                "do_sample": True,
+                "temperature": heat,
+                "top_k": 0,
+                "top_p": body.get("top_p", 1),
+            }
         with self.lock, self.torch.no_grad():
             self.torch.manual_seed(body.get("seed") or 0)
             asked = self.torch.tensor([prompt], device=self.model.device)
-            made = self.model.generate(
-                input_ids=asked,
-                attention_mask=self.torch.ones_like(asked),
-                max_new_tokens=body.get("max_tokens") or 1024,
-                pad_token_id=end,
-                **how,
-            )[0, len(prompt) :].tolist()
-        ended = made[-1:] == [end]
-        return {
-            "id": "plain",
-            "object": "chat.completion",
-            "created": int(time.time()),
-            "model": body["model"],
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {
-                        "role": "assistant",
-                        "content": self.tokenizer.decode(made, skip_special_tokens=True),
-                    },
-                    "finish_reason": "stop" if ended else "length",
-                    "token_ids": made,
-                }
-            ],
-            "usage": {
-                "prompt_tokens": len(prompt),
-                "completion_tokens": len(made),
-                "total_tokens": len(prompt) + len(made),
-            },
-        }
+            how |= {"max_new_tokens": body.get("max_tokens") or 1024, "pad_token_id": end}
+            mask = self.torch.ones_like(asked)
+            made = self.model.generate(input_ids=asked, attention_mask=mask, **how)
+        made = made[0, len(prompt) :].tolist()
+        said = self.tokenizer.decode(made, skip_special_tokens=True)
+        ended = "stop" if made[-1:] == [end] else "length"
+        choice = {"index": 0, "message": {"role": "assistant", "content": said}}
+        choice |= {"finish_reason": ended, "token_ids": made}
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(made)}
+        head = {"id": "plain", "object": "chat.completion", "created": int(time.time())}
+        return {**head, "model": body["model"], "choices": [choice], "usage": usage}
 
     def likelihood(self, body: dict[str, Any]) -> dict[str, Any]:
         """As /v1/likelihood of the embedded engine (assets/engine/server.mjs) for a reply given as tokens."""
@@ -93,10 +69,8 @@ class Plain:
             rows = self.model(input_ids=asked).logits[0, len(prompt) - 1 : -1].float()
             likely = rows.log_softmax(-1) / -self.torch.log(self.torch.tensor(2.0))
             best = likely.argmin(-1)
-            bits, top_bits = (
-                likely.gather(1, at[:, None])[:, 0].tolist()
-                for at in (asked[0, len(prompt) :], best)
-            )
+            places = asked[0, len(prompt) :], best
+            bits, top_bits = (likely.gather(1, at[:, None])[:, 0].tolist() for at in places)
         return {"prompt": prompt, "bits": bits, "top": best.tolist(), "top_bits": top_bits}
 
     def _prompt(self, messages: list[dict[str, str]]) -> list[int]:
