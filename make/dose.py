@@ -37,13 +37,17 @@ def pace(out, points, log):
     return sum(row["seconds"] for row in took) / steps if steps else STEP
 
 
-def one(point, out):
+def one(point, out, section):
     """Train a point and ask it, unless that is done."""
     run, name = out / point["name"], f"{out.name}-{point['name']}"
     share = point["name"].partition("-")[2] or "1"
     if not (run / "adapter/manifest.json").is_file():
         begun = time.monotonic()
         words = [f"SFT={run}", f"DATA={out}/data/{share}", f"STEPS={point['steps']}"]
+        # Small shares have short epochs, and would be validated all the time.
+        half = -(-point["steps"] // 2)
+        often = f"{section}.val_period={half} checkpointing.save_period={half}"
+        words.append(f"SET={os.environ['SET']} {often}".rstrip())
         make(["sft", *words, *(f"{key}={os.environ[key]}" for key in ("RECIPE", "TRAINER"))])
         with open(out / "took.jsonl", "a") as log:
             seconds = round(time.monotonic() - begun, 1)
@@ -104,14 +108,17 @@ def main(out, data):
     whole = recipes.freeze(os.environ["RECIPE"], data, out / "data/whole")
     most = os.environ.get("ROWS")
     counts = dose.split(whole, out / "data", int(most) if most else None)
+    given = os.environ.get("SET", "").split()
     config = recipes.recipe(
-        os.environ["RECIPE"], data=out / "data/1", run=out / "all", base=None, overrides=[]
+        os.environ["RECIPE"], data=out / "data/1", run=out / "all", base=None, overrides=given
     )
     section = recipes.algorithm(config)
+    # How many epochs is said by the steps of each training.
+    os.environ["SET"] = " ".join(word for word in given if "max_num_epochs" not in word)
     batch = recipes.get(config, recipes.ALGORITHMS[section])
     points = dose.points(counts, config[section]["max_num_epochs"], batch)
     if at := os.environ.get("POINT"):
-        one(points[int(at)], out)
+        one(points[int(at)], out, section)
         return
     left = [point for point in points if not (out / point["name"] / "adapter").is_dir()]
     steps = sum(point["steps"] for point in left)
@@ -142,7 +149,7 @@ def main(out, data):
             raise cli.TryAgain(f"a job failed: {out}/log; type the same command again")
     else:
         for point in points:
-            one(point, out)
+            one(point, out, section)
     said = curves(points, out)
     stream.write(out / "dose.md", said + "\n")
     print(text.shown(said))

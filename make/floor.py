@@ -87,7 +87,8 @@ def main(out, model, *more):
     for folder in others.values():
         if floor.path_of(runs.in_folder(folder)) != floor.path_of(first):
             raise cli.BadData(f"{folder} is of another protocol than {first['path']}")
-    path = floor.keep(first, found)
+    path = floor.path_of(first)
+    stream.write(path, json.dumps(found, indent=2) + "\n")
     said = "\n".join(table(found, first["summary"]["prompts"]))
     stream.write(out / "floor.md", said + "\n")
     print(text.shown(said))

@@ -266,6 +266,8 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
   async function measure(sequence, ask, signal) {
     const before = ask.reply ? templated(ask).tokens : [model.tokens.bos ?? model.tokens.eos];
     const read = ask.reply ?? model.tokenize(ask.text).slice(0, Math.min(ask.most, size - 1)); // what looks like a control token is text
+    const words = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
+    if (read.some((token) => token >= words)) throw bad(`the model has ${words} tokens`, "tokens");
     const tokens = [...before, ...read];
     const input = tokens.slice(0, -1).map((token, i) => {
       const logits = {filter: {tokens: [tokens[i + 1]], includeTop: 1}};

@@ -49,7 +49,8 @@ def kept(tmp_path, monkeypatch):
         "engine": floor.source(gaps(shift=0.1), SHARE, False, ["a", "c"]),
     }
     found = {"protocol": "offline", "model": "smol", "is_share": True, "sources": sources}
-    return floor.keep(run(), found)
+    floor.path_of(run()).write_text(json.dumps(found))
+    return floor.path_of(run())
 
 
 def test_a_headline_below_the_floor_says_so_by_its_largest_source(kept):

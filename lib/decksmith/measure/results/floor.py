@@ -6,7 +6,6 @@ move it again: its floor is the farther end of where the difference of two runs 
 protocol holds fixed, prompts and seed apart.
 """
 
-import json
 import math
 from pathlib import Path
 from typing import TypedDict, cast
@@ -96,12 +95,6 @@ def path_of(run: Run) -> Path:
     sampling = cast(Record, held.get("sampling") or {})
     held["sampling"] = {key: value for key, value in sampling.items() if key != "seed"}
     return FLOORS / f"{stream.fingerprint(held)[:16]}.json"
-
-
-def keep(run: Run, found: Floor) -> Path:
-    """Keep a floor; returns the file."""
-    stream.write(path := path_of(run), json.dumps(found, indent=2) + "\n")
-    return path
 
 
 def largest(run: Run, prompts: int) -> tuple[str, float, Floor] | None:

@@ -8,8 +8,9 @@ GGUF file of the base, the embedded one's where none is named.
 import json
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy
 
@@ -25,47 +26,33 @@ OWN = ("GGUF.", "general.architecture", "general.file_type", "general.quantizati
 
 
 def make(adapter: Path, out: Path, like: Path | None = None) -> None:
-    """Make the copies of an adapter that OUT lacks, or that are of another adapter. like: a GGUF file of its base.
+    """Make the copies of an adapter that OUT lacks, or that were made of something else. like: a GGUF file of its base.
     Raises cli.BadData for a base that is no llama, cli.Missing."""
-    base = adapters.base_of(adapter)
+    base, sha256 = adapters.base_of(adapter), adapters.sha256
     adapters.check(adapter, base)
     like = like or (embedded.weights() if base == "smol" else None)
     if like is None:
         raise cli.Missing(f"name a GGUF file of {base}, whose tokenizer the copies take: LIKE=..")
-    made_of = {
-        "base": base_models.known(base),
-        "adapter": adapters.sha256(adapter / adapters.WEIGHTS),
-    }
-    made_of["config"] = adapters.sha256(adapter / "adapter_config.json")
-    merged = out / "merged"
-    if not _is_there(out, "merged", made_of):
-        out.mkdir(parents=True, exist_ok=True)
-        adapters.merge_into(adapter, base, merged)
-        _note(out, "merged", made_of, merged / "model.safetensors")
-    made_of = made_of | {"merged": adapters.sha256(merged / "model.safetensors")}
+    merged, made_of = out / "merged", {"base": base_models.known(base)}
+    made_of |= {name: sha256(adapter / name) for name in (adapters.WEIGHTS, "adapter_config.json")}
+    whole = merged / "model.safetensors"
+    _keep(whole, merged, made_of, lambda: adapters.merge_into(adapter, base, merged))
+    made_of |= {"merged": sha256(whole), "like": sha256(like)}
     for name in FORMS:
-        if not _is_there(out, name, made_of):
-            write(merged, like, out / f"{name}.gguf", name)
-            _note(out, name, made_of | {"like": adapters.sha256(like)}, out / f"{name}.gguf")
+        file = out / f"{name}.gguf"
+        _keep(file, out / name, made_of, partial(write, merged, like, file, name))
 
 
-def _note(out: Path, name: str, made_of: dict[str, str], file: Path) -> None:
-    found = {
-        "copy": name,
-        "made_of": made_of,
-        "sha256": adapters.sha256(file),
-        "bytes": file.stat().st_size,
-    }
-    stream.write(out / f"{name}.json", json.dumps(found, indent=2) + "\n")
+def _keep(file: Path, note: Path, made_of: dict[str, str], made: Callable[[], None]) -> None:
+    """Have a copy made, and write its manifest last, unless it is there and was made of the same."""
+    path = note.with_name(f"{note.name}.json")
+    if path.is_file() and stream.json_file(path)["made_of"] == made_of:
+        return
+    note.parent.mkdir(parents=True, exist_ok=True)
+    made()
+    found = {"copy": note.name, "made_of": made_of, "sha256": adapters.sha256(file)}
+    stream.write(path, json.dumps(found | {"bytes": file.stat().st_size}, indent=2) + "\n")
     cli.say(f"{file}: {file.stat().st_size / 1e6:.0f} MB")
-
-
-def _is_there(out: Path, name: str, made_of: dict[str, str]) -> bool:
-    """Whether a copy is whole, by its manifest, which is written last."""
-    if not (out / f"{name}.json").is_file():
-        return False
-    known = stream.json_file(out / f"{name}.json")["made_of"]
-    return all(known.get(key) == value for key, value in made_of.items())
 
 
 def write(merged: Path, like: Path, out: Path, form: str) -> None:
@@ -86,9 +73,14 @@ def write(merged: Path, like: Path, out: Path, form: str) -> None:
             inner = field.types[-1] if len(field.types) > 1 else None
             writer.add_key_value(key, field.contents(), field.types[0], inner)
     for tensor in reader.tensors:
-        value = _value(values, heads, tensor.name)
-        if list(value.shape) != [int(size) for size in reversed(tensor.shape)]:
-            raise cli.BadData(f"{like}: {tensor.name} has another shape than in {merged}")
+        module, _, kind = tensor.name.rpartition(".")
+        try:
+            module = base_models.hf_module(module)
+            value = values[f"{module}.{kind}"]
+        except KeyError:
+            raise cli.BadData(f"{like}: {tensor.name} is not in {path}") from None
+        if count := heads.get(module.rpartition(".")[2]):
+            value = base_models.permuted(value, count)
         wanted = "F32" if value.ndim < 2 else embedding if "blk." not in tensor.name else matrix
         packed_as = llama.GGMLQuantizationType[wanted]
         packed = llama.quantize(numpy.ascontiguousarray(value), packed_as)
@@ -98,18 +90,6 @@ def write(merged: Path, like: Path, out: Path, form: str) -> None:
     writer.write_tensors_to_file()
     writer.close()
     os.replace(temporary, out)
-
-
-def _value(values: dict[str, Any], heads: dict[str, int], name: str) -> numpy.ndarray:
-    """A tensor by its name in GGUF, its rows in llama.cpp's order. Raises cli.BadData."""
-    stem, _, kind = name.rpartition(".")
-    try:
-        module = base_models.hf_module(stem)
-        value = values[f"{module}.{kind}"]
-    except KeyError:
-        raise cli.BadData(f"{name} of the base's GGUF file has no counterpart") from None
-    count = heads.get(module.rpartition(".")[2])
-    return base_models.permuted(value, count) if count else value
 
 
 if __name__ == "__main__":
