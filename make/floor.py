@@ -16,8 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 from decksmith.core import cli, stream
-from decksmith.measure.results import floor, runs, text
+from decksmith.measure.results import floor, pairs, runs, summary, text
 from decksmith.models import registry
 
 MANY = "4"
@@ -45,6 +46,24 @@ def _toml(value):
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + " }"
     return json.dumps(value)
+
+
+def measured(first, others):
+    """The floor by runs of one model, each against the first. Raises cli.BadData."""
+    sources, measure = {}, pairs.better([first])[1]
+    for name, run in others.items():
+        both = [(a[1], b[1]) for _, a, b in pairs.headline_values(first, run)]
+        gaps = numpy.array([a - b for a, b in both if a is not None and b is not None])
+        sources[name] = floor.source(
+            gaps, summary.scale(measure), name in floor.SWAPS, [first["name"], run["name"]]
+        )
+    protocol, model = first["protocol"]["protocol"], first["summary"]["model"]
+    return {
+        "protocol": str(protocol),
+        "model": str(model.get("slug") or model["name"]),
+        "is_share": measure == "checks",
+        "sources": sources,
+    }
 
 
 def table(found, prompts):
@@ -83,7 +102,7 @@ def main(out, model, *more):
     first = runs.in_folder(cli.ROOT / "results/runs" / names.pop("first") / setting)
     others = {by: cli.ROOT / "results/runs" / name / setting for by, name in names.items()}
     others |= {by: Path(folder) for by, folder in given.items()}
-    found = floor.of(first, {by: runs.in_folder(folder) for by, folder in others.items()})
+    found = measured(first, {by: runs.in_folder(folder) for by, folder in others.items()})
     for folder in others.values():
         if floor.path_of(runs.in_folder(folder)) != floor.path_of(first):
             raise cli.BadData(f"{folder} is of another protocol than {first['path']}")

@@ -168,7 +168,13 @@ def sentences(name, entries, partings):
         )
     if other := sum(not one["prompt"] for one in partings):
         found.append(f"{name} reads {other} prompts as other tokens: template or tokenizer differ")
-    return [*found, *(entry["sentence"] for entry in entries)]
+    return [*found, *map(of_prompts, entries)]
+
+
+def of_prompts(entry):
+    """The sentence of a part; what is asked for decks is no question."""
+    is_decks = entry["benchmark"] == "decks"
+    return entry["sentence"].replace("question", "prompt") if is_decks else entry["sentence"]
 
 
 def pace(run):

@@ -46,7 +46,7 @@ def test_the_verdicts_are_those_of_the_parts(monkeypatch):
         "q8": "may ship",
         "few": "not known with 8 prompts",
         "broken": "is worse",
-        "other": "not known with 0 prompts",  # it reads other prompts, so nothing else counts
+        "other": "not known: it reads other prompts",
     }
     assert {entry["family"] for parts in entries.values() for entry in parts} == {8}
     assert "40.0 points less likely, which is more than 5" in entries["broken"][1]["sentence"]

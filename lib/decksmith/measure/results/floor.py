@@ -16,9 +16,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.results import stats, text
 from decksmith.measure.results.comparison import Run
-from decksmith.measure.results.pairs import better, headline_values
 from decksmith.measure.results.stats import Array
-from decksmith.measure.results.summary import scale
 
 FLOORS = cli.ROOT / "results/floors"
 
@@ -53,33 +51,15 @@ def source(gaps: Array, scale: stats.Scale, swaps: bool, names: list[str]) -> So
         raise cli.BadData(f"{' and '.join(names)}: {said}; a floor needs {stats.FEWEST}")
     found = stats.t_differences(gaps[:, None], numpy.zeros((n, 1)), scale)
     seen, half = float(found["mean"][0]), float(found["hi"][0] - found["lo"][0]) / 2
-    sd = math.sqrt((gaps**2).mean() / n)
+    chance = math.sqrt(2 / math.pi * (gaps**2).mean() / n)
     return {
         "seen": seen,
-        "mean": math.sqrt(2 / math.pi) * sd
-        if swaps
-        else max(abs(seen), math.sqrt(2 / math.pi) * sd),
+        "mean": chance if swaps else max(abs(seen), chance),
         "half": half,
         "swaps": swaps,
         "prompts": n,
         "alike": int((numpy.abs(gaps) < 1e-9).sum()),
         "runs": names,
-    }
-
-
-def of(first: Run, others: dict[str, Run]) -> Floor:
-    """The floor by runs of one model, each against the first. Raises cli.BadData."""
-    sources, measure = {}, better([first])[1]
-    for name, run in others.items():
-        both = [(a[1], b[1]) for _, a, b in headline_values(first, run)]
-        gaps = numpy.array([a - b for a, b in both if a is not None and b is not None])
-        sources[name] = source(gaps, scale(measure), name in SWAPS, [first["name"], run["name"]])
-    protocol, model = first["protocol"]["protocol"], first["summary"]["model"]
-    return {
-        "protocol": str(protocol),
-        "model": str(model.get("slug") or model["name"]),
-        "is_share": measure == "checks",
-        "sources": sources,
     }
 
 

@@ -92,9 +92,9 @@ def settle(found: dict[str, list[BenchComparison]]) -> None:
     every = [(name, entry) for name, entries in found.items() for entry in entries]
     metrics.corrected([entry for _, entry in every if not entry["refused"]])
     for name, entry in every:
-        said = regressions.benchmark(name, MEASURED, entry)
         own = entry["benchmark"] == "replies"
-        entry["verdict"], entry["sentence"] = _replies(name, entry) if own else said
+        said = _replies(name, entry) if own else regressions.benchmark(name, MEASURED, entry)
+        entry["verdict"], entry["sentence"] = said
 
 
 def _replies(name: str, entry: BenchComparison) -> tuple[str, str]:
@@ -109,12 +109,14 @@ def _replies(name: str, entry: BenchComparison) -> tuple[str, str]:
 
 
 def verdict(entries: Sequence[BenchComparison], partings: Sequence[Parting]) -> str:
-    """What may be said of a copy: "is worse" where any part shows a loss, "may ship" where every part rules one out and it
-    reads the same prompts, else of how few prompts nothing is known."""
+    """What may be said of a copy: "is worse" where any part shows a loss, "may ship" where every part rules one out, else
+    of how few prompts nothing is known."""
     said = {entry.get("verdict") for entry in entries}
     if "worse" in said:
         return "is worse"
-    if said and said <= {"holds", "better"} and all(one["prompt"] for one in partings):
+    if not all(one["prompt"] for one in partings):
+        return "not known: it reads other prompts"
+    if said and said <= {"holds", "better"}:
         return "may ship"
     few = [entry["difference"]["n"] for entry in entries if entry.get("verdict") == "cannot tell"]
     return f"not known with {min(few, default=0)} prompts"
