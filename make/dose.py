@@ -6,8 +6,10 @@ RECIPE, TRAINER, ENGINE, ROWS (of how many rows the whole is made), PROTOCOL, SE
 With SBATCH the trainings are an array of jobs, each `make dose POINT=n`, which does that one alone. Killed anywhere, it goes on.
 """
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +37,11 @@ def pace(out, points, log):
     took = [row for _, row in stream.records(log)] if log.is_file() else []
     steps = sum(point["steps"] for point in points for row in took if row["id"] == point["name"])
     return sum(row["seconds"] for row in took) / steps if steps else STEP
+
+
+def dies_with_us():
+    """In the server: kill -9 leaves no orphan that holds a model."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def one(point, out, section):
@@ -65,7 +72,7 @@ def one(point, out, section):
         make(words, **there)  # which says whether it stands
         return
     serve = ["bin/model-serve", "--engine", os.environ["ENGINE"], "--adapter", str(run / "adapter")]
-    server = subprocess.Popen(serve, cwd=cli.ROOT, env=os.environ | there)
+    server = subprocess.Popen(serve, cwd=cli.ROOT, env=os.environ | there, preexec_fn=dies_with_us)
     try:
         wait = ["bin/model-wait", "--pid", str(server.pid)]
         if subprocess.run(
