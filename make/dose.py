@@ -147,6 +147,7 @@ def main(out, data):
             for key in "RECIPE TRAINER ENGINE ROWS PROTOCOL PROMPTS LIMIT REPLY".split()
             if os.environ.get(key)
         ]
+        words.append(f"SET='{' '.join(given)}'")
         job = f"cd '{cli.ROOT}' && make dose COPIES='{out}' DATA='{data}' {' '.join(words)} SBATCH= POINT=$SLURM_ARRAY_TASK_ID"
         array = [f"--array=0-{len(points) - 1}", f"--output={out}/log/%A_%a.out", "--wrap", job]
         done = subprocess.run(
