@@ -48,7 +48,7 @@ lie off the line: each was run once.
 NOTE = {
     "shipped": "`alpha-x3` is broken on purpose: its LoRA was merged with three times its scale.",
     "floor": "",
-    "dose": "A miniature of the embedded model: too few rows and prompts to say much, and it says so.",
+    "dose": "A miniature, to show the path: after so few rows hardly a deck renders, so that its narrow\nintervals speak of models that fail, and of no others.",
 }
 
 
@@ -56,7 +56,9 @@ def main():
     name = sys.argv[1]
     found = (cli.ROOT / f"results/{name}/{name}.md").read_text()
     print(SAID[name])
-    print(f"Of the last `make {name}` on two cores. {NOTE[name]}\n")
+    print(
+        f"Of the last `make {name}` on two busy cores, 6 prompts, replies of 192 tokens at most. {NOTE[name]}\n"
+    )
     if name == "shipped":  # of the sentences, those about two copies
         lines = found.splitlines()
         asked = [line for line in lines if line.startswith("-")]
