@@ -309,6 +309,18 @@ bench-tally: .venv/.dev
 bench-stats: .venv/.dev
 	$(PART) docs/statistics-bench.md $@ tests/bench_stats.py
 
+.PHONY: copies-page bench-floor
+### copies-page: what the last `make shipped`, `floor` and `dose` said: docs/copies.md
+copies-page: .venv/.python
+	for part in shipped floor dose; do
+	  [ ! -f results/$$part/$$part.md ] || PYTHONPATH=lib $(PART) docs/copies.md $$part tests/copies_page.py $$part
+	done
+
+### bench-floor: the floor against simulation: docs/maintain/floor.md
+bench-floor: .venv/.dev
+	PYTHONPATH=lib .venv/bin/python3 tests/bench_floor.py > docs/maintain/floor.md.tmp
+	mv docs/maintain/floor.md.tmp docs/maintain/floor.md
+
 ### rl-page: what the last `make rehearsal-rl` took and said: docs/maintain/rehearsal-rl.md
 rl-page: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 tests/rl_page.py > docs/maintain/rehearsal-rl.md.tmp

@@ -21,6 +21,10 @@ JOBS ?=
 SHARD ?=
 # USD at which a model's replies, and its judge, stop. YES=1 agrees to a price where nobody is asked.
 BUDGET ?=
+# Sample with this seed in place of the protocol's.
+SEED ?=
+# What floor compares MODEL's run with beside its own: runs of the same model, made otherwise: WITH="engine=results/runs/..".
+WITH ?=
 # 1: what damaged lines of a run's journals held is asked, and paid for, again.
 REPAIR ?=
 # A model that reads which claims of a deck its prompt's documents support.
@@ -73,7 +77,7 @@ FOR_REPORT := .for-$(subst $(space),+,$(strip $(RUN_NAMES)))
 
 # What the rules of the Makefile are made of.
 BY_PROTOCOL := --protocol $(PROTOCOL)
-ASK = $(BY_PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %)
+ASK = $(BY_PROTOCOL) --run $(@D) $(SEED:%=--seed %) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %)
 READ_CLAIMS = $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
 CODE := $(wildcard lib/decksmith/*/*.py lib/decksmith/*/*/*.py assets/renderer/*.mjs assets/prompts/* assets/conditions/* \
   $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
@@ -196,6 +200,16 @@ report: .venv/.python
 ## plan: what a comparison like that of MODEL's runs can detect; EFFECT=0.05
 plan: .venv/.python
 	$(if $(LOGS),bin/bench-plan,bin/run-plan) $(EFFECT:%=--effect %) $(or $(LOGS),$(RUNS))
+
+.PHONY: floor
+## floor: how far runs of MODEL are apart by the machine alone; headlines and plans say it
+floor: export PROTOCOL := $(PROTOCOL)
+floor: export SETTING := $(SETTING)
+floor: export PROMPTS := $(PROMPTS)
+floor: export LIMIT = $(call given,LIMIT,12)
+floor: export REPLY = $(call given,REPLY,)
+floor: run-tools .venv/.local assets/engine/node_modules/.done
+	PYTHONPATH=lib .venv/bin/python3 make/floor.py $(call given,COPIES,results/floor-$(call given,MODEL,smol-sft)) $(call given,MODEL,smol-sft) $(WITH)
 
 ### register: write down before the first reply how MODEL's runs will be compared
 register: $(RUNS:%=%/prompts.jsonl)

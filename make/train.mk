@@ -60,6 +60,18 @@ GPU ?=
 SERVE ?=
 # The two names of what is served, which finetuned compares.
 PAIR ?= base tuned
+# The folder, and in results/runs the first part of the names, of what shipped and dose make.
+COPIES ?= results/$(firstword $(MAKECMDGOALS))
+# GGUF files that others made of ADAPTER's model, which shipped asks too: ALSO="unsloth=/path/to/q4.gguf ..".
+ALSO ?=
+# The most tokens of a deck in shipped, floor and dose.
+REPLY ?= 1024
+# A GGUF file of another base than the embedded one, whose tokenizer the copies of shipped take.
+LIKE ?=
+# Of how many rows of DATA the whole of dose is made; else all.
+ROWS ?=
+# Of dose: which training, from 0, this job does.
+POINT ?=
 # 1: curve takes the checkpoints that are there, without waiting for more.
 ONCE ?=
 
@@ -159,6 +171,45 @@ $(FROM)/merged/config.json: | .venv/.corpus
 site:
 	$(SITE)
 	$(PYTHON) make/site_env.py
+
+given = $(if $(filter command environment,$(origin $1)),$($1),$2)
+THE_ADAPTER = $(call given,ADAPTER,$(COPIES)/adapter)
+.PHONY: shipped
+## shipped: which copy of ADAPTER may ship: merged, GGUF in 16, 8 and 4 bits, ALSO; LIMIT prompts
+shipped: export PROTOCOL := $(PROTOCOL)
+shipped: export SETTING := $(SETTING)
+shipped: export PROMPTS := $(PROMPTS)
+shipped: export REPLY := $(REPLY)
+shipped: export LIMIT = $(call given,LIMIT,12)
+shipped: export BENCHES = $(call given,BENCH,)
+shipped: run-tools .venv/.train .venv/.local assets/engine/node_modules/.done
+	mkdir -p $(COPIES)
+	$(PROMPTS_TAKEN) > $(COPIES)/prompts.jsonl
+	export PYTHONPATH=lib
+	$(if $(call given,ADAPTER,),,[ -f $(COPIES)/adapter/manifest.json ] || .venv/bin/python3 -m decksmith.train.training.adapters data/adapter $(COPIES)/adapter)
+	.venv/bin/python3 -m decksmith.train.training.copies $(THE_ADAPTER) $(COPIES)/copies $(LIKE)
+	.venv/bin/python3 make/shipped.py $(THE_ADAPTER) $(COPIES) $(ALSO)
+
+.PHONY: dose
+## dose: would more data help? trained on 1/8 to all of DATA's rows, asked; SBATCH=sbatch: as an array
+dose: TRAINER = trl
+dose: DATA = results/rehearsal/chat
+dose: ENGINE = $(if $(filter smol%,$(RECIPE)),local,vllm)
+dose: export PROTOCOL := $(PROTOCOL)
+dose: export SETTING := $(SETTING)
+dose: export PROMPTS := $(PROMPTS)
+dose: export REPLY := $(REPLY)
+dose: export LIMIT = $(call given,LIMIT,12)
+dose: export ROWS := $(ROWS)
+dose: export POINT := $(POINT)
+dose: export SET := $(SET)
+dose: export SBATCH := $(SBATCH)
+dose: export FLAGS := $(FLAGS)
+dose: run-tools .venv/.train .venv/.local assets/engine/node_modules/.done $(if $(filter command environment,$(origin DATA)),,results/rehearsal/chat/report.json)
+	$(SITE)
+	mkdir -p $(COPIES)
+	export RECIPE=$(RECIPE) TRAINER=$(TRAINER) ENGINE=$(ENGINE) PYTHONPATH=lib
+	.venv/bin/python3 make/dose.py $(COPIES) $(DATA)
 
 .PHONY: smoke
 ## smoke: what works on this cluster, in ten minutes on one node

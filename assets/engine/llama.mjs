@@ -160,7 +160,8 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
     }
   }
 
-  async function generate(sequence, ask, signal, onText) {
+  /** {prompt, tokens} of a conversation, as the model's own template has it. */
+  function templated(ask) {
     const prompt = template.render({
       messages: ask.messages,
       add_generation_prompt: true,
@@ -172,12 +173,17 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
     const tokens = model.tokenize(prompt, true);
     if (model.tokens.shouldPrependBosToken && model.tokens.bos !== null && tokens[0] !== model.tokens.bos)
       tokens.unshift(model.tokens.bos);
-    if (tokens.length >= size)
+    if (tokens.length + (ask.reply?.length ?? 0) >= size)
       throw bad(
         `the prompt has ${tokens.length} tokens, the context holds ${size}`,
         "messages",
         "context_length_exceeded",
       );
+    return {prompt, tokens};
+  }
+
+  async function generate(sequence, ask, signal, onText) {
+    const {prompt, tokens} = templated(ask);
     const limit = Math.min(ask.maxTokens, size - tokens.length - 1);
     const s = ask.sampling;
     const made = [];
@@ -255,24 +261,35 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
   }
 
   /** {characters, bits}: of the first `most` tokens of a text, each after those before it, the first after the token
-   *  that begins every text; and how many characters they make. */
-  async function measure(sequence, {text, most}, signal) {
-    const read = model.tokenize(text).slice(0, Math.min(most, size - 1)); // what looks like a control token is text
-    const tokens = [model.tokens.bos ?? model.tokens.eos, ...read];
+   *  that begins every text; and how many characters they make. Of a reply, given as tokens, after a conversation:
+   *  {prompt, bits, top, top_bits}, the conversation's tokens, and at each place the likeliest token too. */
+  async function measure(sequence, ask, signal) {
+    const before = ask.reply ? templated(ask).tokens : [model.tokens.bos ?? model.tokens.eos];
+    const read = ask.reply ?? model.tokenize(ask.text).slice(0, Math.min(ask.most, size - 1)); // what looks like a control token is text
+    const words = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
+    if (read.some((token) => token >= words)) throw bad(`the model has ${words} tokens`, "tokens");
+    const tokens = [...before, ...read];
     const input = tokens.slice(0, -1).map((token, i) => {
       const logits = {filter: {tokens: [tokens[i + 1]], includeTop: 1}};
-      return [token, {generateNext: {logits, totalLogitWeight: true}}];
+      return i < before.length - 1 ? token : [token, {generateNext: {logits, totalLogitWeight: true}}];
     });
-    const bits = [];
+    const bits = [],
+      top = [],
+      top_bits = [];
     await sequence.clearHistory();
     for (let i = 0; i < input.length; i += PIECE) {
       signal.throwIfAborted();
-      for (const {next} of await sequence.controlledEvaluate(input.slice(i, i + PIECE))) {
-        const logit = next.logits.get(tokens[bits.length + 1]);
-        const top = Math.max(...next.logits.values()); // the weights are exp(logit - top)
-        bits.push((Math.log(next.totalLogitWeight) - (logit - top)) / Math.LN2);
+      for (const said of await sequence.controlledEvaluate(input.slice(i, i + PIECE))) {
+        if (!said) continue; // a token of the conversation
+        const {next} = said;
+        const logit = next.logits.get(tokens[before.length + bits.length]);
+        const [best, highest] = [...next.logits].reduce((a, b) => (b[1] > a[1] ? b : a)); // the weights are exp(logit - highest)
+        top_bits.push(Math.log(next.totalLogitWeight) / Math.LN2);
+        bits.push(top_bits.at(-1) + (highest - logit) / Math.LN2);
+        top.push(best);
       }
     }
+    if (ask.reply) return {prompt: before, bits, top, top_bits};
     return {characters: [...model.detokenize(read)].length, bits};
   }
 

@@ -147,11 +147,18 @@ export function parse(body) {
 
 const READ = {characters: 8192, tokens: 1024}; // of a text that is measured
 
-/** {model, text, most} of a body that asks how likely the first `most` tokens of a text are; throws ApiError 400. */
+/** {model, text, most} of a body that asks how likely the first `most` tokens of a text are, {model, messages, reply} of
+ *  one that asks how likely a reply is; throws ApiError 400. */
 export function parseText(body) {
   if (typeof body !== "object" || body === null || Array.isArray(body))
     throw bad("the body must be a JSON object");
   if (typeof body.model !== "string") throw bad("'model' must be a string", "model");
+  if (body.messages !== undefined) {
+    const reply = body.tokens;
+    if (!Array.isArray(reply) || !reply.length || reply.length > READ.tokens || !reply.every((token) => Number.isInteger(token) && token >= 0))
+      throw bad(`'tokens' must be 1 to ${READ.tokens} numbers of tokens`, "tokens");
+    return {model: body.model, messages: messages(body.messages), reply};
+  }
   if (typeof body.text !== "string" || body.text === "" || body.text.length > READ.characters)
     throw bad(`'text' must be a string of 1 to ${READ.characters} characters`, "text");
   for (const key of Object.keys(body))

@@ -7,7 +7,8 @@
 // An adapter without a path is the plain weights under one more name. A --host other than loopback lets other
 // machines in: for the nodes of one job.
 //
-// POST /v1/likelihood {model, text, max_tokens} says how unlikely the beginning of a text is: bits by token.
+// POST /v1/likelihood {model, text, max_tokens} says how unlikely the beginning of a text is: bits by token. With
+// {model, messages, tokens} it says how unlikely a reply is, given as token numbers, and what it would have said.
 //
 // Without --stay it lives as long as somebody holds GET /lease open: it ends 2 s after the last lease,
 // or 30 s after its start if none came. The kernel closes the connections of a killed client, so no way of
@@ -99,12 +100,12 @@ function known(model) {
   return models.get(model);
 }
 
-/** How unlikely the beginning of a text is: {model, tokens, characters, bits: [one number a token]}. */
+/** How unlikely the beginning of a text is: {model, tokens, characters, bits: [one number a token]}, or a reply. */
 async function likelihood(body, response, signal) {
   const ask = parseText(body);
   const adapter = known(ask.model);
-  const {characters, bits} = await backend.likelihood(adapter, ask, signal);
-  json(response, 200, {model: ask.model, tokens: bits.length, characters, bits});
+  const {bits, ...more} = await backend.likelihood(adapter, ask, signal);
+  json(response, 200, {model: ask.model, tokens: bits.length, ...more, bits});
 }
 
 async function complete(body, response, signal) {

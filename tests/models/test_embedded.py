@@ -388,6 +388,30 @@ def test_a_text_that_is_not_measured_is_refused_by_name(base, change, param, cod
     assert (status, said["error"]["param"]) == (code, param)
 
 
+REPLY = {
+    "model": "smol",
+    "messages": [{"role": "user", "content": "What is the capital of France?"}],
+}
+
+
+def test_a_reply_is_measured_after_its_conversation_and_the_likeliest_tokens_stand_beside(base):
+    said = []
+    for _ in range(6):  # what it would say, a token after the other
+        status, found = post(base, REPLY | {"tokens": [*said, 0]}, "/likelihood")
+        assert status == 200 and found["tokens"] == len(said) + 1 == len(found["bits"])
+        assert found["top"][:-1] == said and found["bits"][:-1] == found["top_bits"][:-1]
+        assert found["bits"][-1] > found["top_bits"][-1]
+        said.append(found["top"][-1])
+    usage = post(base, REPLY | {"max_tokens": 1, "temperature": 0})[1]["usage"]
+    assert len(found["prompt"]) == usage["prompt_tokens"]
+
+
+@pytest.mark.parametrize("tokens", [[], None, [-1], [0.5], "text", [0] * 2000, [5, 49152]])
+def test_a_reply_that_is_no_list_of_tokens_is_refused(base, tokens):
+    status, said = post(base, REPLY | {"tokens": tokens}, "/likelihood")
+    assert (status, said["error"]["param"]) == (400, "tokens")
+
+
 def test_a_client_that_leaves_stops_its_measurement(base):
     body = json.dumps(TEXT | {"text": "\u4e2d" * 8000})
     for _ in range(8):  # 1,024 tokens each

@@ -8,11 +8,12 @@ import re
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.judging import scoring
-from decksmith.measure.results import claims, pairs, tables, verify
+from decksmith.measure.results import claims, floor, pairs, tables, verify
 from decksmith.measure.results import runs as reading
 from decksmith.models import client, registry
 
@@ -192,6 +193,25 @@ def test_better_decks_where_both_render_are_said_in_points_of_the_checks(runs):
         "Where both render, new passes 77 % of the checks, old 63 % (difference 14 points [13, 15] on 24 requests)."
     ]
     assert verdicts(compared) == {"renders": "not separated", "better": "beats"}
+
+
+def test_a_headline_below_the_floor_of_its_protocol_says_so_and_one_above_does_not(
+    runs, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(floor, "FLOORS", tmp_path)
+    base = [60 + n % 7 for n in range(24)]
+    loaded = runs(old=base, new=[value + 2 for value in base])
+    gaps = numpy.random.default_rng(1).normal(0, 0.15, 24)
+    source = floor.source(gaps, (0, 1), True, ["a", "b"])
+    found = {"protocol": "offline", "model": "m", "is_share": True, "sources": {"seed": source}}
+    assert "floor" not in said(loaded)[0]
+    floor.path_of(loaded[0]).write_text(json.dumps(found))
+    size = f"{100 * floor.reach(source, 24):.1f}"
+    told = f"below this protocol's floor: one model differs from itself by up to {size} points (95 %, by seed)."
+    assert said(loaded)[0].endswith(told)
+    source["half"] = 0.01
+    floor.path_of(loaded[0]).write_text(json.dumps(found))
+    assert "floor" not in said(loaded)[0]
 
 
 def test_a_model_that_renders_more_and_is_worse_where_both_render_is_ranked_nowhere(runs):

@@ -4,7 +4,7 @@ benchmarks in regressions.py."""
 from collections.abc import Callable
 
 from decksmith.core import cli
-from decksmith.measure.results import cost_table, pairs, stats, text
+from decksmith.measure.results import cost_table, floor, pairs, stats, text
 from decksmith.measure.results.comparison import (
     Comparison,
     CostTable,
@@ -79,7 +79,11 @@ def _headlines(found: list[Pair], runs: list[Run], cost: CostTable | None) -> li
     said: dict[tuple[str, str], list[str]] = {}
     for pair in found:
         if pair["clause"] == "renders" or pair["clause"] and pair["difference"]["n"]:
-            said.setdefault((pair["a"], pair["b"]), []).append(pair["sentence"])
+            clause = pair["sentence"]
+            if pair["clause"] == "better" and pair["difference"]["mean"]:
+                gap = pair["difference"]
+                clause += floor.below(by_label[pair["a"]], gap["mean"] or 0, gap["n"])
+            said.setdefault((pair["a"], pair["b"]), []).append(clause)
     for pair in found:
         if (pair["accounting"], pair["measure"]) == COUNTED:
             counted = f"Overall, counting failures as 1: {pair['sentence']}"

@@ -15,7 +15,7 @@ import numpy
 
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
-from decksmith.measure.results import runs, stats, text
+from decksmith.measure.results import floor, runs, stats, text
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.pairs import better
 from decksmith.measure.results.summary import Cells, busy, columns, domains
@@ -140,7 +140,7 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
         designs=_designs(varies, expected, rates, effect),
         expected=expected,
         is_share=measure == "checks",
-        notes=[*dead, *_notes(varies, rates, alive)],
+        notes=[*dead, *_notes(varies, rates, alive), *floor.planned(alive[0])],
     )
 
 

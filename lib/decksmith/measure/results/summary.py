@@ -216,6 +216,15 @@ def columns(records: list[DeckRecord], accounting: str, excluded: int | None = N
     }
 
 
+def worth(records: list[DeckRecord]) -> Cells:
+    """By prompt the share of checks that its deck passes, none where it does not render; under a judge that reads its marks, from 0
+    for 1 to 1 for 5."""
+    marks = columns(records, "renderable")
+    good = marks.get("checks") or {key: (n - 1) / 4 for key, n in marks.get("overall", {}).items()}
+    renders = columns(records, "floor").get("renders", {})
+    return {prompt: value * good.get(prompt, 0.0) for prompt, value in renders.items()}
+
+
 def _measures(records: list[DeckRecord]) -> list[str]:
     """The measures that any of these records has, in the order of the tables."""
     known = {

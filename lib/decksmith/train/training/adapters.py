@@ -97,6 +97,12 @@ def check(folder: Path | str, name: str | Path) -> AdapterCheck:
     }
 
 
+def base_of(folder: Path) -> str:
+    """The base model of an adapter, `smol` for the embedded one. Raises cli.BadData, cli.Missing."""
+    base = _config(folder)["base_model_name_or_path"]
+    return "smol" if base == base_models.known("smol") else base
+
+
 def _config(folder: Path | str) -> AdapterConfig:
     path = Path(folder) / "adapter_config.json"
     try:
@@ -250,7 +256,7 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
     finally:
         shutil.rmtree(made, ignore_errors=True)
     if merge:
-        _merge(run, config["policy"]["model_name"])
+        merge_into(run / "adapter", config["policy"]["model_name"], run / "merged")
     return manifest
 
 
@@ -279,22 +285,22 @@ def _fill(made: Path, run: Path, config: Recipe, chosen: Checkpoint, why: str) -
         "val_loss": chosen.measured(recipes.VAL_LOSS.get(section, "")),
         "train_loss": chosen.info.get("train:loss"),
         "recipe": {
-            "sha256": _sha256(run / "recipe.yaml"),
+            "sha256": sha256(run / "recipe.yaml"),
             **{key: config[key] for key in ("policy", section, "start") if key in config},
         },
         "data": {
-            side: {"rows": recipes.count(path), "sha256": _sha256(path)}
+            side: {"rows": recipes.count(path), "sha256": sha256(path)}
             for side, path in sides.items()
         },
         "source": {key: made_of[key] for key in ("source", "sha256")} if made_of else None,
         "rewards": recipes.rewards_of(run, config),
         "job": {key: job[key] for key in JOB if key in job} if job else None,
-        "adapter": {**shape, "sha256": _sha256(made / WEIGHTS)},
+        "adapter": {**shape, "sha256": sha256(made / WEIGHTS)},
         "limits": [SMALL] if str(name) == "smol" else None,
     }
     if base_models.config(name).get("model_type") == "llama":
         gguf(made, name, made / "adapter.gguf")
-        manifest["adapter"]["gguf_sha256"] = _sha256(made / "adapter.gguf")
+        manifest["adapter"]["gguf_sha256"] = sha256(made / "adapter.gguf")
     stream.write(made / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
     return manifest
 
@@ -321,8 +327,8 @@ def _chosen(found: list[Checkpoint], step: int | None, config: Recipe) -> tuple[
     return best[0], f"best of {len(best)} by {metric}"
 
 
-def _merge(run: Path, name: str) -> None:
-    """RUN/merged: the base model with the adapter of RUN/adapter added to its matrices, for a server that takes no
+def merge_into(adapter: Path, name: str, out: Path) -> None:
+    """Make the folder `out`: the base model `name` with the adapter added to its matrices, for a server that takes no
     adapter."""
     peft, torch = base_models.library("peft"), base_models.library("torch")
     transformers = base_models.library("transformers")
@@ -330,14 +336,15 @@ def _merge(run: Path, name: str) -> None:
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     base = base_models.folder(name)
     whole = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
-    merged = peft.PeftModel.from_pretrained(whole, run / "adapter").merge_and_unload()
-    made = run / f"merged.{os.getpid()}.tmp"
+    merged = peft.PeftModel.from_pretrained(whole, adapter).merge_and_unload()
+    made = out.with_name(f"{out.name}.{os.getpid()}.tmp")
     merged.save_pretrained(made)
     for path in made.glob("*.safetensors"):
         path.chmod(0o644)  # safetensors writes for its owner alone
-    _copy(run / "adapter", made, *base_models.TOKENIZER)
+    _copy(base_models.folder(name, small=True), made, *base_models.TOKENIZER)
+    _copy(adapter, made, *base_models.TOKENIZER)
     stream.write(made / families.MERGED, json.dumps({"base": name}))
-    _put(made, run / "merged")
+    _put(made, out)
 
 
 def _put(made: Path, folder: Path) -> None:
@@ -348,7 +355,8 @@ def _put(made: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
