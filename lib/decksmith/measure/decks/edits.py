@@ -1,9 +1,9 @@
-"""A deck that its model changes: one slide at a person's wish (the demo), whatever the reply says of the others; or the
-whole deck after findings (deck-revise), by a unified diff, whole slides, or a whole deck."""
+"""A deck that its model changes: one slide at a person's wish (the demo), whatever the reply says of the others; or what a
+request or findings name, by search-and-replace blocks, a unified diff, whole slides, or a whole deck."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from decksmith.measure.decks.records import Finding
 SETTINGS = ("theme", "themeConfig", "colorSchema", "lineNumbers", "mdc", "comark", "defaults")
 _HEADING = re.compile(r"^(#{1,6} |<h[1-6]\b)", re.M)
 _DIFF = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*$|^@@.*$", re.M)
+_BLOCK = re.compile(r"^<{7} SEARCH[ \t]*\n(.*?)^={7}[ \t]*\n(.*?)^>{7} REPLACE[ \t]*$", re.M | re.S)
+_BEGINS = re.compile(r"^<{7} SEARCH", re.M)
 _MARK = re.compile(r"^=== slide (\d+) ===[ \t]*$", re.M | re.I)
 FINDINGS = 20  # that a model is told at once
 _MEND = """\
@@ -114,10 +116,21 @@ def findings(text: str, found: list[Finding]) -> str:
 
 
 def edited(text: str, reply: str) -> str:
-    """The deck `text` changed by a reply: a unified diff, slides under `=== slide N ===`, or a whole deck. Raises NoEdit."""
+    """The same as `applied`; a reply that changes nothing raises NoEdit too."""
+    made = applied(text, reply)
+    if made.strip() == text.strip():
+        raise NoEdit("the model's reply changes nothing")
+    return made
+
+
+def applied(text: str, reply: str) -> str:
+    """The deck `text` changed by a reply: search-and-replace blocks, a unified diff, slides under `=== slide N ===`, or a
+    whole deck. Raises NoEdit."""
     if not reply.strip():
         raise NoEdit("the model's reply is empty")
-    if _DIFF.search(reply):
+    if _BEGINS.search(reply):
+        made = replaced(text, reply)
+    elif _DIFF.search(reply):
         made = patched(text, reply)
     elif _MARK.search(reply):
         made = text
@@ -128,9 +141,45 @@ def edited(text: str, reply: str) -> str:
             made = changed(made, number, part.strip("\n").removesuffix("```"))
     else:
         made = _whole(reply)
-    if made.strip() == text.strip():
-        raise NoEdit("the model's reply changes nothing")
     return made
+
+
+def replaced(text: str, reply: str) -> str:
+    """The deck with every search-and-replace block applied, or none. A block's searched lines stand in the deck once, to the
+    letter, as the blocks before it left the deck. Raises NoEdit."""
+    blocks = [(match[1], match[2]) for match in _BLOCK.finditer(reply)]
+    if len(blocks) != len(_BEGINS.findall(reply)):
+        raise NoEdit("a search-and-replace block of the model's reply does not end")
+    made = f"\n{text}\n"  # so that whole lines have an end on both sides
+    for number, (old, new) in enumerate(blocks, 1):
+        if not old.strip():
+            raise NoEdit(f"block {number} of the model's reply searches for nothing")
+        found = len(re.findall(f"(?=\n{re.escape(old)})", made))  # they may share a line's end
+        if found != 1:
+            places = "not in the deck" if not found else f"at {found} places of the deck"
+            raise NoEdit(f"the lines of block {number} of the model's reply are {places}")
+        made = made.replace(f"\n{old}", f"\n{new}")
+    return made[1:-1]
+
+
+def blocks(text: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Search-and-replace blocks of whole lines that replace each first text, which the deck has once, by its second. Raises
+    NoEdit."""
+    said = []
+    for old, new in pairs:
+        if text.count(old) != 1:
+            raise NoEdit(f"{old[:60]!r} is at {text.count(old)} places of the deck")
+        at = text.index(old)
+        begin, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at + len(old))
+        lines = text[begin:end]
+        while f"\n{text}\n".count(f"\n{lines}\n") > 1:  # lines that stand twice need one more
+            end = text.index("\n", end + 1)
+            lines = text[begin:end]
+        change = text[begin:at] + new + text[at + len(old) : end]
+        body = f"{change}\n" if change else ""
+        said.append(f"<<<<<<< SEARCH\n{lines}\n=======\n{body}>>>>>>> REPLACE")
+        text = text[:begin] + change + text[end:] if change else text[:begin] + text[end + 1 :]
+    return "\n".join(said) + "\n"
 
 
 def _parts(marks: re.Pattern[str], reply: str) -> Iterator[tuple[re.Match[str], str]]:

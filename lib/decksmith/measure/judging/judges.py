@@ -11,7 +11,7 @@ from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
 from decksmith.measure.decks.records import Limits
-from decksmith.measure.judging import checks, identity, reading, vision
+from decksmith.measure.judging import checks, edited, identity, reading, vision
 from decksmith.measure.judging.records import Answer, Cap, DeckRecord, Judge, Observation
 from decksmith.measure.judging.rendered import Pages
 from decksmith.measure.judging.scoring import JUDGED
@@ -109,13 +109,16 @@ class Panel:
             journal.close()
 
 
-def open_judge(
-    protocol: Protocol, run: str | Path, **access: Unpack[Access]
-) -> Offline | Vision | Panel:
+Judging = Offline | Vision | Panel | edited.Edits
+
+
+def open_judge(protocol: Protocol, run: str | Path, **access: Unpack[Access]) -> Judging:
     """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`. The offline judge
     has no use for `access`, but for its jobs. Raises cli.BadConfig for an unknown model or a missing key."""
     if protocol.judge["kind"] == "offline":
         return Offline(protocol, Path(run), access.get("jobs") or 1)
+    if protocol.judge["kind"] == "edit":
+        return edited.Edits(protocol, Path(run), access.get("jobs") or 1)
     if len(protocol.judges) > 1:
         return Panel(protocol, Path(run), **access)
     return vision.opened(protocol, Path(run), **access)

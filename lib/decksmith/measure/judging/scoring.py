@@ -68,17 +68,28 @@ def score(protocol: Protocol, record: Record) -> Score:
         "floored": bool(error and error["kind"] == "model"),
         "fault": error,
     }
-    is_offline = protocol.judge["kind"] == "offline"
-    judged = None if error else _get(record, "judge", "checks" if is_offline else "scores")
+    kind = protocol.judge["kind"]
+    part = {"offline": "checks", "edit": "edit"}.get(kind, "scores")
+    judged = None if error else _get(record, "judge", part)
     if record.get("checklist") and value["floored"]:
         value["checklist"] = 0.0
     elif not error and (answers := record["judge"].get("checklist")):
         # An imported deck has answers to those items alone that can be looked for in it.
         value["checklist"] = round(sum(item["yes"] for item in answers) / len(answers), 4)
-    if is_offline:
+    if kind == "edit":
+        return {**value, **_edit(record, judged)}
+    if kind == "offline":
         value["checks"] = None if error else _share(record["id"], judged)
         return value
     return {**value, **_marks(protocol, record, error)}
+
+
+def _edit(record: Record, judged: Any) -> Score:
+    """The two numbers of an edit and their product; null without a verdict."""
+    if not judged:
+        return {"met": None, "stayed": None, "edit": None}
+    met, stayed = (_share(record["id"], judged[name]) for name in ("met", "kept"))
+    return {"met": met, "stayed": stayed, "edit": round(met * stayed, 4)}
 
 
 def _marks(protocol: Protocol, record: Record, error: Record | None) -> Score:
@@ -140,6 +151,8 @@ def without(record: DeckRecord, names: Collection[str]) -> DeckRecord:
 def worth(score: Score) -> float | None:
     """The one number by which decks are chosen, paired and followed: Overall where a judge reads (1 to 5), else the share
     of checks passed, 0 for a deck that its model failed; None where somebody else's fault left no score."""
+    if "edit" in score:
+        return 0.0 if score.get("floored") else score["edit"]
     if "checks" not in score:
         return score.get("overall")
     return 0.0 if score.get("floored") else score["checks"]

@@ -19,7 +19,7 @@ from decksmith.measure.results import claims, tables
 from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import COUNTED, better
 from decksmith.measure.results.records import Mean
-from decksmith.measure.results.runs import caption, measures, offline, titles
+from decksmith.measure.results.runs import caption, measures, of_edits, offline, titles
 from decksmith.measure.results.summary import SHARES
 
 if TYPE_CHECKING:
@@ -324,6 +324,9 @@ def _plot_scores(
             ("Checks passed by these decks", _means(runs, "renderable", "checks")),
         ]
         note, ends = "Lines are 95 % intervals.", (0, 1)
+    elif of_edits(runs):
+        groups = [(named[name], _means(runs, "floor", name)) for name in ("met", "stayed", "edit")]
+        note, ends = "Lines are 95 % intervals.", (0, 1)
     else:
         groups = [
             (f"{named['overall']}, of decks that render", _means(runs, "renderable", "overall")),
@@ -424,6 +427,9 @@ def _plot_deltas(
             better(runs): "Checks passed, where both render",
         }
         unit = "In points of a hundred, paired by request."
+    elif of_edits(runs):
+        shown = {("floor", name): named[name] for name in ("met", "stayed", "edit")}
+        unit = "In points of a hundred, paired by request."
     else:
         shown = {better(runs): f"{named['overall']}, where both render"}
         shown |= {COUNTED: f"{named['overall']}, failures as 1"}
@@ -445,10 +451,11 @@ def _plot_deltas(
     axes.axvline(0, color=tone["soft"], linewidth=1)
     values = [bar.value for _, bars in groups for bar in bars]
     ends = [abs(end) for one in values for end in (one["lo"], one["hi"], one["mean"]) if end]
-    reach = 1.1 * max([0.1 if offline(runs) else 0.5, *ends])
+    is_share = offline(runs) or of_edits(runs)
+    reach = 1.1 * max([0.1 if is_share else 0.5, *ends])
     axes.set_xlim(-reach, reach)
     axes.locator_params(axis="x", nbins=6)
-    if offline(runs):
+    if is_share:
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
     return figure

@@ -24,11 +24,12 @@ from decksmith.measure.results.report_data import Live, Shown
 from decksmith.measure.results.runs import (
     agreement_said,
     judged_by,
+    of_edits,
     offline,
     titles,
     with_decks,
 )
-from decksmith.measure.results.summary import ERROR, status_of
+from decksmith.measure.results.summary import EDIT, ERROR, status_of
 from decksmith.measure.results.tables import spent
 
 MANY = 3  # pairs of models; of more the page begins with the ranks
@@ -126,6 +127,7 @@ def _shown(runs: list[Run], compared: Comparison | None, live: Live | None) -> S
         "counted": _counted(runs),
         "honest": _honest(runs),
         "offline": offline(runs),
+        "edits": of_edits(runs),
         "title": " and ".join(names) if len(runs) < 3 else f"{len(runs)} models",
         "cards": [_card(run) for run in runs],
         "words": report_data.glossary(runs),
@@ -152,9 +154,13 @@ def _headline(runs: list[Run], compared: Comparison) -> Shown:
 
 def alone(run: Run) -> str:
     """What there is to say of one run by itself."""
-    good = better([run])[1]
+    accounting, good = better([run])
     said = f"The decks of {run['label']} render for {tables.renders(run)} requests"
-    mean = run["summary"]["means"]["renderable"].get(good)
+    means = run["summary"]["means"]
+    if of_edits([run]):
+        met, stayed = (tables.goodness(means["floor"].get(name), name) for name in EDIT[1:])
+        return f"{run['label']} meets {met} of what the edits ask for, and {stayed} of the rest stayed as it was."
+    mean = means["renderable"].get(good)
     if mean is None or mean["mean"] is None:
         return f"{said}."
     value = tables.goodness(mean, good)
@@ -193,6 +199,11 @@ def _honest(runs: list[Run]) -> str:
     judge = judged_by(runs)
     if judge is None:
         return "No deck could be judged; what failed, and where, is below."
+    if of_edits(runs):
+        return (
+            "No model or person has read these decks. A request is met as far as its checks hold; the rest stayed where a slide's "
+            "markdown is the same byte for byte, and its picture pixel for pixel."
+        )
     if offline(runs):
         return (
             "No model or person has read these decks. A check is a yes or no about a slide, or about something that was asked "
@@ -221,6 +232,18 @@ def _card(run: Run) -> Shown:
         bar.append((state, round(x, 2), round(width, 2)))
         x += width
     means = {name: summary["means"][name].get(good) for name in ("renderable", "floor")}
+    values = [
+        (*tables.valued(good, mean).partition(" [")[::2], words)
+        for mean, words in zip(means.values(), ("", "counting failures as 1"), strict=True)
+        if mean and mean["mean"] is not None
+    ]
+    if of_edits([run]):
+        two = {name: summary["means"]["floor"].get(name) for name in (*EDIT[1:], EDIT[0])}
+        values = [
+            (*tables.valued(name, mean).partition(" [")[::2], titles([run])[name].lower())
+            for name, mean in two.items()
+            if mean
+        ]
     tokens_in, tokens_out, cost, _ = spent(summary)
     usage = [f"{tokens_in} tokens in", f"{tokens_out} out", *([cost] if summary["cost"] else [])]
     return {
@@ -237,9 +260,5 @@ def _card(run: Run) -> Shown:
         "spent": ", ".join(usage) if summary["tokens"]["completion"] else "",
         "renders": tables.renders(run),
         "good_title": "of checks passed" if good == "checks" else titles([run])[good],
-        "values": [
-            (*tables.valued(good, mean).partition(" [")[::2], words)
-            for mean, words in zip(means.values(), ("", "counting failures as 1"), strict=True)
-            if mean and mean["mean"] is not None
-        ],
+        "values": values,
     }

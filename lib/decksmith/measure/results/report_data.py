@@ -4,7 +4,7 @@ page, and who made its numbers, when, and by which command."""
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
@@ -19,7 +19,7 @@ from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.plots import dimensions
 from decksmith.measure.results.report_pictures import Pictures, inside_run
 from decksmith.measure.results.runs import measures, offline, titles
-from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
+from decksmith.measure.results.summary import EDIT, fault_of, made_by, spans, status_of
 from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
 from decksmith.models.replies import CUT
@@ -42,7 +42,17 @@ class Live(TypedDict):
 
 # What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
 LATER = (
-    *("markdown", "reply", "reasoning", "findings", "asked", "not_checked", "features", "why"),
+    *(
+        "before",
+        "markdown",
+        "reply",
+        "reasoning",
+        "findings",
+        "asked",
+        "not_checked",
+        "features",
+        "why",
+    ),
     *("evidence", "observations", "caps", "pictures"),
 )
 XRAY = ("line", "seen")  # the same of a slide
@@ -101,11 +111,28 @@ def _request(record: DeckRecord) -> Shown:
     asks = record.get("asks") or {}
     own = "sources" in record or "turn" in record
     return {
-        "text": sources.request(cast(Record, record)) if own else said.get("user", ""),
+        "text": sources.request(cast(Record, record)) if own else _wish(record, said),
         "system": said.get("system", ""),
         "asks": {key: value for key, value in asks.items() if key != "outline"},
         "checklist": [_only(item, ("id", "ask")) for item in record.get("checklist") or []],
     }
+
+
+def _wish(record: DeckRecord, said: Mapping[Any, str]) -> str:
+    """What the user asks for, without the deck that it is asked of."""
+    text = said.get("user", "")
+    return text.removesuffix(record["edit"]["before"]) if "edit" in record else text
+
+
+def _before(run: Run, record: DeckRecord, pictures: Pictures) -> Shown | None:
+    """The deck before an edit."""
+    if "edit" not in record:
+        return None
+    paths = record.get("render", {}).get("before") or []
+    shown = [
+        {"n": n, "img": pictures.names.get((run["name"], path))} for n, path in enumerate(paths, 1)
+    ]
+    return {"markdown": record["edit"]["before"], "slides": shown}
 
 
 def _text(content: object) -> str:
@@ -156,7 +183,8 @@ def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown
         "cut_by": gen.get("cut_by"),
         "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
         "took": by.get("took") if by else None,
-        **{key: score.get(key) for key in ("checks", "overall", "judge_only", "checklist")},
+        **{key: score.get(key) for key in ("checks", "overall", "judge_only", "checklist", *EDIT)},
+        "before": _before(run, record, pictures),
         "worth": worth(score),
         "dimensions": score.get("dimensions") or {},
         "floored": bool(score.get("floored")),

@@ -30,6 +30,9 @@ Columns = dict[str, Cells]  # and these for each measure
 TITLES = {
     "renders": "Renders",
     "checks": "Checks passed",
+    "edit": "Met x stayed",
+    "met": "Request met",
+    "stayed": "Rest stayed",
     "overall": "Overall",
     "judge_only": "Judge only",
     "viscraft": "VisCraft",
@@ -46,7 +49,8 @@ TITLES = {
 }
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
 BESIDE = ("grounding", "coverage", "claims", "kept")
-SHARES = ("renders", "checks", "checklist", *BESIDE)
+EDIT = ("edit", "met", "stayed")  # of edits: the product, and its two numbers
+SHARES = ("renders", "checks", "checklist", *EDIT, *BESIDE)
 ERROR = (
     "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written
 )
@@ -284,6 +288,7 @@ def found_of(record: DeckRecord) -> dict[str, float | None]:
     return {
         "renders": renders,
         "checks": score.get("checks"),
+        **{name: score.get(name) for name in EDIT},
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
         **(score.get("dimensions") or {}),
