@@ -84,7 +84,7 @@ PROMPTS_FROM := $(or $(OWN_PROMPTS),$(PROMPTS)) $(wildcard assets/protocols/*.to
 SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
 # What is read of PROMPTS, in the one way in which `make baseline` takes them.
 PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) --request '$(REQUEST)' $(or $(OWN_PROMPTS),$(PROMPTS))
-EDITS_READ := bin/within tools python3 -m decksmith.measure.judging.edit_rows --scripted results/edits
+EDITS_READ := bin/within tools python3 make/edits.py --scripted results/edits
 PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(PROMPTS) $(EDITS:%=| $(EDITS_READ)))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = --out $(REPORT) $(TRAINING:%=--training %)

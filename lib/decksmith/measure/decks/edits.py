@@ -24,6 +24,7 @@ Your deck was rendered, and this is wrong with it:
 {findings}
 
 Mend exactly that and leave everything else as it is. Reply in one of these forms, without a remark:
+- search-and-replace blocks: a line <<<<<<< SEARCH, whole lines of the deck, a line =======, the lines in their place, a line >>>>>>> REPLACE,
 - a unified diff of the deck, hunks that begin with @@,
 - the slides that change, each whole and under a line like === slide 3 ===,
 - the whole deck.

@@ -139,7 +139,7 @@ class Reward(TypedDict, total=False):
     reward: Annotated[float | None, "0 to 1; null where `masked`"]
     components: Annotated[
         Numbers,
-        "`slides` and `asked`, whose sum is the share of checks, and `answers` (docs/rewards.md)",
+        "`slides` and `asked`, whose sum is the share of checks, and `answers` (docs/rewards.md); of edits `met` and `stayed`",
     ]
     masked: Annotated[bool, "a fault that is not the model's: no measurement, never a 0"]
     why: Annotated[str, "what cost most, or what failed"]

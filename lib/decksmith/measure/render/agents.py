@@ -17,7 +17,7 @@ from pydantic import Field
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.measure.decks import features, lint, pictures, templates
+from decksmith.measure.decks import edits, features, lint, pictures, templates
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import pool
@@ -40,7 +40,7 @@ class Refused(Exception):
 
 
 class Tools:
-    """render, xray and scan over `jobs` warm workers; all decks are under `template`, where there is one."""
+    """render, xray, scan and edit over `jobs` warm workers; all decks are under `template`, where there is one."""
 
     def __init__(self, *, jobs: int = 1, template: Template | None = None) -> None:
         protocol = Protocol.load("offline")
@@ -79,6 +79,15 @@ class Tools:
             lines = [line.removeprefix("deck/") for line in lint.lint(record, value)]
             more = [f"and {len(lines) - FINDINGS} more"] if len(lines) > FINDINGS else []
             return "\n".join([_standing(record), *(lines[:FINDINGS] or ["No findings."]), *more])
+
+    async def edit(self, deck: Text, changes: str) -> str:
+        """Change a Slidev deck by search-and-replace blocks, a unified diff, or slides each under a line like === slide 3 ===;
+        the answer is the whole deck, or why nothing changed. Nothing is drawn."""
+        _check(deck)
+        try:
+            return await asyncio.to_thread(edits.edited, deck, changes)
+        except edits.NoEdit as error:
+            raise Refused(str(error)) from None
 
     async def scan(self, deck: Text) -> str:
         """Count what a Slidev deck uses: layouts, code, diagrams, formulas, tables, pictures, notes; nothing is drawn."""
@@ -136,7 +145,7 @@ def _standing(record: Record) -> str:
 
 
 def server(tools: Tools) -> "FastMCP":
-    """The three tools behind MCP. Raises cli.Missing where its package is not installed."""
+    """The tools behind MCP. Raises cli.Missing where its package is not installed."""
     try:
         from mcp.server.fastmcp import FastMCP, Image
     except ImportError:
@@ -156,6 +165,7 @@ def server(tools: Tools) -> "FastMCP":
 
     made.add_tool(tools.xray, structured_output=False)
     made.add_tool(tools.scan, structured_output=False)
+    made.add_tool(tools.edit, structured_output=False)
     return made
 
 

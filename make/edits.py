@@ -1,23 +1,23 @@
 """Edits as they are written (data/edits/edits.jsonl) become prompts; and three editors of a script, to compare models with.
 
-  record-sample --protocol edit < data/edits/edits.jsonl | python3 -m decksmith.measure.judging.edit_rows
+  record-sample --protocol edit < data/edits/edits.jsonl | python3 make/edits.py
 
 A line names its deck's file, and has as `edit` pairs of texts: the first stands in the deck once, and the second in its place
 in the deck as it should be.
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import click
-from typing_extensions import TypedDict
-
 from decksmith.core import cli, stream
 from decksmith.core.records import Edit, PromptRow, Record
-from decksmith.measure.decks import clean, edits
+from decksmith.measure.decks import clean, conditions, edits
 from decksmith.measure.decks.parser import Deck
+from decksmith.measure.judging import edited
+from typing_extensions import TypedDict
 
 SYSTEM = (
     "You edit slide decks in Slidev Markdown. Change what the request asks for and nothing else: every other slide stays as "
@@ -100,6 +100,22 @@ def _kept_lines(before: str, after: str, number: int) -> list[str]:
     return [old[at] for at in range(slide.start - 1, slide.end) if at in stay and old[at].strip()]
 
 
+def chats(row: EditRow) -> Iterator[Record]:
+    """An edit as chat rows, which ask for the whole deck and for blocks; none where the reference is not judged 1."""
+    asked = prompt(row)
+    before, after = before_after(row)
+    found = edited.verdict(asked["edit"], after)
+    unmet = [one for one in found["asked"] if not one["yes"] and "redrawn" not in one["what"]]
+    if unmet or found["findings"]:
+        stream.warn(row["id"], "no row: its reference is not what it asks for")
+        return
+    for name, reply in (("plain", after), ("blocks", edits.blocks(before, pairs(row)))):
+        under = conditions.load(name)
+        messages = under.messages(cast(Record, asked)) if under else asked["messages"]
+        said = [*messages, {"role": "assistant", "content": reply}]
+        yield {"id": f"{row['id']}-{name}", "messages": said}
+
+
 # --- editors of a script: what a measure must give them is known -------------------------------------------------------
 
 
@@ -137,9 +153,11 @@ SCRIPTED: dict[str, Callable[[EditRow], str]] = {
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the replies of the scripted editors into this folder.",
 )
-def main(scripted: Path | None) -> None:
+@click.option("--train", is_flag=True, help="Print rows to train on in place of prompts.")
+def main(scripted: Path | None, train: bool) -> None:
     for _, row in stream.records("/dev/stdin", EditRow):
-        stream.emit(prompt(row))
+        for record in chats(row) if train else [prompt(row)]:
+            stream.emit(record)
         if scripted:
             for name, editor in SCRIPTED.items():
                 stream.write(scripted / name / f"{row['id']}.md", editor(row).encode())

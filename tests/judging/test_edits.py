@@ -1,0 +1,168 @@
+"""Edits: the data holds what it says, editors of a script get what they must, and each way to spoil a deck is seen."""
+
+import importlib.util
+import json
+from collections import Counter
+
+import pytest
+from decksmith.core import cli
+from decksmith.core.protocol import Protocol
+from decksmith.measure.decks import edits
+from decksmith.measure.judging import edited, scoring
+from hypothesis import given
+from hypothesis import strategies as st
+
+spec = importlib.util.spec_from_file_location("make_edits", cli.ROOT / "make/edits.py")
+assert spec and spec.loader
+made = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(made)
+
+LINES = (cli.ROOT / "data/edits/edits.jsonl").read_text(encoding="utf-8").splitlines()
+ROWS = {row["id"]: row for row in map(json.loads, LINES)}
+
+
+def judged(row, reply):
+    """(share of the checks, share of what stayed) of a reply, by the markdown alone."""
+    edit = made.prompt(row)["edit"]
+    found = edited.verdict(edit, edits.applied(edit["before"], reply))
+    # What only pictures tell is not asked here.
+    asked = [one["yes"] for one in found["asked"] if "redrawn" not in one["what"]]
+    kept = found["edit"]["kept"]
+    return sum(asked) / len(asked), kept["passed"] / kept["of"]
+
+
+def test_the_data_is_what_the_page_says():
+    rows = [*ROWS.values()]
+    assert len(LINES) == len(rows) >= 120
+    kinds = Counter(row["kind"] for row in rows)
+    assert set(kinds) == set(made.KINDS) and len(kinds) == 12 and min(kinds.values()) >= 8
+    assert min(Counter(row["level"] for row in rows).values()) >= 30
+    assert min(Counter(row["language"] for row in rows).values()) >= 25
+    halves = [{row["deck"] for row in rows if row["sets"] == [half]} for half in ("open", "held")]
+    assert not halves[0] & halves[1]  # whoever trains on one half has seen no deck of the other
+    counts = Counter(row["sets"][0] for row in rows)
+    assert abs(counts["open"] - counts["held"]) <= 4
+    assert len({row["request"] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("ident", ROWS)
+def test_the_scripted_editors_get_what_they_must(ident):
+    row = ROWS[ident]
+    assert judged(row, made.perfect(row)) == (1, 1)
+    assert judged(row, made.before_after(row)[1]) == (1, 1)  # the same as a whole deck
+    assert judged(row, made.nothing(row)) == (0, 1)
+    assert judged(row, made.rewrite(row))[1] <= 0.2
+
+
+MOVE, NOTES, NUMBER, THEME, INSERT = (
+    next(row for row in ROWS.values() if row["kind"] == kind and row["sets"] == ["held"])
+    for kind in ("move", "notes", "number", "theme", "insert")
+)
+
+
+@pytest.mark.parametrize(
+    "row, old, new",
+    [
+        (NUMBER, "In thousands", "In millions"),  # another slide
+        (NUMBER, "One day lost", "Two days lost"),  # a line of the slide that is changed
+        (NOTES, "C[Harbour office]", "C[Office]"),  # what the audience sees of it
+        (THEME, "Thank the crew", "Thank the whole crew"),
+        (MOVE, "@skarvo.example", "@skarvo.example\n\n---\n\n# More"),  # one slide more
+        (INSERT, "grep -n", "grep -i"),
+    ],
+)
+def test_what_was_not_asked_for_does_not_stay(row, old, new):
+    after = made.before_after(row)[1]
+    assert after.count(old) == 1
+    met, stayed = judged(row, after.replace(old, new))
+    assert (met, stayed < 1) == (1, True)
+
+
+def test_slides_that_change_places_did_not_stay():
+    row = NUMBER
+    after = made.before_after(row)[1]
+    cut = after.split("\n---\n")
+    cut[-2], cut[-1] = cut[-1], cut[-2]
+    assert judged(row, "\n---\n".join(cut))[1] < 1
+
+
+def test_a_pixel_is_seen(tmp_path):
+    from PIL import Image
+
+    for name in ("a/1", "a/2", "b/1", "b/2"):
+        (tmp_path / name[0]).mkdir(exist_ok=True)
+        Image.new("RGB", (9, 9), "white").save(tmp_path / f"{name}.png")
+    with Image.open(tmp_path / "b/2.png") as picture:
+        other = picture.copy()
+    other.putpixel((4, 4), (255, 255, 254))
+    other.save(tmp_path / "b/2.png")
+    before, after = (
+        edited.Pictures(tmp_path, [f"{folder}/{n}.png" for n in (1, 2)]) for folder in "ab"
+    )
+    assert before.same(1, after, 1) and not before.same(2, after, 2)
+    assert not before.same(1, after, 3)
+    text = "# A\n\none\n\n---\n\n# B\n\ntwo\n"
+    edit = {"before": text, "slides": 2, "may": {}, "checks": [], "kind": "number"}
+    _, _, found = edited.kept(edit, edited.Deck.parse(text), (before, after))
+    assert [one["slide"] for one in found] == [2]
+
+
+BLOCK = "<<<<<<< SEARCH\n{}\n=======\n{}\n>>>>>>> REPLACE\n"
+
+
+@pytest.mark.parametrize(
+    "reply, why",
+    [
+        (BLOCK.format("# C", "# D"), "block 1 of the model's reply are not in the deck"),
+        (BLOCK.format("same", "other"), "at 3 places"),
+        (BLOCK.format(" ", "other"), "searches for nothing"),
+        (BLOCK.format("# A", "# Z") + BLOCK.format("# A", "# Y"), "block 2 .* not in the deck"),
+        (BLOCK.format("# A", "# Z")[:-9], "does not end"),
+        (BLOCK.format("# ", "# Z"), "not in the deck"),  # whole lines alone
+    ],
+)
+def test_blocks_are_applied_to_the_letter_or_not_at_all(reply, why):
+    text = "# A\n\nsame\n\n---\n\n# B\n\nsame\nsame\n"
+    with pytest.raises(edits.NoEdit, match=why):
+        edits.applied(text, reply)
+
+
+def test_blocks_change_their_lines_alone():
+    text = "# A\n\nx\n\n---\n\n# B\n"
+    reply = f"Of course:\n\n```\n{BLOCK.format('x', 'y')}{BLOCK.format('# B', '# C')}```\n"
+    assert edits.applied(text, reply) == "# A\n\ny\n\n---\n\n# C\n"
+
+
+@given(st.text(alphabet="ab\n", max_size=30), st.data())
+def test_blocks_of_any_change_give_that_change(text, data):
+    start = data.draw(st.integers(0, len(text)))
+    old = text[start : data.draw(st.integers(start, len(text)))]
+    if not old.strip() or text.count(old) != 1:
+        return
+    new = data.draw(st.text(alphabet="ab", min_size=1, max_size=5))
+    try:
+        said = edits.blocks(text, [(old, new)])
+    except edits.NoEdit:
+        return
+    assert edits.applied(text, said) == text.replace(old, new)
+
+
+def test_the_score_is_the_product_and_a_refusal_counts():
+    protocol = Protocol.load("edit")
+    judge = {"edit": {"met": {"passed": 1, "of": 2}, "kept": {"passed": 3, "of": 4}}}
+    record = {"id": "e", "judge": judge, "render": {"slides": ["a", "b", "c"], "status": "ok"}}
+    value = scoring.score(protocol, record)
+    assert (value["met"], value["stayed"], value["edit"]) == (0.5, 0.75, 0.375)
+    error = {"kind": "model", "class": "no-edit", "message": "not in the deck"}
+    lost = scoring.score(protocol, {"id": "e", "deck": {"error": error}})
+    assert lost["edit"] is None and scoring.worth(lost) == 0
+
+
+def test_rows_to_train_on_are_those_whose_rest_stayed():
+    row = next(row for row in ROWS.values() if row["sets"] == ["open"])
+    plain, blocks = made.chats(row)
+    assert plain["messages"][-1]["content"] == made.before_after(row)[1]
+    assert blocks["messages"][-1]["content"].startswith("<<<<<<< SEARCH")
+    assert "search-and-replace" in blocks["messages"][0]["content"]
+    spoilt = {**row, "edit": [*row["edit"], ["How we share", "How we divide"]]}
+    assert [*made.chats(spoilt)] == []
