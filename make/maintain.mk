@@ -18,7 +18,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint audit locks bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
+  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card judge-controls real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -244,6 +244,10 @@ judge-card: run-tools
 	$(PART) docs/judge-card.md $@ tests/exam/checks_card.py --run results/judge-card --real results/real-decks
 
 # FROM=/folder/of/decks: others' decks are good ones too; nothing of theirs is kept.
+### judge-controls: whether the offline judge looks at the pictures: docs/judges.md
+judge-controls: run-tools
+	$(PART) docs/judges.md $@ tests/exam/controls.py --run results/judge-controls
+
 ### bench-reads: what the check "reads like language" takes for language: docs/judge-card.md
 bench-reads: .venv/.dev .venv/.local assets/engine/node_modules/.done
 	$(PART) docs/judge-card.md $@ tests/bench_reads.py $(if $(filter command environment,$(origin FROM)),$(FROM))
