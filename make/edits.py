@@ -81,14 +81,29 @@ def before_after(row: EditRow) -> tuple[str, str]:
     """The deck of an edit, and as its reference leaves it. Raises cli.BadData."""
     try:
         before = clean.clean((cli.ROOT / row["deck"]).read_text(encoding="utf-8"))[0]
-        return before, edits.replaced(before, edits.blocks(before, pairs(row)))
+        return before, edits.replaced(before, blocks(before, row["edit"]))
     except (OSError, edits.NoEdit) as error:
         raise cli.BadData(f"{row['id']}: {error}") from None
 
 
-def pairs(row: EditRow) -> list[tuple[str, str]]:
-    """The reference as pairs."""
-    return [(old, new) for old, new in row["edit"]]
+def blocks(text: str, pairs: list[list[str]]) -> str:
+    """Search-and-replace blocks of whole lines that replace each first text, which the deck has once, by its second. Raises
+    edits.NoEdit."""
+    said = []
+    for old, new in pairs:
+        if text.count(old) != 1:
+            raise edits.NoEdit(f"{old[:60]!r} is at {text.count(old)} places of the deck")
+        at = text.index(old)
+        begin, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at + len(old))
+        lines = text[begin:end]
+        while f"\n{text}\n".count(f"\n{lines}\n") > 1:  # lines that stand twice need one more
+            end = text.index("\n", end + 1)
+            lines = text[begin:end]
+        change = text[begin:at] + new + text[at + len(old) : end]
+        body = f"{change}\n" if change else ""
+        said.append(f"<<<<<<< SEARCH\n{lines}\n=======\n{body}>>>>>>> REPLACE")
+        text = text[:begin] + change + text[end:] if change else text[:begin] + text[end + 1 :]
+    return "\n".join(said) + "\n"
 
 
 def _kept_lines(before: str, after: str, number: int) -> list[str]:
@@ -109,7 +124,7 @@ def chats(row: EditRow) -> Iterator[Record]:
     if unmet or found["findings"]:
         stream.warn(row["id"], "no row: its reference is not what it asks for")
         return
-    for name, reply in (("plain", after), ("blocks", edits.blocks(before, pairs(row)))):
+    for name, reply in (("plain", after), ("blocks", blocks(before, row["edit"]))):
         under = conditions.load(name)
         messages = under.messages(cast(Record, asked)) if under else asked["messages"]
         said = [*messages, {"role": "assistant", "content": reply}]
@@ -121,7 +136,7 @@ def chats(row: EditRow) -> Iterator[Record]:
 
 def perfect(row: EditRow) -> str:
     """The reference, as search-and-replace blocks."""
-    return edits.blocks(before_after(row)[0], pairs(row))
+    return blocks(before_after(row)[0], row["edit"])
 
 
 def rewrite(row: EditRow) -> str:

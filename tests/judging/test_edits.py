@@ -141,7 +141,7 @@ def test_blocks_of_any_change_give_that_change(text, data):
         return
     new = data.draw(st.text(alphabet="ab", min_size=1, max_size=5))
     try:
-        said = edits.blocks(text, [(old, new)])
+        said = made.blocks(text, [[old, new]])
     except edits.NoEdit:
         return
     assert edits.applied(text, said) == text.replace(old, new)

@@ -169,6 +169,19 @@ def current(run: Path, value: Record) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == value["sha256"]
 
 
+def meant(record: Record, reply: str) -> str:
+    """The deck that a reply to a record means. Raises stream.Fault where it cannot be applied to the deck of the record's `edit`."""
+    if "edit" not in record:
+        return clean(reply)[0]
+    from decksmith.measure.decks import edits  # which stands on this module
+
+    text = reply.encode("utf-8", "replace").decode().replace("\r\n", "\n")
+    try:
+        return edits.applied(record["edit"]["before"], unthink(text)[0])
+    except edits.NoEdit as error:
+        raise stream.Fault("model", "no-edit", str(error)) from None
+
+
 def parse(run: Path, record: Record) -> Record:
     """Write <id>/gen.md, reasoning.md (if any) and deck.md from `record["gen"]`; returns the `deck` value.
 
@@ -176,7 +189,7 @@ def parse(run: Path, record: Record) -> Record:
     only, or nothing left), `no-edit` (a reply that cannot be applied to the deck of the record's `edit`)."""
     gen, folder = record["gen"], run / record["id"]
     reply, reasoning = gen.get("text") or "", gen.get("reasoning") or ""
-    text, thought = unthink(reply) if "edit" in record else clean(reply)
+    text, thought = clean(reply)
     reasoning = reasoning if reasoning.strip() else thought or ""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("deck.md", "reasoning.md"):
@@ -190,14 +203,7 @@ def parse(run: Path, record: Record) -> Record:
         raise stream.Fault("model", "no-deck", "nothing is left of the reply")
     if not text:
         raise stream.Fault("model", "empty-reply", "the reply is empty")
-    if "edit" in record:
-        from decksmith.measure.decks import edits  # which stands on this module
-
-        try:
-            text = edits.applied(record["edit"]["before"], text)
-        except edits.NoEdit as error:
-            raise stream.Fault("model", "no-edit", str(error)) from None
-    data = text.encode()
+    data = meant(record, reply).encode()
     stream.write(folder / "deck.md", data)
     return {**_value(f"{record['id']}/deck.md", data), **_template(record)}
 

@@ -3,7 +3,7 @@ request or findings name, by search-and-replace blocks, a unified diff, whole sl
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,26 +161,6 @@ def replaced(text: str, reply: str) -> str:
             raise NoEdit(f"the lines of block {number} of the model's reply are {places}")
         made = made.replace(f"\n{old}", f"\n{new}")
     return made[1:-1]
-
-
-def blocks(text: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """Search-and-replace blocks of whole lines that replace each first text, which the deck has once, by its second. Raises
-    NoEdit."""
-    said = []
-    for old, new in pairs:
-        if text.count(old) != 1:
-            raise NoEdit(f"{old[:60]!r} is at {text.count(old)} places of the deck")
-        at = text.index(old)
-        begin, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at + len(old))
-        lines = text[begin:end]
-        while f"\n{text}\n".count(f"\n{lines}\n") > 1:  # lines that stand twice need one more
-            end = text.index("\n", end + 1)
-            lines = text[begin:end]
-        change = text[begin:at] + new + text[at + len(old) : end]
-        body = f"{change}\n" if change else ""
-        said.append(f"<<<<<<< SEARCH\n{lines}\n=======\n{body}>>>>>>> REPLACE")
-        text = text[:begin] + change + text[end:] if change else text[:begin] + text[end + 1 :]
-    return "\n".join(said) + "\n"
 
 
 def _parts(marks: re.Pattern[str], reply: str) -> Iterator[tuple[re.Match[str], str]]:

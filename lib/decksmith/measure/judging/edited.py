@@ -6,7 +6,6 @@ its picture pixel for pixel. `may` of an edit says what else may change: of a sl
     all     anything
     note    the note
     look    frontmatter and picture
-    words   everything but the frontmatter, whose title may
     [..]    anything but these lines, which stay in their order
 """
 
@@ -17,7 +16,7 @@ from typing import Any, cast
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Edit, Record
+from decksmith.core.records import Edit
 from decksmith.measure.decks.parser import Deck, Slide
 from decksmith.measure.decks.records import Finding
 from decksmith.measure.decks.words import fold, language_share
@@ -64,14 +63,7 @@ def is_same(was: Slide, now: Slide, may: str | list[str]) -> bool:
         return (was.frontmatter, was.content) == (now.frontmatter, now.content)
     if may == "look":
         return (was.content, was.note) == (now.content, now.note)
-    if may == "words":
-        old, new = (_untitled(slide) for slide in (was, now))
-        return old == new and bool(now.content)
     return was.raw.strip("\n") == now.raw.strip("\n")
-
-
-def _untitled(slide: Slide) -> Record:
-    return {key: value for key, value in slide.frontmatter.items() if key != "title"}
 
 
 def kept(edit: Edit, after: Deck, drawn: Drawn | None = None) -> tuple[int, int, list[Finding]]:
@@ -85,11 +77,9 @@ def kept(edit: Edit, after: Deck, drawn: Drawn | None = None) -> tuple[int, int,
         number, at = slide.no, pairs.get(slide.no)
         if at is None:
             found.append(_broke(number, f"slide {number} is not what it was"))
-        elif (
-            drawn
-            and may_of(edit, number) in ("", "note")
-            and not drawn[0].same(number, drawn[1], at)
-        ):
+        elif may_of(edit, number) not in ("", "note"):
+            continue  # its picture may be another
+        elif drawn and not drawn[0].same(number, drawn[1], at):
             found.append(_broke(number, f"the picture of slide {number} is not what it was"))
     most = max(edit["slides"], len(before.shown))
     more = max(0, len(after.shown) - most)
@@ -103,25 +93,18 @@ def _broke(slide: int | None, message: str) -> Finding:
     return cast(Finding, {"check": "kept", "slide": slide, "line": None, "message": message})
 
 
-def _aligned(edit: Edit, held: list[Slide], now: list[Slide]) -> list[tuple[int, int]]:
+def _aligned(edit: Edit, held: list[Slide], now: list[Slide]) -> tuple[tuple[int, int], ...]:
     """The longest common sequence of slides that stayed: (number before, number after)."""
-    width = len(now) + 1
-    best = [[0] * width for _ in range(len(held) + 1)]
-    same = [[is_same(was, each, may_of(edit, was.no)) for each in now] for was in held]
-    for i in range(len(held) - 1, -1, -1):
+    best: list[list[tuple[tuple[int, int], ...]]]
+    best = [[()] * (len(now) + 1) for _ in range(len(held) + 1)]
+    for i, was in reversed([*enumerate(held)]):
+        may = may_of(edit, was.no)
         for j in range(len(now) - 1, -1, -1):
-            longest = max(best[i + 1][j], best[i][j + 1])
-            best[i][j] = max(longest, best[i + 1][j + 1] + 1) if same[i][j] else longest
-    found, i, j = [], 0, 0
-    while i < len(held) and j < len(now):
-        if same[i][j] and best[i][j] == best[i + 1][j + 1] + 1:
-            found.append((held[i].no, j + 1))
-            i, j = i + 1, j + 1
-        elif best[i + 1][j] >= best[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return found
+            found = max(best[i + 1][j], best[i][j + 1], key=len)
+            if is_same(was, now[j], may):
+                found = max(((was.no, j + 1), *best[i + 1][j + 1]), found, key=len)
+            best[i][j] = found
+    return best[0][0]
 
 
 # --- whether a request is met ---------------------------------------------------------------------
@@ -141,13 +124,9 @@ def met(edit: Edit, after: Deck, drawn: Drawn | None = None) -> list[Asked]:
             yes = all(_of_slide(name, what, slide, edit) for name, what in names.items())
         else:
             yes = False
-        words = ", ".join(f"{name} {_text(what)}" for name, what in names.items())
+        words = ", ".join(f"{name} {what}" for name, what in names.items())
         said.append({"check": edit["kind"], "what": words, "yes": yes, "slide": number})
     return said
-
-
-def _text(what: object) -> str:
-    return " | ".join(what) if isinstance(what, list) else str(what)
 
 
 def _of_deck(name: str, what: object, deck: Deck, drawn: Drawn | None) -> bool:
@@ -155,8 +134,6 @@ def _of_deck(name: str, what: object, deck: Deck, drawn: Drawn | None) -> bool:
         return len(deck.shown) == what
     if name == "theme":
         return deck.theme == what
-    if name == "language":
-        return _is_in("\n".join(slide.text for slide in deck.shown), str(what))
     if name == "redrawn":  # every picture is another one
         numbers = range(1, len(deck.shown) + 1)
         return drawn is not None and not any(drawn[0].same(n, drawn[1], n) for n in numbers)

@@ -154,7 +154,7 @@ def _headline(runs: list[Run], compared: Comparison) -> Shown:
 
 def alone(run: Run) -> str:
     """What there is to say of one run by itself."""
-    accounting, good = better([run])
+    good = better([run])[1]
     said = f"The decks of {run['label']} render for {tables.renders(run)} requests"
     means = run["summary"]["means"]
     if of_edits([run]):
@@ -231,19 +231,10 @@ def _card(run: Run) -> Shown:
         width = 400 * states[state] / summary["n"]
         bar.append((state, round(x, 2), round(width, 2)))
         x += width
-    means = {name: summary["means"][name].get(good) for name in ("renderable", "floor")}
-    values = [
-        (*tables.valued(good, mean).partition(" [")[::2], words)
-        for mean, words in zip(means.values(), ("", "counting failures as 1"), strict=True)
-        if mean and mean["mean"] is not None
-    ]
+    shown = [("renderable", good, ""), ("floor", good, "counting failures as 1")]
     if of_edits([run]):
-        two = {name: summary["means"]["floor"].get(name) for name in (*EDIT[1:], EDIT[0])}
-        values = [
-            (*tables.valued(name, mean).partition(" [")[::2], titles([run])[name].lower())
-            for name, mean in two.items()
-            if mean
-        ]
+        shown = [("floor", name, titles([run])[name].lower()) for name in (*EDIT[1:], EDIT[0])]
+    means = [(name, summary["means"][table].get(name), words) for table, name, words in shown]
     tokens_in, tokens_out, cost, _ = spent(summary)
     usage = [f"{tokens_in} tokens in", f"{tokens_out} out", *([cost] if summary["cost"] else [])]
     return {
@@ -260,5 +251,9 @@ def _card(run: Run) -> Shown:
         "spent": ", ".join(usage) if summary["tokens"]["completion"] else "",
         "renders": tables.renders(run),
         "good_title": "of checks passed" if good == "checks" else titles([run])[good],
-        "values": values,
+        "values": [
+            (*tables.valued(name, mean).partition(" [")[::2], words)
+            for name, mean, words in means
+            if mean and mean["mean"] is not None
+        ],
     }

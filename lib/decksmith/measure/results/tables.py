@@ -43,9 +43,7 @@ COUNTED = (
     " Failures as 1: a deck that its model failed counts 1 in every dimension, and 0 in the checklist. With fewer than about 30 "
     "prompts these intervals are wide on purpose: they allow for failures that did not occur."
 )
-COUNTED_0 = (
-    " Failures as 0: an edit that cannot be applied or rendered meets nothing and keeps nothing."
-)
+COUNTED_0 = " Failures as 0: an edit that cannot be applied or rendered meets and keeps nothing."
 EDITED = (
     "Request met and rest stayed, side by side, with failures as 0: the share of an edit's checks, and of the slides that "
     "should stay as they were. An edit's score is their product (docs/edit.md)."
@@ -69,7 +67,6 @@ DECKS = {"floor": "failures as 1", "renderable": "that render", "scored": "where
 SHOWN = [("floor", "overall"), ("floor", "judge_only")]
 # What a column is left out for where every cell is one of these.
 EMPTY = {text.DASH, "", "0", "$0.00", "unknown"}
-ALL_KINDS = "all"
 # The columns of words at the left of a table, where that is not one.
 WORDS = {
     "Scores": 2,
@@ -103,7 +100,7 @@ def brief(runs: list[Run], compared: Comparison) -> str:
     shown = [name for name in (*JUDGED, *EDIT[1:]) if is_read and name in measures(runs)]
     named = titles(runs)
     header = ["model", "renders", named[good].lower(), "failures as 1"]
-    header += [*(named[name].lower() if name in EDIT else name for name in shown), "cost"]
+    header += [*(named[name].lower() for name in shown), "cost"]
     rows = []
     for run in runs:
         summary = run["summary"]
@@ -346,9 +343,9 @@ def edits_table(runs: list[Run]) -> Table:
     """A row for each kind of edit, for each run its two numbers."""
     cells: dict[str, list[str]] = {}
     kinds = sorted({kind for run in runs for kind in domains(run["records"]).values() if kind})
-    for kind in [*kinds, ALL_KINDS]:
+    for kind in [*kinds, "all"]:
         for run in runs:
-            some = [r for r in run["records"] if kind in (ALL_KINDS, r["edit"]["kind"])]
+            some = [r for r in run["records"] if kind in ("all", r["edit"]["kind"])]
             found = columns(some, "floor") if some else {}
             means = [fmean(found[name].values()) for name in EDIT[1:] if found.get(name)]
             both = " and ".join(text.whole_percent(mean) for mean in means)
