@@ -77,18 +77,18 @@ def score(protocol: Protocol, record: Record) -> Score:
         # An imported deck has answers to those items alone that can be looked for in it.
         value["checklist"] = round(sum(item["yes"] for item in answers) / len(answers), 4)
     if kind == "edit":
-        return {**value, **_edit(record, judged)}
+        return {**value, **of_edit(record["id"], judged)}
     if kind == "offline":
         value["checks"] = None if error else _share(record["id"], judged)
         return value
     return {**value, **_marks(protocol, record, error)}
 
 
-def _edit(record: Record, judged: Any) -> Score:
+def of_edit(ident: str, judged: Any) -> Score:
     """The two numbers of an edit and their product; null without a verdict."""
     if not judged:
         return {"met": None, "stayed": None, "edit": None}
-    met, stayed = (_share(record["id"], judged[name]) for name in ("met", "kept"))
+    met, stayed = (_share(ident, judged[name]) for name in ("met", "kept"))
     return {"met": met, "stayed": stayed, "edit": round(met * stayed, 4)}
 
 

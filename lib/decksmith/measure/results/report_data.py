@@ -128,11 +128,8 @@ def _before(run: Run, record: DeckRecord, pictures: Pictures) -> Shown | None:
     """The deck before an edit."""
     if "edit" not in record:
         return None
-    paths = record.get("render", {}).get("before") or []
-    shown = [
-        {"n": n, "img": pictures.names.get((run["name"], path))} for n, path in enumerate(paths, 1)
-    ]
-    return {"markdown": record["edit"]["before"], "slides": shown}
+    drawn: Render = {"slides": record.get("render", {}).get("before") or []}
+    return {"markdown": record["edit"]["before"], "slides": _slides(run, drawn, pictures)}
 
 
 def _text(content: object) -> str:

@@ -43,11 +43,7 @@ COUNTED = (
     " Failures as 1: a deck that its model failed counts 1 in every dimension, and 0 in the checklist. With fewer than about 30 "
     "prompts these intervals are wide on purpose: they allow for failures that did not occur."
 )
-COUNTED_0 = " Failures as 0: an edit that cannot be applied or rendered meets and keeps nothing."
-EDITED = (
-    "Request met and rest stayed, side by side, with failures as 0: the share of an edit's checks, and of the slides that "
-    "should stay as they were. An edit's score is their product (docs/edit.md)."
-)
+EDITED = "Request met and rest stayed (docs/edit.md), with failures as 0: an edit that cannot be applied or rendered has neither."
 CHECKS = (
     "How many slides pass, or how many of the things that were asked for are there, in decks that render. "
     "docs/judge-card.md says how often each check is right."
@@ -261,8 +257,8 @@ def scores_table(runs: list[Run]) -> Table:
             first = ["", ""]
     apart = [named[measure] for measure in shown if measure in BESIDE]
     note = f" {text.listed(apart)}: no part of the score." if apart else ""
-    counted = COUNTED_0 if of_edits(runs) else COUNTED
-    return "Scores", header, rows, NOTES + counted * (not offline(runs)) + note
+    counted = not (offline(runs) or of_edits(runs))
+    return "Scores", header, rows, NOTES + COUNTED * counted + note
 
 
 def valued(measure: str, mean: Mean | None) -> str:

@@ -162,13 +162,12 @@ def _edit(record: Record, rules: Rules, run: Path) -> Reward:
     if "edit" not in record:
         raise cli.BadData(f"{record['id']}: no edit in this record; the rules {rules.name} need it")
     found = edited.judge(cast(DeckRecord, record), run)
-    met, stayed = (found["edit"][name] for name in ("met", "kept"))
-    components = {"met": met["passed"] / met["of"], "stayed": stayed["passed"] / stayed["of"]}
+    value = scoring.of_edit(record["id"], found["edit"])
     said = [one["what"] for one in found["asked"] if not one["yes"]]
     said += [one["message"] for one in found["findings"]]
     return {
-        "reward": round(components["met"] * components["stayed"], DIGITS),
-        "components": {name: round(value, DIGITS) for name, value in components.items()},
+        "reward": value["edit"],
+        "components": {name: value[name] or 0.0 for name in ("met", "stayed")},
         "masked": False,
         "why": "; ".join(said[:3]) or "every check passes, and the rest stayed",
     }
