@@ -67,6 +67,15 @@ test-pairings: setup .venv/.dev $(PAIRED_GYMS:%=.venv-gym-%/.done)
 	.venv-gym-$*/bin/python3 -m pip install --quiet --disable-pip-version-check --ignore-requires-python nemo-gym==$*
 	touch $@
 
+.venv-ray/.done:
+	.venv/bin/uv venv --quiet --clear --python .venv/bin/python3 .venv-ray
+	.venv/bin/uv pip install --quiet --python .venv-ray/bin/python3 'ray[data]==2.60.0'
+	touch $@
+.PHONY: test-ray
+### test-ray: parts of a run as tasks of a real Ray on this machine
+test-ray: setup .venv/.dev .venv-ray/.done
+	DECKSMITH_RAY=1 .venv/bin/python3 -m pytest tests/make/test_ray_shards.py
+
 ### test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
 test-rl: setup .venv/.dev .venv/.train
 	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py \

@@ -26,6 +26,7 @@ from decksmith.models.records import Usage
 
 NAME = "edit checks"
 _POINT = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\S", re.M)
+_COMMENT = re.compile(r"<!--.*?-->", re.S)
 _ROW = re.compile(r"^\|.*\|\s*$", re.M)
 
 
@@ -142,7 +143,7 @@ def _of_deck(name: str, what: object, deck: Deck, drawn: Drawn | None) -> bool:
 
 def _of_slide(name: str, what: Any, slide: Slide, edit: Edit) -> bool:
     if name == "has":
-        return _has(slide.content, what)
+        return _has(_COMMENT.sub(" ", slide.content), what)
     if name == "lacks":
         return not _has(f"{slide.content}\n{slide.note}", what)
     if name == "title":
