@@ -166,3 +166,47 @@ def test_rows_to_train_on_are_those_whose_rest_stayed():
     assert "search-and-replace" in blocks["messages"][0]["content"]
     spoilt = {**row, "edit": [*row["edit"], ["How we share", "How we divide"]]}
     assert [*made.chats(spoilt)] == []
+
+
+def test_the_reward_of_an_edit_is_its_score_and_a_refusal_gets_nothing(tmp_path):
+    from decksmith.train.rewards import rules
+    from PIL import Image
+
+    row = NUMBER
+    edit = made.prompt(row)["edit"]
+    numbers = range(1, edit["slides"] + 1)
+    for name in ("before", "slides"):
+        (tmp_path / name).mkdir()
+        for n in numbers:
+            Image.new("RGB", (9, 9), "white").save(tmp_path / name / f"{n:02}.png")
+    render = {name: [f"{name}/{n:02}.png" for n in numbers] for name in ("before", "slides")}
+    (tmp_path / "deck.md").write_text(made.before_after(row)[1], encoding="utf-8")
+    record = {"id": "e", "edit": edit, "deck": {"path": "deck.md"}, "render": render}
+    by = rules.read("edit")
+    given = rules.reward(record, by, tmp_path)
+    assert (given["reward"], given["components"]) == (1, {"met": 1, "stayed": 1})
+    Image.new("RGB", (9, 9), "red").save(tmp_path / "slides/03.png")
+    given = rules.reward(record, by, tmp_path)
+    assert given["reward"] == given["components"]["stayed"] < 1
+    assert "picture of slide 3" in given["why"]
+    error = {"kind": "model", "class": "no-edit", "message": "not in the deck"}
+    assert rules.reward({"id": "e", "edit": edit, "deck": {"error": error}}, by)["reward"] == 0
+    with pytest.raises(cli.BadData, match="no edit in this record"):
+        rules.reward({key: record[key] for key in ("id", "deck", "render")}, by, tmp_path)
+
+
+def test_a_reply_is_applied_by_the_parser_or_is_the_models_fault(tmp_path):
+    from decksmith.core import stream
+    from decksmith.measure.decks import clean
+
+    edit = made.prompt(NUMBER)["edit"]
+    thought = "<think>SEARCH</think>\n" + made.perfect(NUMBER)
+    value = clean.parse(tmp_path, {"id": "e", "edit": edit, "gen": {"text": thought}})
+    text = (tmp_path / value["path"]).read_text(encoding="utf-8")
+    assert text == made.before_after(NUMBER)[1]
+    with pytest.raises(stream.Fault, match="block 1") as said:
+        clean.parse(tmp_path, {"id": "e", "edit": edit, "gen": {"text": BLOCK.format("a", "b")}})
+    assert (said.value.error["kind"], said.value.error["class"]) == ("model", "no-edit")
+    assert not (tmp_path / "e/deck.md").exists() and (tmp_path / "e/gen.md").exists()
+    hostile = {"id": "e", "edit": edit, "gen": {"text": "# \ud800\r\n\n---\n\n# B\n"}}
+    assert clean.parse(tmp_path, hostile)["slides"] == 2
