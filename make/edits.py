@@ -63,7 +63,7 @@ def prompt(row: EditRow) -> PromptRow:
         "may": may,
         "checks": row["checks"],
     }
-    asked = f"{row['request']}\n\nThe deck:\n\n{before}"
+    asked = f"{row['request']}{edits.BEFORE}{before}"
     return {
         "id": row["id"],
         "sets": cast(list[str], row["sets"]),

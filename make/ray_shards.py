@@ -38,7 +38,9 @@ def main() -> int:
     count, command = int(sys.argv[1]), sys.argv[2:]
     parts = ray.data.range(count, override_num_blocks=count)
     done = parts.map(
-        part, fn_kwargs={"count": count, "command": command}, num_cpus=float(os.environ.get("CPUS", "2"))
+        part,
+        fn_kwargs={"count": count, "command": command},
+        num_cpus=float(os.environ.get("CPUS", "2")),
     )
     failed = [row for row in done.take_all() if row["status"]]
     for row in sorted(failed, key=lambda one: one["shard"]):

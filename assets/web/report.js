@@ -276,7 +276,7 @@
 
   /** How far an edit meets its request, and how much of the rest stayed. */
   function twoNumbers(row) {
-    const line = (name, value) => h("div.dim", null, h("span", null, name), h("i", { "--w": `${100 * (value || 0)}%` }), h("span", null, percent(value)));
+    const line = (name, value) => h("div.dim", null, h("span", null, name), h("i", { "--w": `${100 * (value || 0)}%` }), h("span", null, percent(value).replace(" ", "\u00a0")));
     return h(`div.points${row.floored ? ".floored" : ""}`, { "--c": row.model.color },
       h("div.total", null, h("b", null, percent(row.worth)), h("span", null, row.floored ? "nothing to judge" : "met x stayed")),
       !row.floored && [line("request met", row.met), line("rest stayed", row.stayed)]);

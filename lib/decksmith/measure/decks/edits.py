@@ -18,6 +18,7 @@ _DIFF = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*$|^@@.*$", re.M)
 _BLOCK = re.compile(r"^<{7} SEARCH[ \t]*\n(.*?)^={7}[ \t]*\n(.*?)^>{7} REPLACE[ \t]*$", re.M | re.S)
 _BEGINS = re.compile(r"^<{7} SEARCH", re.M)
 _MARK = re.compile(r"^=== slide (\d+) ===[ \t]*$", re.M | re.I)
+BEFORE = "\n\nThe deck:\n\n"  # between the request for an edit and its deck
 FINDINGS = 20  # that a model is told at once
 _MEND = """\
 Your deck was rendered, and this is wrong with it:

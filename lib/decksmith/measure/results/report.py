@@ -253,6 +253,8 @@ def _card(run: Run) -> Shown:
         "good_title": "of checks passed" if good == "checks" else titles([run])[good],
         "values": [
             (*tables.valued(name, mean).partition(" [")[::2], words)
+            if name not in EDIT
+            else (tables.goodness(mean, name), "", words)
             for name, mean, words in means
             if mean and mean["mean"] is not None
         ],

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, cast
 
 from decksmith.core.records import Record, prompt_of
-from decksmith.measure.decks import sources
+from decksmith.measure.decks import edits, sources
 from decksmith.measure.decks.records import Deck, Render
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
@@ -120,8 +120,10 @@ def _request(record: DeckRecord) -> Shown:
 
 def _wish(record: DeckRecord, said: Mapping[Any, str]) -> str:
     """What the user asks for, without the deck that it is asked of."""
-    text = said.get("user", "")
-    return text.removesuffix(record["edit"]["before"]) if "edit" in record else text
+    whole = str(said.get("user", ""))
+    return (
+        whole.removesuffix(edits.BEFORE + record["edit"]["before"]) if "edit" in record else whole
+    )
 
 
 def _before(run: Run, record: DeckRecord, pictures: Pictures) -> Shown | None:

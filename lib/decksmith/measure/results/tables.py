@@ -442,7 +442,7 @@ def _paired(pair: Pair, title: str) -> list[str]:
     reach = bounds and {"mean": 0, "lo": bounds["least"], "hi": bounds["most"]}
     return [
         f"{pair['a']} minus {pair['b']}",
-        title + ("" if measure == "renders" else f", {DECKS[pair['accounting']]}"),
+        title + ("" if measure in ("renders", *EDIT) else f", {DECKS[pair['accounting']]}"),
         str(found["n"]),
         mean,
         gap(measure, reach).partition(" [")[2].strip("]") if reach else text.DASH,
