@@ -11,6 +11,7 @@ its picture pixel for pixel. `may` of an edit says what else may change: of a sl
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,24 +31,19 @@ _COMMENT = re.compile(r"<!--.*?-->", re.S)
 _ROW = re.compile(r"^\|.*\|\s*$", re.M)
 
 
-class Pictures:
-    """The pictures of a deck's slides, by number from 1."""
-
-    def __init__(self, run: Path, paths: list[str]) -> None:
-        self.files = {int(Path(path).stem): run / path for path in paths}
-
-    def same(self, number: int, other: "Pictures", at: int) -> bool:
-        """Whether slide `number` here and slide `at` of the other are equal in every pixel."""
-        from PIL import Image, ImageChops
-
-        if number not in self.files or at not in other.files:
-            return False
-        with Image.open(self.files[number]) as a, Image.open(other.files[at]) as b:
-            one, two = a.convert("RGB"), b.convert("RGB")
-        return one.size == two.size and ImageChops.difference(one, two).getbbox() is None
-
-
+Pictures = dict[int, Path]  # of a deck's slides, by number from 1
 Drawn = tuple[Pictures, Pictures]  # before and after
+
+
+def _alike(drawn: Drawn, number: int, at: int) -> bool:
+    """Whether slide `number` before and slide `at` after are equal in every pixel."""
+    from PIL import Image, ImageChops
+
+    if number not in drawn[0] or at not in drawn[1]:
+        return False
+    with Image.open(drawn[0][number]) as a, Image.open(drawn[1][at]) as b:
+        one, two = a.convert("RGB"), b.convert("RGB")
+    return one.size == two.size and ImageChops.difference(one, two).getbbox() is None
 
 
 def may_of(edit: Edit, number: int) -> str | list[str]:
@@ -80,7 +76,7 @@ def kept(edit: Edit, after: Deck, drawn: Drawn | None = None) -> tuple[int, int,
             found.append(_broke(number, f"slide {number} is not what it was"))
         elif may_of(edit, number) not in ("", "note"):
             continue  # its picture may be another
-        elif drawn and not drawn[0].same(number, drawn[1], at):
+        elif drawn and not _alike(drawn, number, at):
             found.append(_broke(number, f"the picture of slide {number} is not what it was"))
     most = max(edit["slides"], len(before.shown))
     more = max(0, len(after.shown) - most)
@@ -137,41 +133,37 @@ def _of_deck(name: str, what: object, deck: Deck, drawn: Drawn | None) -> bool:
         return deck.theme == what
     if name == "redrawn":  # every picture is another one
         numbers = range(1, len(deck.shown) + 1)
-        return drawn is not None and not any(drawn[0].same(n, drawn[1], n) for n in numbers)
+        return drawn is not None and not any(_alike(drawn, n, n) for n in numbers)
     return _has(deck.text, str(what)) == (name == "has")
 
 
+# What a check of a slide holds for, by its name.
+_HOLDS: dict[str, Callable[[Slide, Any], bool]] = {
+    "has": lambda slide, what: _has(_COMMENT.sub(" ", slide.content), what),
+    "lacks": lambda slide, what: not _has(f"{slide.content}\n{slide.note}", what),
+    "title": lambda slide, what: _has(slide.title or "", what),
+    "note": lambda slide, what: _has(slide.note or "", what),
+    "words": lambda slide, most: 0 < len(slide.text.split()) <= most,
+    "points": lambda slide, n: len(_POINT.findall(slide.prose)) == n,
+    "row": lambda slide, cells: cells in _rows(slide),
+    # No language has more function words, of which at least three tell.
+    "language": lambda slide, code: language_share([fold(slide.text)], code) == 1,
+    "layout": lambda slide, name: slide.layout == name,
+    "code": lambda slide, lang: any(fence.lang == lang for fence in slide.fences),
+}
+
+
 def _of_slide(name: str, what: Any, slide: Slide, edit: Edit) -> bool:
-    if name == "has":
-        return _has(_COMMENT.sub(" ", slide.content), what)
-    if name == "lacks":
-        return not _has(f"{slide.content}\n{slide.note}", what)
-    if name == "title":
-        return _has(slide.title or "", what)
-    if name == "note":
-        return _has(slide.note or "", what)
-    if name == "words":  # at most
-        return 0 < len(slide.text.split()) <= int(what)
-    if name == "points":  # exactly
-        return len(_POINT.findall(slide.prose)) == what
-    if name == "row":
-        rows = (line.strip().strip("|").split("|") for line in _ROW.findall(slide.prose))
-        return any([cell.strip(" *") for cell in row] == what for row in rows)
-    if name == "language":
-        return _is_in(slide.text, what)
-    if name == "layout":
-        return slide.layout == what
-    if name == "code":
-        return any(fence.lang == what for fence in slide.fences)
-    if name == "was":  # the slide of this number before, as it stood
-        was = Deck.parse(edit["before"]).shown[what - 1]
-        return (was.content, was.note) == (slide.content, slide.note)
-    raise ValueError(f"there is no check {name!r}")
+    if name != "was":
+        return _HOLDS[name](slide, what)
+    was = Deck.parse(edit["before"]).shown[what - 1]
+    return (was.content, was.note) == (slide.content, slide.note)
 
 
-def _is_in(text: str, language: str) -> bool:
-    """Whether no language has more function words in a text, of which at least three tell."""
-    return (language_share([fold(text)], language) or 0) == 1
+def _rows(slide: Slide) -> list[list[str]]:
+    """The rows of a slide's tables, cells without marks of bold."""
+    found = _ROW.findall(slide.prose)
+    return [[cell.strip(" *") for cell in row.strip().strip("|").split("|")] for row in found]
 
 
 def _has(text: str, what: str) -> bool:
@@ -214,8 +206,10 @@ def judge(record: DeckRecord, run: Path) -> Judge:
     """What is said of a rendered edit, without its rubric."""
     edit, render = record["edit"], record["render"]
     text = (run / record["deck"]["path"]).read_text(encoding="utf-8", errors="replace")
-    pictures = Pictures(run, render["before"]), Pictures(run, render["slides"])
-    return verdict(edit, text, pictures)
+    before, after = (
+        {int(Path(path).stem): run / path for path in render[name]} for name in ("before", "slides")
+    )
+    return verdict(edit, text, (before, after))
 
 
 def verdict(edit: Edit, text: str, drawn: Drawn | None = None) -> Judge:

@@ -201,7 +201,7 @@ def _honest(runs: list[Run]) -> str:
         return "No deck could be judged; what failed, and where, is below."
     if of_edits(runs):
         return (
-            "No model or person has read these decks. A request is met as far as its checks hold; the rest stayed where a slide's "
+            "No model or person has read these decks. A request is met as far as its checks hold; a slide stayed where its "
             "markdown is the same byte for byte, and its picture pixel for pixel."
         )
     if offline(runs):

@@ -4,7 +4,7 @@ page, and who made its numbers, when, and by which command."""
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import edits, sources
@@ -110,20 +110,15 @@ def _request(record: DeckRecord) -> Shown:
         said[message.get("role")] = _text(message.get("content"))
     asks = record.get("asks") or {}
     own = "sources" in record or "turn" in record
+    deck = edits.BEFORE + record["edit"]["before"] if "edit" in record else ""
     return {
-        "text": sources.request(cast(Record, record)) if own else _wish(record, said),
+        "text": sources.request(cast(Record, record))
+        if own
+        else said.get("user", "").removesuffix(deck),
         "system": said.get("system", ""),
         "asks": {key: value for key, value in asks.items() if key != "outline"},
         "checklist": [_only(item, ("id", "ask")) for item in record.get("checklist") or []],
     }
-
-
-def _wish(record: DeckRecord, said: Mapping[Any, str]) -> str:
-    """What the user asks for, without the deck that it is asked of."""
-    whole = str(said.get("user", ""))
-    return (
-        whole.removesuffix(edits.BEFORE + record["edit"]["before"]) if "edit" in record else whole
-    )
 
 
 def _before(run: Run, record: DeckRecord, pictures: Pictures) -> Shown | None:
