@@ -2,15 +2,19 @@
 
 import importlib.util
 import json
+import sys
 from collections import Counter
 
 import pytest
-from decksmith.core import cli
+from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.decks import edits
 from decksmith.measure.judging import edited, scoring
 from hypothesis import given
 from hypothesis import strategies as st
+
+sys.path.insert(0, str(cli.ROOT / "tests/web"))
+import synthetic  # noqa: E402
 
 spec = importlib.util.spec_from_file_location("make_edits", cli.ROOT / "make/edits.py")
 assert spec and spec.loader
@@ -151,7 +155,7 @@ def test_the_score_is_the_product_and_a_refusal_counts():
     assert (value["met"], value["stayed"], value["edit"]) == (0.5, 0.75, 0.375)
     error = {"kind": "model", "class": "no-edit", "message": "not in the deck"}
     lost = scoring.score(protocol, {"id": "e", "deck": {"error": error}})
-    assert lost["edit"] is None and scoring.worth(lost) == 0
+    assert lost["edit"] == 0 and scoring.worth(lost) == 0
 
 
 def test_rows_to_train_on_are_those_whose_rest_stayed():
@@ -192,7 +196,6 @@ def test_the_reward_of_an_edit_is_its_score_and_a_refusal_gets_nothing(tmp_path)
 
 
 def test_a_reply_is_applied_by_the_parser_or_is_the_models_fault(tmp_path):
-    from decksmith.core import stream
     from decksmith.measure.decks import clean
 
     edit = made.prompt(NUMBER)["edit"]
@@ -206,3 +209,69 @@ def test_a_reply_is_applied_by_the_parser_or_is_the_models_fault(tmp_path):
     assert not (tmp_path / "e/deck.md").exists() and (tmp_path / "e/gen.md").exists()
     hostile = {"id": "e", "edit": edit, "gen": {"text": "# \ud800\r\n\n---\n\n# B\n"}}
     assert clean.parse(tmp_path, hostile)["slides"] == 2
+
+
+def scored(run, name, editor, rows):
+    """A run folder of these edits by an editor of a script, with pictures that are white, or say which slide they are of."""
+    import hashlib
+
+    from decksmith.measure.decks import clean
+    from PIL import Image
+
+    protocol, found = Protocol.load("edit"), []
+    for row in rows:
+        record = made.prompt(row)
+        model = {"name": name, "slug": name, "params": {}}
+        record["gen"] = {"text": editor(row), "finish_reason": "stop", "model": model, "usage": {}}
+        try:
+            record["deck"] = clean.parse(run, record)
+        except stream.Fault as fault:
+            record["deck"] = {"error": fault.error}
+            found.append({**record, "score": scoring.score(protocol, record)})
+            continue
+        paths = {}
+        for key, text in (("before", record["edit"]["before"]), ("slides", None)):
+            text = text or (run / record["deck"]["path"]).read_text(encoding="utf-8")
+            paths[key] = []
+            for n, slide in enumerate(edited.Deck.parse(text).shown, 1):
+                color = "#" + hashlib.sha256(slide.content.encode()).hexdigest()[:6]
+                path = f"{row['id']}/{key}/{n:02}.png"
+                (run / path).parent.mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (98, 55), color).save(run / path)
+                paths[key].append(path)
+        record["render"] = {"status": "ok", "errors": [], "xray": [], "expected": 7, **paths}
+        judge = edited.judge(record, run)
+        record["judge"] = {**judge, "rubric": edited.Edits(protocol, run, 1).rubric}
+        found.append({**record, "score": scoring.score(protocol, record)})
+    return synthetic.write(run, found, protocol)
+
+
+def test_a_report_of_edits_has_both_numbers_the_kinds_and_the_deck_before(tmp_path):
+    from decksmith.measure.results import claims, report, tables
+    from decksmith.measure.results.runs import load
+
+    rows = [row for row in ROWS.values() if row["sets"] == ["held"] and row["kind"] != "theme"][:9]
+    editors = {
+        "edit-perfect": made.perfect,
+        "edit-nothing": made.nothing,
+        "smol": lambda row: "I cannot.",
+    }
+    folders = [scored(tmp_path / name, name, editor, rows) for name, editor in editors.items()]
+    runs = load(folders)
+    compared = claims.compare(runs)
+    found = {title: (header, cells) for title, header, cells, _ in tables.tables(runs, compared)}
+    header, cells = found["Edits by kind"]
+    assert header == ["Kind", "Edits", "Changes nothing", "Perfect editor", "SmolLM2 135M"]
+    assert cells[-1] == ["all", "9", "0 % and 100 %", "100 % and 100 %", "0 % and 0 %"]
+    assert {row[0] for row in cells[:-1]} == {row["kind"] for row in rows}
+    said = " ".join(compared["headlines"])
+    assert "Request met times rest stayed: Perfect editor 100 %, SmolLM2 135M 0 %" in said
+    text = tables.brief(runs, compared)
+    assert "met x stayed  request met  rest stayed" in text and "failures as 1" not in text
+    page, _ = report.page(tmp_path / "report", runs)
+    html = page.read_text(encoding="utf-8")
+    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+    assert data["good"] == "edit" and "The deck:" not in json.dumps(data["prompts"])
+    later = html.split('id="later">')[1].split("</script>")[0].splitlines()
+    drawn = [json.loads(line)["before"] for line in later]
+    assert sum(bool(one["slides"]) for one in drawn) == 18 and all(one["markdown"] for one in drawn)

@@ -122,7 +122,7 @@ class Score(TypedDict, total=False):
     ]
     met: Annotated[float | None, "of an edit: the share of its checks that the deck meets"]
     stayed: Annotated[float | None, "of an edit: the share of what should stay that did"]
-    edit: Annotated[float | None, "of an edit: `met` times `stayed`"]
+    edit: Annotated[float | None, "of an edit: `met` times `stayed`; all 0 where its model failed"]
     overall: Annotated[float | None, "the weighted mean of the dimensions; null without a score"]
     judge_only: Annotated[float | None, "the same without viscraft"]
     checklist: Annotated[float | None, "share of the items that are shown; null without items"]

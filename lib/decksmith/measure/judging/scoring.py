@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol, refused
@@ -10,6 +10,7 @@ from decksmith.core.records import Record
 from decksmith.measure.judging.records import Cap, DeckRecord, Judge, Observation, Score
 
 DIMENSIONS = ("viscraft", "design", "content", "coherence")
+EDIT = ("edit", "met", "stayed")  # of edits: the product, and its two numbers
 JUDGED = ("content", "design", "coherence")
 
 
@@ -77,7 +78,8 @@ def score(protocol: Protocol, record: Record) -> Score:
         # An imported deck has answers to those items alone that can be looked for in it.
         value["checklist"] = round(sum(item["yes"] for item in answers) / len(answers), 4)
     if kind == "edit":
-        return {**value, **of_edit(record["id"], judged)}
+        lost = cast(Score, dict.fromkeys(EDIT, 0.0 if value["floored"] else None))
+        return {**value, **(of_edit(record["id"], judged) if judged else lost)}
     if kind == "offline":
         value["checks"] = None if error else _share(record["id"], judged)
         return value
@@ -85,9 +87,7 @@ def score(protocol: Protocol, record: Record) -> Score:
 
 
 def of_edit(ident: str, judged: Any) -> Score:
-    """The two numbers of an edit and their product; null without a verdict."""
-    if not judged:
-        return {"met": None, "stayed": None, "edit": None}
+    """The two numbers of an edit and their product."""
     met, stayed = (_share(ident, judged[name]) for name in ("met", "kept"))
     return {"met": met, "stayed": stayed, "edit": round(met * stayed, 4)}
 
@@ -152,7 +152,7 @@ def worth(score: Score) -> float | None:
     """The one number by which decks are chosen, paired and followed: Overall where a judge reads (1 to 5), else the share
     of checks passed, 0 for a deck that its model failed; None where somebody else's fault left no score."""
     if "edit" in score:
-        return 0.0 if score.get("floored") else score["edit"]
+        return score["edit"]
     if "checks" not in score:
         return score.get("overall")
     return 0.0 if score.get("floored") else score["checks"]

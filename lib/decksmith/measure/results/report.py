@@ -10,6 +10,7 @@ from pathlib import Path
 from decksmith import __version__
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of
+from decksmith.measure.judging.scoring import EDIT
 from decksmith.measure.results import (
     claims,
     looks,
@@ -29,7 +30,7 @@ from decksmith.measure.results.runs import (
     titles,
     with_decks,
 )
-from decksmith.measure.results.summary import EDIT, ERROR, status_of
+from decksmith.measure.results.summary import ERROR, status_of
 from decksmith.measure.results.tables import spent
 
 MANY = 3  # pairs of models; of more the page begins with the ranks

@@ -11,7 +11,7 @@ from decksmith.measure.decks import edits, sources
 from decksmith.measure.decks.records import Deck, Render
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.judging.scoring import worth
+from decksmith.measure.judging.scoring import EDIT, worth
 from decksmith.measure.results import layout
 from decksmith.measure.results.claims import decided
 from decksmith.measure.results.comparison import Comparison, Run
@@ -19,7 +19,7 @@ from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.plots import dimensions
 from decksmith.measure.results.report_pictures import Pictures, inside_run
 from decksmith.measure.results.runs import measures, offline, titles
-from decksmith.measure.results.summary import EDIT, fault_of, made_by, spans, status_of
+from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
 from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
 from decksmith.models.replies import CUT

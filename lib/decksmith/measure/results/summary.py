@@ -18,6 +18,7 @@ from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Asks, By, Failure, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Judge, Score, Spent
+from decksmith.measure.judging.scoring import EDIT
 from decksmith.measure.results import stats, usage
 from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
 from decksmith.measure.results.stats import Array
@@ -49,7 +50,6 @@ TITLES = {
 }
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
 BESIDE = ("grounding", "coverage", "claims", "kept")
-EDIT = ("edit", "met", "stayed")  # of edits: the product, and its two numbers
 SHARES = ("renders", "checks", "checklist", *EDIT, *BESIDE)
 ERROR = (
     "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written

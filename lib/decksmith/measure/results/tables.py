@@ -10,7 +10,7 @@ from decksmith.core import stream
 from decksmith.core.records import ChecklistItem
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.judging.scoring import JUDGED
+from decksmith.measure.judging.scoring import EDIT, JUDGED
 from decksmith.measure.results import cost_table, stats, text
 from decksmith.measure.results.claims import ranked, settings
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
@@ -19,7 +19,6 @@ from decksmith.measure.results.records import Mean, Summary
 from decksmith.measure.results.runs import caption, measures, of_edits, offline, titles
 from decksmith.measure.results.summary import (
     BESIDE,
-    EDIT,
     SHARES,
     columns,
     domains,
