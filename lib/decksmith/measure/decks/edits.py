@@ -15,8 +15,7 @@ from decksmith.measure.decks.records import Finding
 SETTINGS = ("theme", "themeConfig", "colorSchema", "lineNumbers", "mdc", "comark", "defaults")
 _HEADING = re.compile(r"^(#{1,6} |<h[1-6]\b)", re.M)
 _DIFF = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*$|^@@.*$", re.M)
-_BLOCK = re.compile(r"^<{7} SEARCH[ \t]*\n(.*?)^={7}[ \t]*\n(.*?)^>{7} REPLACE[ \t]*$", re.M | re.S)
-_BEGINS = re.compile(r"^<{7} SEARCH", re.M)
+_BEGINS, _PARTS, _ENDS = "<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE"
 _MARK = re.compile(r"^=== slide (\d+) ===[ \t]*$", re.M | re.I)
 BEFORE = "\n\nThe deck:\n\n"  # between the request for an edit and its deck
 FINDINGS = 20  # that a model is told at once
@@ -130,7 +129,7 @@ def applied(text: str, reply: str) -> str:
     whole deck. Raises NoEdit."""
     if not reply.strip():
         raise NoEdit("the model's reply is empty")
-    if _BEGINS.search(reply):
+    if any(line.rstrip() == _BEGINS for line in reply.split("\n")):
         made = replaced(text, reply)
     elif _DIFF.search(reply):
         made = patched(text, reply)
@@ -149,11 +148,8 @@ def applied(text: str, reply: str) -> str:
 def replaced(text: str, reply: str) -> str:
     """The deck with every search-and-replace block applied, or none. A block's searched lines stand in the deck once, to the
     letter, as the blocks before it left the deck. Raises NoEdit."""
-    blocks = [(match[1], match[2]) for match in _BLOCK.finditer(reply)]
-    if len(blocks) != len(_BEGINS.findall(reply)):
-        raise NoEdit("a search-and-replace block of the model's reply does not end")
     made = f"\n{text}\n"  # so that whole lines have an end on both sides
-    for number, (old, new) in enumerate(blocks, 1):
+    for number, (old, new) in enumerate(_blocks(reply), 1):
         if not old.strip():
             raise NoEdit(f"block {number} of the model's reply searches for nothing")
         found = len(re.findall(f"(?=\n{re.escape(old)})", made))  # they may share a line's end
@@ -162,6 +158,25 @@ def replaced(text: str, reply: str) -> str:
             raise NoEdit(f"the lines of block {number} of the model's reply are {places}")
         made = made.replace(f"\n{old}", f"\n{new}")
     return made[1:-1]
+
+
+def _blocks(reply: str) -> Iterator[tuple[str, str]]:
+    """What each search-and-replace block searches for, and what it puts there: whole lines. Raises NoEdit."""
+    old: list[str] | None = None
+    new: list[str] | None = None
+    for line in reply.split("\n"):
+        mark = line.rstrip()
+        if old is None:
+            old = [] if mark == _BEGINS else None
+        elif new is None and mark == _PARTS:
+            new = []
+        elif new is not None and mark == _ENDS:
+            yield "".join(old), "".join(new)
+            old = new = None
+        else:
+            (old if new is None else new).append(f"{line}\n")
+    if old is not None:
+        raise NoEdit("a search-and-replace block of the model's reply does not end")
 
 
 def _parts(marks: re.Pattern[str], reply: str) -> Iterator[tuple[re.Match[str], str]]:
