@@ -10,7 +10,7 @@ TEMPLATE ?=
 # By which judge and weights (assets/protocols).
 PROTOCOL ?= offline
 # The prompts: requests of your own are text, markdown, a table, JSON, or a folder of briefs.
-PROMPTS ?= $(OUR_PROMPTS)
+PROMPTS ?= data/prompts.jsonl
 # What of PROMPTS is a request: a column's name or number, or line, paragraph, heading, item.
 REQUEST ?=
 # How many prompts, drawn over all domains; a larger number keeps those of a smaller one.
@@ -44,10 +44,10 @@ export OPEN REPAIR
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
 # Edits have prompts of their own, and editors of a script (docs/edit.md).
 EDITS = $(filter edit%,$(PROTOCOL))
-OUR_PROMPTS = $(if $(EDITS),data/edits/edits.jsonl,data/prompts.jsonl)
+OUR_PROMPTS = $(if $(EDITS),data/edits/edits.jsonl,$(PROMPTS))
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
   $(FIRST),$(LIMIT))),reference)
-OWN_PROMPTS := $(patsubst %/,%,$(filter-out $(OUR_PROMPTS),$(PROMPTS)))
+OWN_PROMPTS := $(patsubst %/,%,$(filter-out data/prompts.jsonl,$(PROMPTS)))
 # Where they lie, for an image that has to show it.
 export DECKSMITH_PROMPTS := $(abspath $(OWN_PROMPTS))
 
@@ -80,12 +80,12 @@ ASK = $(BY_PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %)
 READ_CLAIMS = $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
 CODE := $(wildcard lib/decksmith/*/*.py lib/decksmith/*/*/*.py assets/renderer/*.mjs assets/prompts/* assets/conditions/* \
   $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
-PROMPTS_FROM := $(or $(OWN_PROMPTS),$(PROMPTS)) $(wildcard assets/protocols/*.toml $(EDITS:%=data/edits/decks/*.md)) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
+PROMPTS_FROM := $(or $(OWN_PROMPTS),$(OUR_PROMPTS)) $(wildcard assets/protocols/*.toml $(EDITS:%=data/edits/decks/*.md)) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
 SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
 # What is read of PROMPTS, in the one way in which `make baseline` takes them.
 PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) --request '$(REQUEST)' $(or $(OWN_PROMPTS),$(PROMPTS))
 EDITS_READ := bin/within tools python3 make/edits.py --scripted results/edits
-PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(PROMPTS) $(EDITS:%=| $(EDITS_READ)))
+PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(OUR_PROMPTS) $(EDITS:%=| $(EDITS_READ)))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = --out $(REPORT) $(TRAINING:%=--training %)
 # What was cut off, by Ctrl-C too, is of no use. What kill -9 left bears the number of its process,
