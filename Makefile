@@ -88,8 +88,14 @@ $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml $(REPORT_PAGE)
 .PHONY: corpus
 ## corpus: N seeds, drafts by AUTHOR, checked, packed, held apart, split
 corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
-	$(call SAY,$(CORPUS): $(N) seeds and their drafts)
 	mkdir -p $(CORPUS)
+	if [ $(TASK) = edit ]; then
+	  bin/record-sample --where '.sets | index("open")' < data/edits/edits.jsonl |
+	    bin/within tools python3 make/edits.py --train > $(CORPUS)/edits.jsonl.tmp
+	  mv $(CORPUS)/edits.jsonl.tmp $(CORPUS)/edits.jsonl
+	  echo "$$(wc -l < $(CORPUS)/edits.jsonl) rows; train on them: make sft DATA=$(CORPUS)/edits.jsonl" && exit
+	fi
+	$(call SAY,$(CORPUS): $(N) seeds and their drafts)
 	bin/seed-sample --n $(N) --model $(SEED_MODEL) --run $(CORPUS) |
 	  TOTAL=$(N) bin/seed-author --author '$(AUTHOR)' --run $(CORPUS) $(TEMPLATE:%=--template %) $(AUTHOR_FLAGS) \
 	  > $(CORPUS)/drafts.jsonl.tmp

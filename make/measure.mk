@@ -2,7 +2,7 @@
 
 # Who is asked: models by their names in assets/models.toml, or as openai/NAME, ollama/NAME, an address
 # (docs/models.md); and `reference`, which is none: decks that people wrote for the first twelve prompts.
-MODEL ?= $(REFERENCE) smol smol-sft
+MODEL ?= $(if $(EDITS),edit-perfect edit-rewrite edit-nothing smol,$(REFERENCE) smol smol-sft)
 # Under which conditions (assets/conditions); plain is the absence of one.
 CONDITION ?= plain
 # The template that decks follow, a file of data/templates, in demo, baseline and corpus.
@@ -14,7 +14,7 @@ PROMPTS ?= data/prompts.jsonl
 # What of PROMPTS is a request: a column's name or number, or line, paragraph, heading, item.
 REQUEST ?=
 # How many prompts, drawn over all domains; a larger number keeps those of a smaller one.
-LIMIT ?= $(if $(filter file,$(origin MODEL)),6)
+LIMIT ?= $(if $(filter file,$(origin MODEL)),$(if $(EDITS),24,6))
 # Requests in flight, in place of the registry's number.
 JOBS ?=
 # The second of four parts is 2/4, for an array of jobs; `make merge` joins the parts.
@@ -46,6 +46,9 @@ CAPSULE ?=
 
 export OPEN REPAIR
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
+# Edits have prompts of their own, and editors of a script (docs/edit.md).
+EDITS = $(filter edit%,$(PROTOCOL))
+OUR_PROMPTS = $(if $(EDITS),data/edits/edits.jsonl,$(PROMPTS))
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
   $(FIRST),$(LIMIT))),reference)
 OWN_PROMPTS := $(patsubst %/,%,$(filter-out data/prompts.jsonl,$(PROMPTS)))
@@ -58,7 +61,7 @@ TEMPLATE_NAME := $(basename $(notdir $(TEMPLATE)))
 export DECKSMITH_TEMPLATES := $(or $(patsubst %/,%,$(dir $(TEMPLATE))),$(DECKSMITH_TEMPLATES),data/templates)
 templated = $(if $(filter plain,$1),$(TEMPLATE_NAME),$1+$(TEMPLATE_NAME))
 CONDITIONS := $(if $(TEMPLATE_NAME),$(foreach c,$(CONDITION),$(call templated,$c)),$(CONDITION))
-conditions_of = $(if $(filter reference,$1),plain,$(CONDITIONS))
+conditions_of = $(if $(filter reference edit-%,$1),plain,$(CONDITIONS))
 RUN_NAMES := $(foreach m,$(MODEL),$(foreach c,$(call conditions_of,$m),$m$(patsubst %,+%,$(filter-out plain,$c))))
 SETTING := $(PROTOCOL)$(if $(OWN_PROMPTS),@$(shell $(or $(PYTHON),$(FOUND_PYTHON)) make/given.py \
   --content $(OWN_PROMPTS) '$(REQUEST)'))
@@ -81,11 +84,12 @@ ASK = $(BY_PROTOCOL) --run $(@D) $(SEED:%=--seed %) $(JOBS:%=--jobs %) $(BUDGET:
 READ_CLAIMS = $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
 CODE := $(wildcard lib/decksmith/*/*.py lib/decksmith/*/*/*.py assets/renderer/*.mjs assets/prompts/* assets/conditions/* \
   $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
-PROMPTS_FROM := $(or $(OWN_PROMPTS),$(PROMPTS)) $(wildcard assets/protocols/*.toml) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
+PROMPTS_FROM := $(or $(OWN_PROMPTS),$(OUR_PROMPTS)) $(wildcard assets/protocols/*.toml $(EDITS:%=data/edits/decks/*.md)) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
 SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
 # What is read of PROMPTS, in the one way in which `make baseline` takes them.
 PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) --request '$(REQUEST)' $(or $(OWN_PROMPTS),$(PROMPTS))
-PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
+EDITS_READ := bin/within tools python3 make/edits.py --scripted results/edits
+PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(OUR_PROMPTS) $(EDITS:%=| $(EDITS_READ)))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = --out $(REPORT) $(TRAINING:%=--training %)
 # What was cut off, by Ctrl-C too, is of no use. What kill -9 left bears the number of its process,

@@ -12,6 +12,8 @@ SEED_MODEL ?= $(if $(filter llm:%,$(AUTHOR)),$(AUTHOR:llm:%=%),smol)
 # The share of each theme that is held out for validation. To raise it later, delete
 # data/chat/split.tsv.
 SHARE ?= 0.05
+# Of which task `make corpus` makes rows; edit takes the open half of data/edits, and asks nobody.
+TASK ?= deck
 # Where `make push` sends data/chat: owner/name on the Hub.
 REPO ?=
 # 1: really send it; HF_TOKEN is needed.

@@ -163,7 +163,8 @@ class Side {
       onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); this.change(); } } });
     e.send = h("button", { type: "button", title: "Ctrl+Enter", onclick: () => this.change() });
     e.answer = h("p", { role: "status", dir: "auto" });
-    e.change = h("div.change", null, e.wish, e.send, e.answer);
+    e.was = h("div.was", { hidden: true });
+    e.change = h("div.change", null, e.wish, e.send, e.answer, e.was);
     e.findings = h("ul.findings", { "aria-label": "Hints" });
     e.clear = h("p.clear");
     e.times = h("dl.times");
@@ -235,7 +236,7 @@ class Side {
         this.deck = event.text;
         this.message = null;
         if (event.source === "edit" && this.draft === event.text) this.save(null);
-        if (event.source === "change") { this.slide = this.changing; this.chosen = true; this.e.wish.value = ""; this.answer = `Slide ${this.changing} is new; the others are as they were.`; }
+        if (event.source === "change") { this.before = { slide: this.changing, picture: this.slides.find((one) => one.no === this.changing)?.picture }; this.slide = this.changing; this.chosen = true; this.e.wish.value = ""; this.answer = `Slide ${this.changing} is new; the others are as they were.`; }
         break;
       case "rendered":
         this.pages = event.pages;
@@ -388,6 +389,13 @@ class Side {
     e.send.disabled = live || this.sending || !wanted.wish || this.draft !== null;
     put(e.answer, this.draft !== null && !live ? "Render or undo your edits first." : this.answer || "");
     e.answer.hidden = !e.answer.textContent;
+    // The slide that was changed last, as it was and as it is.
+    const now = this.slides.find((one) => one.no === this.slide)?.picture, { slide, picture } = this.before || {};
+    const both = !live && picture && slide === this.slide && now !== picture ? [["Before", picture], ["Now", now]] : [];
+    e.was.hidden = !both.length;
+    if (e.was.dataset.of === String(both)) return;
+    e.was.dataset.of = String(both);
+    e.was.replaceChildren(...both.map(([name, path]) => h("figure", null, h("img", { src: `/pictures/${path}`, alt: `${name}: slide ${slide}` }), h("figcaption", null, name))));
   }
 
   drawStage(current, address, live) {

@@ -19,6 +19,8 @@
   const two = (value) => (value === null || value === undefined ? "–" : Number(value).toFixed(2));
   const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
   const offline = data.good === "checks";
+  const edits = data.good === "edit"; // requests to change a deck
+  const good = edits ? "Met x stayed" : offline ? "Checks passed" : "Overall";
   const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const kinds = { model: "model fault", renderer: "renderer fault, not the model's", judge: "judge fault, not the model's", infra: "infrastructure fault, not the model's" };
 
@@ -73,7 +75,7 @@
     model: ["All models", (row) => [row.model.label]],
     status: ["Any status", (row) => [...states[row.status], row.truncated && "cut off"].filter(Boolean)],
     class: ["Any failure or finding", (row) => [...new Set([...[row.fault, ...row.errors].filter(Boolean).map((error) => error.class), ...Object.keys(row.failed)])]],
-    domain: ["All domains", (row) => [domain(row)].filter(Boolean)],
+    domain: [edits ? "All kinds" : "All domains", (row) => [domain(row)].filter(Boolean)],
     theme: ["All themes", (row) => [theme(row)].filter(Boolean)],
   };
   const by = (value, sign) => (a, b) => {
@@ -92,8 +94,8 @@
     apart: ["Largest difference first", () => far(-1, Math.abs)],
     a: [() => `${data.runs[pair().a].label} better, most first`, () => far(-1)],
     b: [() => `${data.runs[pair().b].label} better, most first`, () => far(1)],
-    high: [`${offline ? "Checks passed" : "Overall"}, most first`, () => by((row) => row.worth, -1)],
-    low: [`${offline ? "Checks passed" : "Overall"}, least first`, () => by((row) => row.worth, 1)],
+    high: [`${good}, most first`, () => by((row) => row.worth, -1)],
+    low: [`${good}, least first`, () => by((row) => row.worth, 1)],
     checks: ["Checklist, least first", () => by((row) => row.checklist, 1)],
     slides: ["Slides, many first", () => by((row) => row.slides.length, -1)],
     tokens: ["Tokens out, many first", () => by((row) => row.usage.completion_tokens, -1)],
@@ -254,10 +256,10 @@
     return h(`p.fault.${row.status}`, { dir: "auto" }, h("b", null, error.class), h("span", null, [kind, where(error)].filter(Boolean).join(" · ")), h("q", null, error.message || ""));
   }
 
-  function shot(row, slide, wide, onclick) {
+  function shot(row, slide, wide, onclick, another) {
     const wrong = row.errors.some((error) => error.slide === slide.n) || (row === deck && row.findings.some((one) => one.slide === slide.n));
     const label = `Slide ${slide.n}${slide.title ? `: ${slide.title}` : ""}`;
-    return h(`button.shot${wrong ? ".wrong" : ""}`, { type: "button", tabindex: -1, "aria-label": label, title: label, onclick: (event) => { event.stopPropagation(); onclick(); } },
+    return h(`button.shot${wrong ? ".wrong" : ""}${another ? ".another" : ""}`, { type: "button", tabindex: -1, "aria-label": label, title: label, onclick: (event) => { event.stopPropagation(); onclick(); } },
       slide.img ? h("img", { ...sources(slide.img, wide), loading: "lazy", decoding: "async", width: 980, height: 552, alt: "" }) : h("span.lost", null, "picture missing"));
   }
 
@@ -272,8 +274,17 @@
       !open && failed.length > 5 && h("div.fails", null, h("span", null, `and ${failed.length - 5} more`)));
   }
 
+  /** How far an edit meets its request, and how much of the rest stayed. */
+  function twoNumbers(row) {
+    const line = (name, value) => h("div.dim", null, h("span", null, name), h("i", { "--w": `${100 * (value || 0)}%` }), h("span", null, percent(value).replace(" ", "\u00a0")));
+    return h(`div.points${row.floored ? ".floored" : ""}`, { "--c": row.model.color },
+      h("div.total", null, h("b", null, percent(row.worth)), h("span", null, row.floored ? "nothing to judge" : "met x stayed")),
+      !row.floored && [line("request met", row.met), line("rest stayed", row.stayed)]);
+  }
+
   function points(row, open) {
     if (offline) return passed(row, open);
+    if (edits) return twoNumbers(row);
     const checks = row.request.checklist;
     const yes = row.answers.filter((check) => check.yes).length;
     const scored = row.overall !== null && row.overall !== undefined;
@@ -321,7 +332,14 @@
     show();
   }
 
-  const others = () => siblings.get(deck.prompt).filter((row) => row !== deck);
+  const others = () => [...before(deck), ...siblings.get(deck.prompt).filter((row) => row !== deck)];
+
+  /** The deck before an edit as if one more model had written it; none of another request. */
+  function before(row) {
+    if (!row.before) return [];
+    row.was ??= { ...row.before, id: row.prompt, prompt: row.prompt, run: row.run, request: row.request, model: { label: "Before", color: "#8a8f98", name: "before" }, errors: [], findings: [], status: "rendered" };
+    return [row.was];
+  }
   const modes = { one: ["One deck", ""], beside: ["Side by side", "c"], diff: ["Difference", "d"] };
 
   function show() {
@@ -365,7 +383,7 @@
   function inside() {
     return h("div.inside", null, stage(), source(), h("div.panels", null,
       h("div", null, panel(offline ? "Checks" : "Scores", points(deck, true), ...caps(), findings()), panel("Beside the score", extras())),
-      h("div", null, panel(offline ? "What was asked for" : "Checklist", offline ? wanted() : checklist()), pictures()),
+      h("div", null, panel(offline || edits ? "What was asked for" : "Checklist", offline || edits ? wanted() : checklist()), pictures()),
       h("div", null, panel("Request", h("p.request", { dir: "auto" }, deck.request.text), asks()), panel("Reply", facts(replyFacts())),
         deck.reasoning && deck.markdown !== null && panel("Reasoning", h("details", null, h("summary", null, `${deck.reasoning.length.toLocaleString("en")} characters`), h("pre.reply.whole", { dir: "auto" }, deck.reasoning))),
         deck.markdown && deck.reply && panel("What the model wrote", h("pre.reply.whole", { dir: "auto" }, deck.reply)))));
@@ -450,10 +468,10 @@
 
   /** Everything that a check found; what was asked for and is not there stands in its own panel. */
   function findings() {
-    const asked = new Set(deck.asked.map((one) => one.check));
+    const asked = new Set(edits ? [] : deck.asked.map((one) => one.check));
     const found = deck.findings.filter((one) => !asked.has(one.check));
     const unread = Object.entries(deck.not_checked).map(([name, why]) => `Not checked: ${name} (${why}).`);
-    if (!deck.passed) return null;
+    if (!deck.passed && !(edits && found.length)) return null;
     return [found.length ? h("ul.remarks.all", null, ...found.map((one) => finding(one, true))) : h("p.soft", null, "No check finds anything on a slide."), ...unread.map((words) => h("p.soft", null, words))];
   }
 
@@ -624,12 +642,13 @@
   // The same request, all models; slides with one number stand in one row
 
   function sides() {
-    const decks = siblings.get(deck.prompt).filter((row) => ours(row) || row === deck);
+    const decks = [...before(deck), ...siblings.get(deck.prompt).filter((row) => ours(row) || row === deck)];
+    const seen = new Set(before(deck).flatMap((row) => row.slides.map((one) => one.img)));
     const most = Math.max(1, ...decks.map((row) => row.slides.length));
-    const one = (row, index) => row.slides[index] ? shot(row, row.slides[index], "max(280px, 45vw)", () => { choose(row); open(row, index); }) : h("span", null, !index && empty(row));
+    const one = (row, index) => row.slides[index] ? shot(row, row.slides[index], "max(280px, 45vw)", () => { if (row.node) { choose(row); open(row, index); } }, seen.size && !seen.has(row.slides[index].img)) : h("span", null, !index && empty(row));
     const rows = Array.from({ length: most }, (_, index) => decks.map((row) => one(row, index)));
     return h("div.sides", { tabindex: 0, role: "region", "aria-label": "Side by side" },
-      h("div.columns", { "--n": decks.length }, ...decks.map(who), ...rows, ...decks.map((row) => h("div.below", null, faultLine(row), points(row), row.truncated && h("div.tags", null, h("span.cut", null, "cut off"))))),
+      h("div.columns", { "--n": decks.length }, ...decks.map(who), ...rows, ...decks.map((row) => h("div.below", null, faultLine(row), row.node && points(row), row.truncated && h("div.tags", null, h("span.cut", null, "cut off"))))),
       h("h3", null, "Request"), h("p", { dir: "auto" }, deck.request.text));
   }
 

@@ -62,7 +62,7 @@ def test_a_wrong_condition_names_file_and_key(tmp_path, monkeypatch, text, why):
 
 
 def test_a_condition_that_is_not_there_is_answered_with_those_that_are():
-    with pytest.raises(cli.BadConfig, match="there are: plain, best-of-4, cheatsheet"):
+    with pytest.raises(cli.BadConfig, match="there are: plain, best-of-4, blocks, cheatsheet"):
         conditions.load("none")
 
 

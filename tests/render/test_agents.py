@@ -84,9 +84,26 @@ def test_an_mcp_client_lists_the_tools_looks_at_slides_and_is_told_its_own_mista
             return names, shown, wrong, missing
 
     names, shown, wrong, missing = asyncio.run(talk())
-    assert names == ["render", "xray"]
+    assert names == ["render", "xray", "edit"]
     text, picture = shown.content
     assert text.text == "3 of 3 slides drawn. Pictures of slides 2."
     assert Image.open(io.BytesIO(base64.b64decode(picture.data))).size == (490, 276)
     assert wrong.isError and "the deck is empty" in wrong.content[0].text
     assert missing.isError
+
+
+def test_a_deck_is_edited_to_the_letter_or_refused():
+    deck = "# A\n\n---\n\n# B\n"
+    block = "<<<<<<< SEARCH\n{}\n=======\n# C\n>>>>>>> REPLACE\n"
+
+    async def ask():
+        tools = agents.Tools()
+        try:
+            made = await tools.edit(deck, block.format("# B"))
+            with pytest.raises(agents.Refused, match="not in the deck"):
+                await tools.edit(deck, block.format("# Z"))
+            return made
+        finally:
+            await tools.pool.close()
+
+    assert asyncio.run(ask()) == "# A\n\n---\n\n# C\n"

@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_its_key(refused, old, new, say
 
 def test_an_unknown_reward_is_answered_with_those_that_there_are():
     with pytest.raises(
-        cli.BadConfig, match="no reward .*/none.toml; there are: layout, read, rehearsal"
+        cli.BadConfig, match="no reward .*/none.toml; there are: edit, layout, read, rehearsal"
     ):
         rules.read("none")
 

@@ -171,6 +171,8 @@ async function check() {
   const [was, is] = [cut(whole), cut(anew)];
   expect("the others are as they were", [was.filter((part) => !is.includes(part)).length, (await events(page)).findLast((event) => event.type === "rendered" && event.side === 0).slides], [2, 6]);
   expect("and it is shown", await first.locator(".place").textContent(), "3 / 6");
+  await wait(page, () => [...document.querySelectorAll(".was img")].filter((image) => image.naturalWidth > 0).length === 2);
+  expect("beside what it was", await first.locator(".was figcaption").allTextContents(), ["Before", "Now"]);
   await base.locator(".change textarea").fill("slide 1: a question as the title");
   await base.locator(".change button").click();
   await wait(page, () => document.querySelectorAll(".change p")[1].textContent.includes("was not changed"));

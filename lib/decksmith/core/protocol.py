@@ -52,7 +52,7 @@ class Protocol:
         """The protocol as far as an `identity` (protocol.json of a run) says it: enough to score by. Raises ValueError
         with a sentence that names the key."""
         schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-        reads = (identity.get("judge") or {}).get("kind") != "offline"
+        reads = (identity.get("judge") or {}).get("kind") not in ("offline", "edit")
         keys = ("sampling", "images", "render", *(["score"] if reads else []), "claim")
         parts = {key: identity.get(key) for key in keys}
         for key, part in parts.items():
@@ -107,7 +107,7 @@ def _asset(protocol: Protocol, folder: str, key: str) -> Path:
 def _check(path: Path, data: Record) -> None:
     config_files.check(path, data, json.loads(SCHEMA.read_text(encoding="utf-8")))
     wrong = ""
-    if data["judge"]["kind"] == "offline":
+    if data["judge"]["kind"] in ("offline", "edit"):
         wrong = "" if "checks" in data else "checks: is missing"
         wrong = "score: only a judge that reads has one" if "score" in data else wrong
     elif "score" not in data:

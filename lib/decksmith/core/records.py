@@ -147,6 +147,18 @@ class Turn(TypedDict):
     ]
 
 
+class Edit(TypedDict):
+    kind: Annotated[str, "one of the twelve of docs/edit.md"]
+    level: Annotated[int, "how hard, 1 to 3"]
+    deck: Annotated[str, "the file of the deck before, seen from the checkout"]
+    before: Annotated[str, "its markdown"]
+    slides: Annotated[int, "how many slides the deck after it should have"]
+    may: Annotated[
+        Record, "what may change, by the slide's number, `*` for every one (docs/edit.md)"
+    ]
+    checks: Annotated[list[Record], "what must hold of the deck after it (docs/edit.md)"]
+
+
 class PromptRow(TypedDict):
     id: Annotated[
         str,
@@ -182,6 +194,9 @@ class PromptRow(TypedDict):
         NotRequired[list[Source]], "the documents that the user's message quotes (prompts.md)"
     ]
     source: Annotated[NotRequired[Record], "where bench-prepare found the row"]
+    edit: Annotated[
+        NotRequired[Edit], "of a request to change a deck: the deck, and what must hold"
+    ]
     turn: Annotated[
         NotRequired[Turn],
         "of a prompt of several turns: `messages` has all requests up to this one; the replies "

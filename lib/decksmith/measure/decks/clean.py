@@ -34,10 +34,10 @@ def clean(text: str) -> tuple[str, str | None]:
     fence with what stands around it; chatter before the headmatter; blank lines at both ends."""
     text = text.replace("\ufeff", "", 1) if text.lstrip().startswith("\ufeff") else text
     text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").lstrip("\n")
-    text, thought = _unthink(text)
+    text, thought = unthink(text)
     lines = text.split("\n")
     if outer := _outer_fence(lines):
-        text, again = _unthink("\n".join(outer).lstrip("\n"))
+        text, again = unthink("\n".join(outer).lstrip("\n"))
         thought, lines = thought or again, text.split("\n")
     text = "\n".join(lines[_chatter(lines) :]).strip("\n").rstrip()
     # Behind a closing mark a line's end would begin one more slide, and an empty one.
@@ -45,7 +45,8 @@ def clean(text: str) -> tuple[str, str | None]:
     return text + ends, thought
 
 
-def _unthink(text: str) -> tuple[str, str | None]:
+def unthink(text: str) -> tuple[str, str | None]:
+    """A reply without its leading thought, and that thought or None."""
     thoughts: list[str] = []
     while m := _THINK.match(text):
         close = re.compile(rf"</{m.group(1)}>", re.I).search(text, m.end())
@@ -168,11 +169,24 @@ def current(run: Path, value: Record) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == value["sha256"]
 
 
+def meant(record: Record, reply: str) -> str:
+    """The deck that a reply to a record means. Raises stream.Fault where it cannot be applied to the deck of the record's `edit`."""
+    if "edit" not in record:
+        return clean(reply)[0]
+    from decksmith.measure.decks import edits  # which stands on this module
+
+    text = reply.encode("utf-8", "replace").decode().replace("\r\n", "\n")
+    try:
+        return edits.applied(record["edit"]["before"], unthink(text)[0])
+    except edits.NoEdit as error:
+        raise stream.Fault("model", "no-edit", str(error)) from None
+
+
 def parse(run: Path, record: Record) -> Record:
     """Write <id>/gen.md, reasoning.md (if any) and deck.md from `record["gen"]`; returns the `deck` value.
 
     Raises stream.Fault of kind model: `empty-reply` (no text and no reasoning), `no-deck` (reasoning
-    only, or nothing left)."""
+    only, or nothing left), `no-edit` (a reply that cannot be applied to the deck of the record's `edit`)."""
     gen, folder = record["gen"], run / record["id"]
     reply, reasoning = gen.get("text") or "", gen.get("reasoning") or ""
     text, thought = clean(reply)
@@ -189,7 +203,7 @@ def parse(run: Path, record: Record) -> Record:
         raise stream.Fault("model", "no-deck", "nothing is left of the reply")
     if not text:
         raise stream.Fault("model", "empty-reply", "the reply is empty")
-    data = text.encode()
+    data = meant(record, reply).encode()
     stream.write(folder / "deck.md", data)
     return {**_value(f"{record['id']}/deck.md", data), **_template(record)}
 
@@ -197,7 +211,8 @@ def parse(run: Path, record: Record) -> Record:
 def inputs(record: Record) -> list[Any]:
     """Everything that the `deck` value of a record depends on, for the journal."""
     gen = record["gen"]
-    return ["clean-2", gen.get("text"), gen.get("reasoning"), *_template(record).values()]
+    edit = [record["edit"]["before"]] if "edit" in record else []
+    return ["clean-2", gen.get("text"), gen.get("reasoning"), *_template(record).values(), *edit]
 
 
 def _template(record: Record) -> Record:

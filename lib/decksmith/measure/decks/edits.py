@@ -1,5 +1,5 @@
-"""A deck that its model changes: one slide at a person's wish (the demo), whatever the reply says of the others; or the
-whole deck after findings (deck-revise), by a unified diff, whole slides, or a whole deck."""
+"""A deck that its model changes: one slide at a person's wish (the demo), whatever the reply says of the others; or what a
+request or findings name, by search-and-replace blocks, a unified diff, whole slides, or a whole deck."""
 
 import json
 import re
@@ -15,13 +15,16 @@ from decksmith.measure.decks.records import Finding
 SETTINGS = ("theme", "themeConfig", "colorSchema", "lineNumbers", "mdc", "comark", "defaults")
 _HEADING = re.compile(r"^(#{1,6} |<h[1-6]\b)", re.M)
 _DIFF = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*$|^@@.*$", re.M)
+_BEGINS, _PARTS, _ENDS = "<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE"
 _MARK = re.compile(r"^=== slide (\d+) ===[ \t]*$", re.M | re.I)
+BEFORE = "\n\nThe deck:\n\n"  # between the request for an edit and its deck
 FINDINGS = 20  # that a model is told at once
 _MEND = """\
 Your deck was rendered, and this is wrong with it:
 {findings}
 
 Mend exactly that and leave everything else as it is. Reply in one of these forms, without a remark:
+- search-and-replace blocks: a line <<<<<<< SEARCH, whole lines of the deck, a line =======, the lines in their place, a line >>>>>>> REPLACE,
 - a unified diff of the deck, hunks that begin with @@,
 - the slides that change, each whole and under a line like === slide 3 ===,
 - the whole deck.
@@ -114,10 +117,21 @@ def findings(text: str, found: list[Finding]) -> str:
 
 
 def edited(text: str, reply: str) -> str:
-    """The deck `text` changed by a reply: a unified diff, slides under `=== slide N ===`, or a whole deck. Raises NoEdit."""
+    """The same as `applied`; a reply that changes nothing raises NoEdit too."""
+    made = applied(text, reply)
+    if made.strip() == text.strip():
+        raise NoEdit("the model's reply changes nothing")
+    return made
+
+
+def applied(text: str, reply: str) -> str:
+    """The deck `text` changed by a reply: search-and-replace blocks, a unified diff, slides under `=== slide N ===`, or a
+    whole deck. Raises NoEdit."""
     if not reply.strip():
         raise NoEdit("the model's reply is empty")
-    if _DIFF.search(reply):
+    if any(line.rstrip() == _BEGINS for line in reply.split("\n")):
+        made = replaced(text, reply)
+    elif _DIFF.search(reply):
         made = patched(text, reply)
     elif _MARK.search(reply):
         made = text
@@ -128,9 +142,41 @@ def edited(text: str, reply: str) -> str:
             made = changed(made, number, part.strip("\n").removesuffix("```"))
     else:
         made = _whole(reply)
-    if made.strip() == text.strip():
-        raise NoEdit("the model's reply changes nothing")
     return made
+
+
+def replaced(text: str, reply: str) -> str:
+    """The deck with every search-and-replace block applied, or none. A block's searched lines stand in the deck once, to the
+    letter, as the blocks before it left the deck. Raises NoEdit."""
+    made = f"\n{text}\n"  # so that whole lines have an end on both sides
+    for number, (old, new) in enumerate(_blocks(reply), 1):
+        if not old.strip():
+            raise NoEdit(f"block {number} of the model's reply searches for nothing")
+        found = len(re.findall(f"(?=\n{re.escape(old)})", made))  # they may share a line's end
+        if found != 1:
+            places = "not in the deck" if not found else f"at {found} places of the deck"
+            raise NoEdit(f"the lines of block {number} of the model's reply are {places}")
+        made = made.replace(f"\n{old}", f"\n{new}")
+    return made[1:-1]
+
+
+def _blocks(reply: str) -> Iterator[tuple[str, str]]:
+    """What each search-and-replace block searches for, and what it puts there: whole lines. Raises NoEdit."""
+    old: list[str] | None = None
+    new: list[str] | None = None
+    for line in reply.split("\n"):
+        mark = line.rstrip()
+        if old is None:
+            old = [] if mark == _BEGINS else None
+        elif new is None and mark == _PARTS:
+            new = []
+        elif new is not None and mark == _ENDS:
+            yield "".join(old), "".join(new)
+            old = new = None
+        else:
+            (old if new is None else new).append(f"{line}\n")
+    if old is not None:
+        raise NoEdit("a search-and-replace block of the model's reply does not end")
 
 
 def _parts(marks: re.Pattern[str], reply: str) -> Iterator[tuple[re.Match[str], str]]:

@@ -137,6 +137,7 @@ class Render(TypedDict, total=False):
     errors: Annotated[list[Error], "at most 200, the first of each class", MaxLen(200)]
     xray: Annotated[list[Numbered], "the measures of each slide", MaxLen(100_000)]
     engine: Annotated[Engine, "what it was rendered with"]
+    before: Annotated[list[Picture], "of an edit: the pictures of the deck before it"]
     imported: Annotated[str, "of another program's deck: pdf, pptx, office, html or pictures"]
     error: Annotated[Error, "the decisive one of `errors`"]
     by: Annotated[By, "who made it"]

@@ -26,6 +26,9 @@ CHECKING = (
 )
 
 
+EDITING = ("judging/edited.py", "decks/edits.py", "decks/parser.py", "decks/words.py")
+
+
 def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
     """What a run with these finished records held fixed, JSON-able; the model is no part of it. A run none of whose decks
     reached the renderer has a null `renderer`, which agrees with any. Raises cli.BadData when it contradicts itself."""
@@ -45,6 +48,8 @@ def judging(protocol: Protocol) -> Record:
             "code": checks_code(),
             "reader": reading.identity(),
         }
+    if protocol.judge["kind"] == "edit":
+        return {**protocol.judge, "code": checks_code(EDITING)}
     slug = registry.model(protocol.reader).slug
     prompt = hashlib.sha256(protocol.prompt.encode()).hexdigest()
     schema = stream.fingerprint(protocol.schema)
@@ -54,10 +59,10 @@ def judging(protocol: Protocol) -> Record:
 
 
 @functools.cache
-def checks_code() -> str:
+def checks_code(files: tuple[str, ...] = CHECKING) -> str:
     """The sha256 of the code that checks, which is not loaded for it: other code is another judge."""
     code = hashlib.sha256()
-    for name in CHECKING:
+    for name in files:
         code.update((cli.ROOT / "lib/decksmith/measure" / name).read_bytes())
     return code.hexdigest()
 

@@ -7,7 +7,7 @@ from typing import Unpack, cast
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.decks.records import Limits
-from decksmith.measure.judging import checks, identity, reading, vision
+from decksmith.measure.judging import checks, edited, identity, reading, vision
 from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.judging.rendered import Pages
 from decksmith.measure.judging.vision import Access, Vision
@@ -48,10 +48,15 @@ class Offline:
         self.reader.close()
 
 
-def open_judge(protocol: Protocol, run: str | Path, **access: Unpack[Access]) -> Offline | Vision:
+Judging = Offline | Vision | edited.Edits
+
+
+def open_judge(protocol: Protocol, run: str | Path, **access: Unpack[Access]) -> Judging:
     """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`. The offline judge
     has no use for `access`, but for its jobs. Raises cli.BadConfig for an unknown model or a missing key."""
     if protocol.judge["kind"] == "offline":
         return Offline(protocol, Path(run), access.get("jobs") or 1)
+    if protocol.judge["kind"] == "edit":
+        return edited.Edits(protocol, Path(run), access.get("jobs") or 1)
     kind = vision.Text if protocol.judge["kind"] == "text" else Vision
     return kind(protocol, Path(run), **access)

@@ -39,6 +39,11 @@ class Checks(TypedDict):
     of: Annotated[int, "slides, made or asked for, and asked things"]
 
 
+class Edited(TypedDict):
+    met: Annotated[Checks, "of an edit's checks: how many the deck passes"]
+    kept: Annotated[Checks, "of the slides that should stay: how many did, and those too many"]
+
+
 class Seen(TypedDict):
     slides: Annotated[list[int], "the numbers of the slides that were shown"]
     of: Annotated[int, "how many the deck has"]
@@ -49,8 +54,13 @@ class Seen(TypedDict):
 class Judge(TypedDict, total=False):
     judge: Annotated[str, "its name; offline checks never stand in a column with vision scores"]
     checks: Annotated[Checks, "offline: how many checks the deck passes"]
-    findings: Annotated[list[Finding], "offline: every check that it does not pass"]
-    asked: Annotated[list[Asked], "offline: everything that the prompt asks for"]
+    edit: Annotated[Edited, "of an edit: its two numbers"]
+    findings: Annotated[
+        list[Finding], "offline: every check that it does not pass; of an edit: what did not stay"
+    ]
+    asked: Annotated[
+        list[Asked], "offline: everything that the prompt asks for; of an edit: its checks"
+    ]
     not_checked: Annotated[dict[str, str], "offline: the checks that do not apply, and why"]
     scores: Annotated[Numbers, "of a judge that reads: content, design, coherence, 1 to 5"]
     why: Annotated[dict[str, str], "a sentence for each dimension"]
@@ -105,6 +115,9 @@ class Score(TypedDict, total=False):
     checks: Annotated[
         float | None, "offline: the share of checks that the deck passes; null without one"
     ]
+    met: Annotated[float | None, "of an edit: the share of its checks that the deck meets"]
+    stayed: Annotated[float | None, "of an edit: the share of what should stay that did"]
+    edit: Annotated[float | None, "of an edit: `met` times `stayed`; all 0 where its model failed"]
     overall: Annotated[float | None, "the weighted mean of the dimensions; null without a score"]
     judge_only: Annotated[float | None, "the same without viscraft"]
     checklist: Annotated[float | None, "share of the items that are shown; null without items"]
@@ -121,7 +134,7 @@ class Reward(TypedDict, total=False):
     reward: Annotated[float | None, "0 to 1; null where `masked`"]
     components: Annotated[
         Numbers,
-        "`slides` and `asked`, whose sum is the share of checks, and `answers` (docs/rewards.md)",
+        "`slides` and `asked`, whose sum is the share of checks, and `answers` (docs/rewards.md); of edits `met` and `stayed`",
     ]
     masked: Annotated[bool, "a fault that is not the model's: no measurement, never a 0"]
     why: Annotated[str, "what cost most, or what failed"]

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol, refused
@@ -10,6 +10,7 @@ from decksmith.core.records import Record
 from decksmith.measure.judging.records import Cap, DeckRecord, Judge, Observation, Score
 
 DIMENSIONS = ("viscraft", "design", "content", "coherence")
+EDIT = ("edit", "met", "stayed")  # of edits: the product, and its two numbers
 JUDGED = ("content", "design", "coherence")
 
 
@@ -68,17 +69,27 @@ def score(protocol: Protocol, record: Record) -> Score:
         "floored": bool(error and error["kind"] == "model"),
         "fault": error,
     }
-    is_offline = protocol.judge["kind"] == "offline"
-    judged = None if error else _get(record, "judge", "checks" if is_offline else "scores")
+    kind = protocol.judge["kind"]
+    part = {"offline": "checks", "edit": "edit"}.get(kind, "scores")
+    judged = None if error else _get(record, "judge", part)
     if record.get("checklist") and value["floored"]:
         value["checklist"] = 0.0
     elif not error and (answers := record["judge"].get("checklist")):
         # An imported deck has answers to those items alone that can be looked for in it.
         value["checklist"] = round(sum(item["yes"] for item in answers) / len(answers), 4)
-    if is_offline:
+    if kind == "edit":
+        lost = cast(Score, dict.fromkeys(EDIT, 0.0 if value["floored"] else None))
+        return {**value, **(of_edit(record["id"], judged) if judged else lost)}
+    if kind == "offline":
         value["checks"] = None if error else _share(record["id"], judged)
         return value
     return {**value, **_marks(protocol, record, error)}
+
+
+def of_edit(ident: str, judged: Any) -> Score:
+    """The two numbers of an edit and their product."""
+    met, stayed = (_share(ident, judged[name]) for name in ("met", "kept"))
+    return {"met": met, "stayed": stayed, "edit": round(met * stayed, 4)}
 
 
 def _marks(protocol: Protocol, record: Record, error: Record | None) -> Score:
@@ -140,6 +151,8 @@ def without(record: DeckRecord, names: Collection[str]) -> DeckRecord:
 def worth(score: Score) -> float | None:
     """The one number by which decks are chosen, paired and followed: Overall where a judge reads (1 to 5), else the share
     of checks passed, 0 for a deck that its model failed; None where somebody else's fault left no score."""
+    if "edit" in score:
+        return score["edit"]
     if "checks" not in score:
         return score.get("overall")
     return 0.0 if score.get("floored") else score["checks"]

@@ -26,8 +26,9 @@ LONGEST = 100_000  # characters of a reply that are looked at
 
 
 def digests(run: Path, record: DeckRecord) -> list[str]:
-    """The sha256 of every picture of the deck; raises cli.BadData for one that is not there."""
-    paths = record["render"].get("slides") or []
+    """The sha256 of every picture of the deck, and of the one before an edit; raises cli.BadData for one that is not there."""
+    render = record["render"]
+    paths = [*(render.get("slides") or []), *(render.get("before") or [])]
     try:
         return [hashlib.sha256((run / path).read_bytes()).hexdigest() for path in paths]
     except OSError as error:

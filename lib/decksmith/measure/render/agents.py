@@ -16,7 +16,7 @@ from pydantic import Field
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.measure.decks import lint, pictures, templates
+from decksmith.measure.decks import edits, lint, pictures, templates
 from decksmith.measure.decks.parser import Deck
 from decksmith.measure.decks.templates import Template
 from decksmith.measure.render import pool
@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 class Tools:
-    """render and xray over `jobs` warm workers; all decks are under `template`, where there is one."""
+    """render, xray and edit over `jobs` warm workers; all decks are under `template`, where there is one."""
 
     def __init__(self, *, jobs: int = 1, template: Template | None = None) -> None:
         protocol = Protocol.load("offline")
@@ -76,6 +76,15 @@ class Tools:
             lines = [line.removeprefix("deck/") for line in lint.lint(record, value)]
             more = [f"and {len(lines) - FINDINGS} more"] if len(lines) > FINDINGS else []
             return "\n".join([_standing(record), *(lines[:FINDINGS] or ["No findings."]), *more])
+
+    async def edit(self, deck: Text, changes: str) -> str:
+        """Change a Slidev deck by search-and-replace blocks, a unified diff, or slides each under a line like === slide 3 ===;
+        the answer is the whole deck, or why nothing changed. Nothing is drawn."""
+        _check(deck)
+        try:
+            return await asyncio.to_thread(edits.edited, deck, changes)
+        except edits.NoEdit as error:
+            raise Refused(str(error)) from None
 
     @asynccontextmanager
     async def _drawn(self, deck: str) -> AsyncIterator[tuple[Path, Record]]:
@@ -126,7 +135,7 @@ def _standing(record: Record) -> str:
 
 
 def server(tools: Tools) -> "FastMCP":
-    """The two tools behind MCP. Raises cli.Missing where its package is not installed."""
+    """The tools behind MCP. Raises cli.Missing where its package is not installed."""
     try:
         from mcp.server.fastmcp import FastMCP, Image
     except ImportError:
@@ -145,6 +154,7 @@ def server(tools: Tools) -> "FastMCP":
         return [said, *(Image(data=shot, format="png") for shot in shots)]
 
     made.add_tool(tools.xray, structured_output=False)
+    made.add_tool(tools.edit, structured_output=False)
     return made
 
 

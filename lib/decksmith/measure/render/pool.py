@@ -21,7 +21,7 @@ from decksmith.core.records import By, Error, Record
 from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.lint import CANVAS
 from decksmith.measure.decks.parser import THEMES
-from decksmith.measure.decks.pictures import cache_folder, is_whole
+from decksmith.measure.decks.pictures import cache_folder, illustrate, is_whole
 from decksmith.measure.decks.records import Render
 from decksmith.measure.decks.templates import Style
 from decksmith.measure.render import cell, toolchain
@@ -75,13 +75,15 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
         toolchain.engine(protocol.render["scale"]),
         protocol.render,
         *dress(run, record),
+        *([record["edit"]["before"]] if "edit" in record else []),
     ]
 
 
 def intact(run: str | Path, value: Render) -> bool:
     """Whether a journaled value is whole, and its pictures are still there and whole."""
     wrong = validation.misfit(value, Render, without=("engine", "by"))
-    return not wrong and all(is_whole(Path(run) / name) for name in value.get("slides", []))
+    names = [*value.get("slides", []), *value.get("before", [])]
+    return not wrong and all(is_whole(Path(run) / name) for name in names)
 
 
 class Pool:
@@ -96,6 +98,7 @@ class Pool:
         self.kept = kept
         self.ready: asyncio.Future[Walls] | None = None  # the walls of every worker
         self.bundles: dict[str, asyncio.Future[None]] = {}  # by theme
+        self.befores: dict[str, asyncio.Future[Render]] = {}  # by the deck before an edit
         self.idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
         self.workers = [Worker(self.home / str(number)) for number in range(jobs)]
         for worker in self.workers:
@@ -122,7 +125,23 @@ class Pool:
             value["by"] = cast(By, {"cached": True})
         elif self.ready:
             value["by"] = cast(By, {"walls": (await self.ready)[0]})
+        if "edit" in record:
+            value["before"] = await self._before(Path(run), record["edit"]["before"])
         return value
+
+    async def _before(self, run: Path, text: str) -> list[str]:
+        """The pictures of the deck before an edit: all edits of a run on one deck share them, in its folder before-HASH. Raises
+        stream.Fault where it has none, which is no fault of the model's."""
+        ident = f"before-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        if ident not in self.befores:
+            stream.write(run / ident / "deck.md", text.encode())
+            record: Record = {"id": ident, "deck": {"path": f"{ident}/deck.md"}}
+            record["images"] = illustrate(run, record)
+            self.befores[ident] = asyncio.ensure_future(self.render(run, record))
+        value = await asyncio.shield(self.befores[ident])
+        if error := value.get("error"):
+            raise stream.Fault("renderer", "before", f"the deck before: {error['message']}")
+        return value["slides"]
 
     async def _value(self, run: str | Path, record: Record, result: Drawn) -> Render:
         """The `render` value of a result whose pictures are bytes; they are published."""

@@ -198,7 +198,10 @@ def _better(pair: Pair, rendering: Pair | None) -> tuple[str, str]:
     n = found["n"]
     if not n:
         return "inconclusive", "No request has a deck of both to compare"
-    if pair["measure"] == "checks":
+    if pair["measure"] == "edit":
+        gap, levels = text.points(found), (text.whole_percent(ours), text.whole_percent(theirs))
+        said = f"Request met times rest stayed: {a} {levels[0]}, {b} {levels[1]}"
+    elif pair["measure"] == "checks":
         gap, levels = text.points(found), (text.whole_percent(ours), text.whole_percent(theirs))
         said = f"Where both render, {a} passes {levels[0]} of the checks, {b} {levels[1]}"
     else:

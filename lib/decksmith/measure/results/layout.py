@@ -85,6 +85,8 @@ def table(runs: Path | None = None) -> list[str]:
 def _score(summary: Record) -> str:
     """`61 % of checks`, or `3.31 of 5` where a judge read the decks."""
     means = summary["means"]["renderable"]
+    if edit := summary["means"].get("floor", {}).get("edit"):
+        return f"{text.whole_percent(edit['mean'])} of edits"
     if checks := means.get("checks"):
         return f"{text.whole_percent(checks['mean'])} of checks"
     return f"{means['overall']['mean']:.2f} of 5" if "overall" in means else "-"

@@ -284,7 +284,7 @@ def register(folders: list[Path], protocol: Protocol) -> Registration:
             raise cli.BadData(
                 f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}"
             )
-    kind = "checks" if protocol.judge["kind"] == "offline" else "overall"
+    kind = {"offline": "checks", "edit": "edit"}.get(protocol.judge["kind"], "overall")
     written: Registration = {
         "models": [_registered_model(name) for name in names],
         "n": identity["prompts"]["count"],

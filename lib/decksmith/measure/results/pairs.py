@@ -33,9 +33,12 @@ WORST, BEST = 0, 1  # what the excluded decks of a run could have been
 
 
 def better(runs: list[Run]) -> tuple[str, str]:
-    """The accounting and measure of the second clause: the checks passed, or Overall where a judge reads."""
-    judge = runs[0]["protocol"].get("judge") or {}
-    return "scored", "checks" if judge.get("kind") == "offline" else "overall"
+    """The accounting and measure of the second clause: the checks passed, or Overall where a judge reads; of edits met times
+    stayed, where a model's failure counts 0."""
+    kind = (runs[0]["protocol"].get("judge") or {}).get("kind")
+    if kind == "edit":
+        return "floor", "edit"
+    return "scored", "checks" if kind == "offline" else "overall"
 
 
 def is_headline(pair: Pair) -> bool:
@@ -172,7 +175,8 @@ def _sides(column: Column) -> tuple[float, float] | None:
     n = int((~numpy.isnan(column.ours)).sum())
     if column.measure == "renders":
         return summed[0], summed[1]
-    return (summed[0] / n, summed[1] / n) if n and column.accounting == "scored" else None
+    counts = column.accounting == "scored" or column.measure == "edit"
+    return (summed[0] / n, summed[1] / n) if n and counts else None
 
 
 def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[Column]:
@@ -265,7 +269,8 @@ def headline_values(a: Run, b: Run) -> list[tuple[str, list[float | None], list[
     sides = []
     for records in on_both(a, b):
         renders = columns(records, "floor").get("renders", {})
-        good = columns(records, "renderable").get(better([a])[1], {})
+        accounting, measure = better([a])
+        good = columns(records, _table(accounting)).get(measure, {})
         sides.append({prompt: [value, good.get(prompt)] for prompt, value in renders.items()})
     ours, theirs = sides
     shared = sorted(ours.keys() & theirs.keys(), key=stream.shuffled)

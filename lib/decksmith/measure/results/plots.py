@@ -18,7 +18,7 @@ from decksmith.measure.results import claims, tables
 from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import COUNTED
 from decksmith.measure.results.records import Mean
-from decksmith.measure.results.runs import caption, measures, offline, titles
+from decksmith.measure.results.runs import caption, measures, of_edits, offline, titles
 from decksmith.measure.results.summary import SHARES
 
 if TYPE_CHECKING:
@@ -298,6 +298,9 @@ def _plot_scores(
             ("Requests with a deck that renders", _means(runs, "floor", "renders")),
             ("Checks passed by these decks", _means(runs, "renderable", "checks")),
         ]
+        note, ends = "Lines are 95 % intervals.", (0, 1)
+    elif of_edits(runs):
+        groups = [(named[name], _means(runs, "floor", name)) for name in ("met", "stayed", "edit")]
         note, ends = "Lines are 95 % intervals.", (0, 1)
     else:
         groups = [

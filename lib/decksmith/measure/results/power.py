@@ -18,7 +18,7 @@ from decksmith.core.records import prompt_of
 from decksmith.measure.results import floor, runs, stats, text
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.pairs import better
-from decksmith.measure.results.summary import Cells, busy, columns, domains
+from decksmith.measure.results.summary import SHARES, Cells, busy, columns, domains
 from decksmith.measure.results.usage import added
 from decksmith.models.records import Usage
 
@@ -109,7 +109,7 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
     models = list(groups.values())
     records = [[record for run in group for record in run["records"]] for group in models]
     measure = better(alive)[1]
-    if effect and effect >= 1 and measure == "checks":
+    if effect and effect >= 1 and measure in SHARES:
         raise cli.BadData(
             f"{effect:g}: a difference of shares is below 1; 0.05 are 5 points of the checks"
         )
@@ -139,7 +139,7 @@ def plan(loaded: list[Run], effect: float | None = None) -> Plan:
         effect=effect,
         designs=_designs(varies, expected, rates, effect),
         expected=expected,
-        is_share=measure == "checks",
+        is_share=measure in SHARES,
         notes=[*dead, *_notes(varies, rates, alive), *floor.planned(alive[0])],
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from decksmith import __version__
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of
+from decksmith.measure.judging.scoring import EDIT
 from decksmith.measure.results import (
     claims,
     looks,
@@ -24,6 +25,7 @@ from decksmith.measure.results.report_data import Live, Shown
 from decksmith.measure.results.runs import (
     agreement_said,
     judged_by,
+    of_edits,
     offline,
     titles,
     with_decks,
@@ -126,6 +128,7 @@ def _shown(runs: list[Run], compared: Comparison | None, live: Live | None) -> S
         "counted": _counted(runs),
         "honest": _honest(runs),
         "offline": offline(runs),
+        "edits": of_edits(runs),
         "title": " and ".join(names) if len(runs) < 3 else f"{len(runs)} models",
         "cards": [_card(run) for run in runs],
         "words": report_data.glossary(runs),
@@ -154,7 +157,11 @@ def alone(run: Run) -> str:
     """What there is to say of one run by itself."""
     good = better([run])[1]
     said = f"The decks of {run['label']} render for {tables.renders(run)} requests"
-    mean = run["summary"]["means"]["renderable"].get(good)
+    means = run["summary"]["means"]
+    if of_edits([run]):
+        met, stayed = (tables.goodness(means["floor"].get(name), name) for name in EDIT[1:])
+        return f"{run['label']} meets {met} of what the edits ask for, and {stayed} of the rest stayed as it was."
+    mean = means["renderable"].get(good)
     if mean is None or mean["mean"] is None:
         return f"{said}."
     value = tables.goodness(mean, good)
@@ -193,6 +200,11 @@ def _honest(runs: list[Run]) -> str:
     judge = judged_by(runs)
     if judge is None:
         return "No deck could be judged; what failed, and where, is below."
+    if of_edits(runs):
+        return (
+            "No model or person has read these decks. A request is met as far as its checks hold; a slide stayed where its "
+            "markdown is the same byte for byte, and its picture pixel for pixel."
+        )
     if offline(runs):
         return (
             "No model or person has read these decks. A check is a yes or no about a slide, or about something that was asked "
@@ -218,7 +230,10 @@ def _card(run: Run) -> Shown:
         width = 400 * states[state] / summary["n"]
         bar.append((state, round(x, 2), round(width, 2)))
         x += width
-    means = {name: summary["means"][name].get(good) for name in ("renderable", "floor")}
+    shown = [("renderable", good, ""), ("floor", good, "counting failures as 1")]
+    if of_edits([run]):
+        shown = [("floor", name, titles([run])[name].lower()) for name in (*EDIT[1:], EDIT[0])]
+    means = [(name, summary["means"][table].get(name), words) for table, name, words in shown]
     tokens_in, tokens_out, cost, _ = spent(summary)
     usage = [f"{tokens_in} tokens in", f"{tokens_out} out", *([cost] if summary["cost"] else [])]
     return {
@@ -236,8 +251,10 @@ def _card(run: Run) -> Shown:
         "renders": tables.renders(run),
         "good_title": "of checks passed" if good == "checks" else titles([run])[good],
         "values": [
-            (*tables.valued(good, mean).partition(" [")[::2], words)
-            for mean, words in zip(means.values(), ("", "counting failures as 1"), strict=True)
+            (*tables.valued(name, mean).partition(" [")[::2], words)
+            if name not in EDIT
+            else (tables.goodness(mean, name), "", words)
+            for name, mean, words in means
             if mean and mean["mean"] is not None
         ],
     }

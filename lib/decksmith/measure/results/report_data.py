@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from typing import TypedDict, cast
 
 from decksmith.core.records import Record, prompt_of
-from decksmith.measure.decks import sources
+from decksmith.measure.decks import edits, sources
 from decksmith.measure.decks.records import Deck, Render
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.judging.scoring import worth
+from decksmith.measure.judging.scoring import EDIT, worth
 from decksmith.measure.results import layout
 from decksmith.measure.results.claims import decided
 from decksmith.measure.results.comparison import Comparison, Run
@@ -42,7 +42,17 @@ class Live(TypedDict):
 
 # What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
 LATER = (
-    *("markdown", "reply", "reasoning", "findings", "asked", "not_checked", "features", "why"),
+    *(
+        "before",
+        "markdown",
+        "reply",
+        "reasoning",
+        "findings",
+        "asked",
+        "not_checked",
+        "features",
+        "why",
+    ),
     *("evidence", "observations", "caps", "pictures"),
 )
 XRAY = ("line", "seen")  # the same of a slide
@@ -100,12 +110,23 @@ def _request(record: DeckRecord) -> Shown:
         said[message.get("role")] = _text(message.get("content"))
     asks = record.get("asks") or {}
     own = "sources" in record or "turn" in record
+    deck = edits.BEFORE + record["edit"]["before"] if "edit" in record else ""
     return {
-        "text": sources.request(cast(Record, record)) if own else said.get("user", ""),
+        "text": sources.request(cast(Record, record))
+        if own
+        else said.get("user", "").removesuffix(deck),
         "system": said.get("system", ""),
         "asks": {key: value for key, value in asks.items() if key != "outline"},
         "checklist": [_only(item, ("id", "ask")) for item in record.get("checklist") or []],
     }
+
+
+def _before(run: Run, record: DeckRecord, pictures: Pictures) -> Shown | None:
+    """The deck before an edit."""
+    if "edit" not in record:
+        return None
+    drawn: Render = {"slides": record.get("render", {}).get("before") or []}
+    return {"markdown": record["edit"]["before"], "slides": _slides(run, drawn, pictures)}
 
 
 def _text(content: object) -> str:
@@ -156,7 +177,8 @@ def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown
         "cut_by": gen.get("cut_by"),
         "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
         "took": by.get("took") if by else None,
-        **{key: score.get(key) for key in ("checks", "overall", "judge_only", "checklist")},
+        **{key: score.get(key) for key in ("checks", "overall", "judge_only", "checklist", *EDIT)},
+        "before": _before(run, record, pictures),
         "worth": worth(score),
         "dimensions": score.get("dimensions") or {},
         "floored": bool(score.get("floored")),

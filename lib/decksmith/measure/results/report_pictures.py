@@ -76,9 +76,9 @@ def avif(source: Path, width: int, quality: int) -> bytes:
 
 
 def slides(record: DeckRecord) -> list[str]:
-    """The paths of a deck's pictures, in its run's folder."""
-    render = record.get("render")
-    return render.get("slides") or [] if render else []
+    """The paths of a deck's pictures, in its run's folder, and of the deck's before an edit."""
+    render = record.get("render") or {}
+    return [*(render.get("slides") or []), *(render.get("before") or [])]
 
 
 def inside_run(run: Run, path: str | None) -> Path | None:

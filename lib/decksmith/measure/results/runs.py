@@ -332,6 +332,11 @@ def offline(runs: list[Run]) -> bool:
     return bool(judge.get("kind") == "offline")
 
 
+def of_edits(runs: list[Run]) -> bool:
+    """Whether the requests were to change a deck (docs/edit.md)."""
+    return bool((runs[0]["protocol"].get("judge") or {}).get("kind") == "edit")
+
+
 def titles(runs: list[Run]) -> dict[str, str]:
     """The measures' titles, with what this protocol means by Overall and by VisCraft."""
     score = runs[0]["protocol"].get("score") or {}

@@ -17,6 +17,7 @@ from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Asks, By, Failure, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Score, Spent
+from decksmith.measure.judging.scoring import EDIT
 from decksmith.measure.results import stats, usage
 from decksmith.measure.results.records import Faults, Mean, ParametersSent, Summary, Took
 from decksmith.measure.results.stats import Array
@@ -29,6 +30,9 @@ Columns = dict[str, Cells]  # and these for each measure
 TITLES = {
     "renders": "Renders",
     "checks": "Checks passed",
+    "edit": "Met x stayed",
+    "met": "Request met",
+    "stayed": "Rest stayed",
     "overall": "Overall",
     "judge_only": "Judge only",
     "viscraft": "VisCraft",
@@ -44,7 +48,7 @@ TITLES = {
 }
 # Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
 BESIDE = ("grounding", "claims", "kept")
-SHARES = ("renders", "checks", "checklist", *BESIDE)
+SHARES = ("renders", "checks", "checklist", *EDIT, *BESIDE)
 ERROR = (
     "with an error"  # of a deck that renders: one of its slides could not be drawn as it is written
 )
@@ -280,6 +284,7 @@ def found_of(record: DeckRecord) -> dict[str, float | None]:
     return {
         "renders": renders,
         "checks": score.get("checks"),
+        **{name: score.get(name) for name in EDIT},
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
         **(score.get("dimensions") or {}),

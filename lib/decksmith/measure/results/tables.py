@@ -1,18 +1,20 @@
 """A comparison as tables of text cells, and as markdown."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from statistics import fmean
 from typing import Any
 
 from decksmith.core import stream
 from decksmith.measure.judging import checks
 from decksmith.measure.judging.records import DeckRecord, Judge
-from decksmith.measure.judging.scoring import JUDGED
+from decksmith.measure.judging.scoring import EDIT, JUDGED
 from decksmith.measure.results import cost_table, stats, text
 from decksmith.measure.results.claims import ranked
 from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.records import Mean, Summary
-from decksmith.measure.results.runs import caption, measures, offline, titles
+from decksmith.measure.results.runs import caption, measures, of_edits, offline, titles
 from decksmith.measure.results.summary import (
     BESIDE,
     SHARES,
@@ -36,6 +38,7 @@ COUNTED = (
     " Failures as 1: a deck that its model failed counts 1 in every dimension, and 0 in the checklist. With fewer than about 30 "
     "prompts these intervals are wide on purpose: they allow for failures that did not occur."
 )
+EDITED = "Request met and rest stayed (docs/edit.md), with failures as 0: an edit that cannot be applied or rendered has neither."
 CHECKS = (
     "How many slides pass, or how many of the things that were asked for are there, in decks that render. "
     "docs/judge-card.md says how often each check is right."
@@ -80,15 +83,21 @@ def words_in(title: str) -> int:
 def brief(runs: list[Run], compared: Comparison) -> str:
     """What a terminal shows: who wrote how many decks, what they scored, and what may be said of it."""
     good, is_read = better(runs)[1], not offline(runs)
-    shown = [name for name in JUDGED if is_read and name in measures(runs)]
-    header = ["model", "renders", titles(runs)[good].lower(), "failures as 1", *shown, "cost"]
+    shown = [name for name in (*JUDGED, *EDIT[1:]) if is_read and name in measures(runs)]
+    named = titles(runs)
+    header = ["model", "renders", named[good].lower(), "failures as 1"]
+    header += [*(named[name].lower() for name in shown), "cost"]
     rows = []
     for run in runs:
         summary = run["summary"]
         drawn, all_of = (summary["means"][name] for name in ("renderable", "floor"))
+        drawn = all_of if of_edits(runs) else drawn
         cells = [goodness(drawn.get(good), good)]
         marks = [all_of.get("overall") if is_read else None, *(drawn.get(name) for name in shown)]
-        cells += [text.interval(one).partition(" ")[0] for one in marks]
+        cells += [
+            goodness(one, good) if of_edits(runs) else text.interval(one).partition(" ")[0]
+            for one in marks
+        ]
         rows.append([run["label"], rendered(summary), *cells, text.price(summary["cost"])])
     header, rows = trimmed(header, rows)
     rows = [header, *rows]
@@ -122,7 +131,7 @@ def goodness(mean: Mean | None, measure: str) -> str:
     """How good the decks that render are: `61 %` of the checks, or `3.31 [3.02, 3.60]` of 5."""
     if mean is None or mean["mean"] is None:
         return text.DASH
-    return text.whole_percent(mean["mean"]) if measure == "checks" else text.interval(mean)
+    return text.whole_percent(mean["mean"]) if measure in SHARES else text.interval(mean)
 
 
 def headline(compared: Comparison) -> list[str]:
@@ -160,6 +169,8 @@ def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     """Every table of a comparison, cells as text."""
     several = len(runs) > 1
     found = [scores_table(runs)]
+    if of_edits(runs):
+        found.append(edits_table(runs))
     if offline(runs):
         found.append(checks_table(runs))
     if several:
@@ -217,7 +228,7 @@ def scores_table(runs: list[Run]) -> Table:
         if is_less and good in shared and shared[good]["n"]:
             decks["where all render"] = shared
         if not offline(runs):
-            decks["all, failures as 1"] = found["floor"]
+            decks["all, failures as 0" if of_edits(runs) else "all, failures as 1"] = found["floor"]
         first = [renders(run), _reach(found["floor"].get("renders"))]
         for name, means_of in decks.items():
             n = means_of[good]["n"] if good in means_of else 0
@@ -226,7 +237,8 @@ def scores_table(runs: list[Run]) -> Table:
             first = ["", ""]
     apart = [named[measure] for measure in shown if measure in BESIDE]
     note = f" {text.listed(apart)}: no part of the score." if apart else ""
-    return "Scores", header, rows, NOTES + COUNTED * (not offline(runs)) + note
+    counted = not (offline(runs) or of_edits(runs))
+    return "Scores", header, rows, NOTES + COUNTED * counted + note
 
 
 def valued(measure: str, mean: Mean | None) -> str:
@@ -303,6 +315,22 @@ def checks_table(runs: list[Run]) -> Table:
     return "Checks", ["Check", "What it looks for", *(run["label"] for run in runs)], rows, note
 
 
+def edits_table(runs: list[Run]) -> Table:
+    """A row for each kind of edit, for each run its two numbers."""
+    cells: dict[str, list[str]] = {}
+    kinds = sorted({kind for run in runs for kind in domains(run["records"]).values() if kind})
+    for kind in [*kinds, "all"]:
+        for run in runs:
+            some = [r for r in run["records"] if kind in ("all", r["edit"]["kind"])]
+            found = columns(some, "floor") if some else {}
+            means = [fmean(found[name].values()) for name in EDIT[1:] if found.get(name)]
+            both = " and ".join(text.whole_percent(mean) for mean in means)
+            cells.setdefault(kind, []).append(both or text.DASH)
+    counts = Counter(record["edit"]["kind"] for record in runs[0]["records"])
+    rows = [[kind, str(counts[kind] or len(runs[0]["records"])), *cells[kind]] for kind in cells]
+    return "Edits by kind", ["Kind", "Edits", *(run["label"] for run in runs)], rows, EDITED
+
+
 def _passed(count: tuple[int, int] | None) -> str:
     """`29 of 30`."""
     return f"{count[0]} of {count[1]}" if count else text.DASH
@@ -366,7 +394,7 @@ def _paired(pair: Pair, title: str) -> list[str]:
     reach = bounds and {"mean": 0, "lo": bounds["least"], "hi": bounds["most"]}
     return [
         f"{pair['a']} minus {pair['b']}",
-        title + ("" if measure == "renders" else f", {DECKS[pair['accounting']]}"),
+        title + ("" if measure in ("renders", *EDIT) else f", {DECKS[pair['accounting']]}"),
         str(found["n"]),
         mean,
         gap(measure, reach).partition(" [")[2].strip("]") if reach else text.DASH,

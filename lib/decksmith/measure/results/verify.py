@@ -168,11 +168,18 @@ def _decks(run: Run) -> Iterator[str]:
         deck, said = record.get("deck") or {}, (record.get("gen") or {}).get("text")
         if "sha256" not in deck or said is None or (record.get("revise") or {}).get("kept"):
             continue
-        now = hashlib.sha256(clean.clean(said)[0].encode()).hexdigest()
+        now = hashlib.sha256(_meant(record, said).encode()).hexdigest()
         if now != deck["sha256"]:
             yield f"{record['id']}: deck.sha256 is {_short(deck['sha256'])}, the reply gives {_short(now)}"
         elif not clean.current(run["path"], cast(Record, deck)) and _is_there(run, deck["path"]):
             yield f"{record['id']}: {deck['path']} is another deck than the reply gives"
+
+
+def _meant(record: DeckRecord, reply: str) -> str:
+    try:
+        return clean.meant(cast(Record, record), reply)
+    except stream.Fault:
+        return ""
 
 
 def _changed(run: Run) -> Iterator[str]:

@@ -22,7 +22,7 @@ from decksmith.train.corpus.author_command import Command
 DECK = "deck.md"
 TASK = (
     "REQUEST.md in this folder asks for a slide deck; INSTRUCTIONS.md, where it is there, says how decks are written, and EARLIER.md what was said "
-    "before. Write the whole deck to deck.md in this folder, and nothing outside of it."
+    "before. Write the whole deck to deck.md in this folder, and nothing outside of it. Where deck.md is there already, change it as REQUEST.md asks."
 )
 UNCOUNTED: Usage = {
     "prompt_tokens": None,
@@ -56,6 +56,8 @@ class Agent(Answerer):
         told = [one["content"] for one in asked if one.get("role") == "system"]
         *earlier, request = [one for one in asked if one.get("role") != "system"]
         found = {"REQUEST.md": request["content"] + "\n"}
+        if edit := cast(Record, record).get("edit"):
+            found[DECK] = edit["before"]
         if told:
             found["INSTRUCTIONS.md"] = "\n\n".join(told) + "\n"
         if earlier:

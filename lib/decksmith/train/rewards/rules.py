@@ -13,7 +13,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.measure.decks.records import Limits
 from decksmith.measure.judging import scoring
-from decksmith.measure.judging.records import Reward
+from decksmith.measure.judging.records import DeckRecord, Reward
 from decksmith.measure.results.comparison import Guided, Trained
 from decksmith.models import registry
 
@@ -62,6 +62,8 @@ class Rules:
     def shared_with(self, protocol: Protocol) -> str:
         """What this reward and a protocol's scores have in common, in words: a model that was trained on the one was
         trained to please the other by it."""
+        if self.protocol.judge["kind"] == "edit":
+            return "all of this score" if protocol.judge["kind"] == "edit" else "nothing"
         if protocol.judge["kind"] == "offline":
             is_read = self.judge and self.judge.judge["kind"] == "offline"
             return "all checks of this score" + ("" if is_read else " but `reads`")
@@ -85,7 +87,7 @@ def read(name: str | Path) -> Rules:
     except (OSError, ValueError, cli.BadData) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     protocol = Protocol.load(said.protocol)
-    if protocol.judge["kind"] != "offline":
+    if protocol.judge["kind"] not in ("offline", "edit"):
         words = f"protocol: {said.protocol} has no checks; name one that has them, as offline"
         raise cli.BadConfig(f"{path}: {words}")
     judge, judging = None, None
@@ -123,6 +125,8 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
 
     if not isinstance(record.get("render"), dict):
         raise cli.BadData(f"{record['id']}: no render in this record; deck-render writes it")
+    if rules.protocol.judge["kind"] == "edit":
+        return _edit(record, rules, Path(run))
     answers, read, said = None, list[bool](), list[str]()
     if rules.answers:
         (low, high), (mark, of) = rules.answers, _mark(record, rules)
@@ -148,6 +152,24 @@ def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
         "components": {name: round(value, DIGITS) for name, value in components.items()},
         "masked": False,
         "why": "; ".join(said[:3]) or "every check passes",
+    }
+
+
+def _edit(record: Record, rules: Rules, run: Path) -> Reward:
+    """The reward of an edit: how far its request is met, times how much of the rest stayed."""
+    from decksmith.measure.judging import edited
+
+    if "edit" not in record:
+        raise cli.BadData(f"{record['id']}: no edit in this record; the rules {rules.name} need it")
+    found = edited.judge(cast(DeckRecord, record), run)
+    value = scoring.of_edit(record["id"], found["edit"])
+    said = [one["what"] for one in found["asked"] if not one["yes"]]
+    said += [one["message"] for one in found["findings"]]
+    return {
+        "reward": value["edit"],
+        "components": {name: value[name] or 0.0 for name in ("met", "stayed")},
+        "masked": False,
+        "why": "; ".join(said[:3]) or "every check passes, and the rest stayed",
     }
 
 

@@ -49,7 +49,7 @@ class Scorer:
         self.rules.protocol.render.update(scale=1)
         kept = root / "renders" if pool.kept_folder() else None
         self.pool = pool.Pool(self.rules.protocol, jobs=jobs, kept=kept)
-        self.judge: judges.Offline | vision.Vision | None = None
+        self.judge: judges.Judging | None = None
         if self.rules.judge:
             self.judge = judges.open_judge(self.rules.judge, self.work)
         if isinstance(self.judge, vision.Vision):
