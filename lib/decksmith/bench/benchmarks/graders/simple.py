@@ -8,13 +8,26 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from decksmith.bench.benchmarks.graders.math import ANSWER, LINK, RETRACTED, boxed, boxes
+from decksmith.bench.benchmarks.graders.said import (
+    ADVERB,
+    ANSWER,
+    DOUBT,
+    LINK,
+    RETRACTED,
+    boxed,
+    boxes,
+    statements,
+    subject,
+)
 from decksmith.bench.benchmarks.records import Grade, Task, Verdict
 
 # Where a reply states its choice; the last place counts. Prose that begins with "a" is no letter, and two letters are no answer to a
 # single choice.
-SAID = r"[*_\s]*(?:(?:the|la|die|le|a(?=\s+letra))\s+)?(?:(?:option|choice|letter|letra|lettre|lettera|opci[oó]n|opção|opzione|buchstabe|réponse)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
-ONE = r"(?:(?:option|choice|answer|statement|antwort)\s+)?[(\"*\[]{0,4}(?-i:(?P<letter>[A-J]))[)\"*\]]{0,4}(?:\s*\([^()\n]*\))?"
+SAID = (
+    rf"[*_\s]*{ADVERB}*"
+    + r"(?:(?:the|la|die|le|a(?=\s+letra))\s+)?(?:(?:option|choice|letter|letra|lettre|lettera|opci[oó]n|opção|opzione|buchstabe|réponse)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
+)
+ONE = r"(?:(?:option|choice|answer|statement|sentence|antwort)\s+)?[(\"*\[]{0,4}(?-i:(?P<letter>[A-J]))[)\"*\]]{0,4}(?:\s*\([^()\n]*\))?"
 STATED = [re.compile(pattern, re.I | re.S) for pattern in (
     rf"(?<![a-z])(?:{ANSWER}|choice|option|opci[oó]n)(?:\s+(?:choice|option|letter|correct[aeo]?|corretta|correta|richtig\w*))?[*_\"]*\s*(?:{LINK}|(?:would|must|should)\s+be\b[*_]*\s*:?"
     rf"|to\b|-\s|(?<=\n)){SAID}",
@@ -25,11 +38,15 @@ STATED = [re.compile(pattern, re.I | re.S) for pattern in (
 )]  # fmt: skip
 # A last sentence that ends with the choice, where nothing is marked.
 ENDS = re.compile(
-    rf"(?:^|[,:⇒→=]\s*|\b(?:is|be|hence|so|thus|therefore|then|with|only|also|option|choice|answer|it's)\s+|(?=\([A-J]\)\W*$)){ONE}"
+    rf"(?:^|[,:⇒→=]\s*|\b(?:is|be|hence|so|thus|therefore|then|with|only|also|leaves|leaving|option|choice|answer|it's)\s+|(?=\([A-J]\)\W*$)){ONE}"
     r"(?:\s+it\s+is)?\W*$",
     re.I,
 )
 TAKEN_BACK = re.compile(RETRACTED.pattern + r"|\b(?:actually|wait|hmm|I\s+meant?)\b", re.I)
+# What makes a choice at the end of a sentence one in passing.
+PASSING = r"(?<!\w)" + "".join(
+    rf"(?<!{word} )(?<!{word} the )" for word in ("than", "unlike", "after", "before", "from", "of")
+)
 NEGATED = re.compile(
     r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht)\b|n't\b|\?", re.I
 )
@@ -55,10 +72,14 @@ SEVERAL = re.compile(
 )
 
 
-def chosen_letter(text: str, letters: str, choices: Sequence[str] = ()) -> str | None:
+def chosen_letter(
+    text: str, letters: str, choices: Sequence[str] = (), question: str = ""
+) -> str | None:
     """The letter of `letters` that a reply chooses, or that of the one of `choices` which it says; None without one."""
     text = unicodedata.normalize("NFKC", text).strip()  # letters and colons of full width
     text = re.sub(r"</answer>\s*<answer>", ", ", text)
+    for letter, choice in zip(letters, map(str, choices), strict=False):  # "C, the yen" is C
+        text = re.sub(rf"(?<!\w){letter}[^\w{{}}]{{1,4}}{re.escape(choice)}(?!\w)", letter, text)
     places = [(hit.start(), hit) for pattern in STATED for hit in pattern.finditer(text)]
     said = [
         (at, hit.groupdict().get("said") or hit.groupdict().get("letter") or "")
@@ -67,12 +88,17 @@ def chosen_letter(text: str, letters: str, choices: Sequence[str] = ()) -> str |
     if box := boxed(text):
         said.append((boxes(text)[-1][0], re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S)))
     for at, each in sorted(said, reverse=True):
-        if (found := _letter(re.split(r"</|\]\]", each)[0], letters, choices)) is not None:
+        if (found := _letter(re.split(r"</|\]\]|。", each)[0], letters, choices)) is not None:
             taken_back = TAKEN_BACK.search(text, at)
             if not taken_back:
                 return found or None
             after = text[taken_back.end() :]
-            return _letter(after, letters, choices) or _ended(after, letters) or found or None
+            return (
+                _letter(after, letters, choices)
+                or _ended(after, letters, choices, question)
+                or found
+                or None
+            )
     if "boxed" in text:  # it was to hold the answer
         return None
     labels = set()
@@ -88,7 +114,7 @@ def chosen_letter(text: str, letters: str, choices: Sequence[str] = ()) -> str |
     labels.discard(None)
     if labels:
         return (labels.pop() or None) if len(labels) == 1 else None
-    return _ended(text, letters)
+    return _ended(text, letters, choices, question)
 
 
 def _named(text: str) -> set[str]:
@@ -96,13 +122,22 @@ def _named(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w'])(?:[B-HJ]|[AI](?! [a-z]))(?![\w'])", text))
 
 
-def _ended(text: str, letters: str) -> str | None:
-    """The letter that the last sentence of a text ends with, where it names no other and negates nothing."""
-    last = re.split(r"(?<=[.!?;。])\s+|\n", text.strip())[-1]
-    ends = ENDS.search(last)
-    if not ends or _named(last) != {ends["letter"]} or NEGATED.search(last):
+def _ended(text: str, letters: str, choices: Sequence[str], question: str) -> str | None:
+    """The letter, or that of the one choice, that the last statement of a text ends with or speaks of in a word of the question, where it
+    names no other and negates nothing."""
+    last = re.split(r"[→⇒]|;\s", (statements(text) or [""])[-1])[-1].strip()
+    if NEGATED.search(last) or DOUBT.search(last):
         return None
-    return ends["letter"] if ends["letter"] in letters else None
+    about = subject(last, question) or ""
+    if ends := ENDS.search(last) or re.fullmatch(ONE, about, re.I):
+        return ends["letter"] if _named(last) == {ends["letter"]} <= set(letters) else None
+    folded = _folded(MARKS.sub("", last))
+    texts = [re.escape(_folded(MARKS.sub("", str(choice)))) for choice in choices]
+    told = [n for n, each in enumerate(texts) if re.search(rf"(?<!\w){each}(?!\w)", folded)]
+    if len(told) != 1 or not letters[told[0] :]:
+        return None
+    ends = re.search(rf"{PASSING}{texts[told[0]]}$", folded) or _folded(about) == texts[told[0]]
+    return letters[told[0]] if ends else None
 
 
 def _letter(said: str, letters: str, choices: Sequence[str] = ()) -> str | None:
