@@ -38,7 +38,7 @@ REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
     (r"\\operatorname\*?\s*\{(\w+)\}", r"\\\1 "), (r"\\colon(?![a-zA-Z])|\{\s*:\s*\}", ":"),
     (r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}"), (r"\\langle(?![a-zA-Z])", "("), (r"\\rangle(?![a-zA-Z])", ")"),
     (r"\\log\s*_\s*(?:\{\s*e\s*\}|e(?![a-z]))", r"\\ln "),
-    (r"\\(?:lor|vee)(?![a-zA-Z])", " or "), (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
+    (r"\\(?:lor|vee)(?![a-zA-Z])|(?<=[\d)}]) (?:oder|ou|или)(?= )", " or "), (r"(?<=[\d)}]) (?:und|et)(?= )", " and "), (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
     (r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\\overline{\1\2\3}"), (r"(?<=\.)(\d*)\((\d+)\)", r"\1\\overline{\2}"),
     (r"\.(\d*?)(\d+?)\2{2,}\s*(?:\.\.\.|…|\\[lc]?dots)", r".\1\\overline{\2}"),
     (r"\^\(([^()]*)\)", r"^{\1}"), (r"(?<![\\a-zA-Z])pi(?![a-zA-Z])", r"\\pi "),
@@ -185,7 +185,9 @@ def _scale(words: str) -> str | None:
     for word in re.split(r"[^a-z]+", words.lower()):
         if word.rstrip("s") in SCALES or word.startswith("percent"):
             return word
-    scaled = re.search("[百千万萬億亿백천만억]|тысяч|милли|tausend|million", words, re.I)
+    scaled = re.search(
+        "[百万萬億亿백천만억]|千(?![米克瓦])|тысяч|милли|tausend|million", words, re.I
+    )
     return scaled and scaled[0]
 
 
@@ -220,6 +222,7 @@ PERCENT = re.compile(r"(?<![\d\s\\])\s*\\?(?:%|percent)")
 # What a question gives and wants otherwise; a single letter that may be a unit; a power of a whole number.
 POSED = re.compile(r"\b(?:simplif|expand|factor|evaluat|comput|calculat|convert|reduc)\w*", re.I)
 LONE = re.compile(r"(.*\d)\s*(?:\\text\s*\{\s*)?([a-zA-Z](?:\^\s*\{?[23]\}?)?)\s*\}?")
+RADICAND = re.compile(r"\\sqrt\s*\{?(\d+)")
 POWERS = re.compile(r"(\d+)(?:\^\s*\{?(\d+)\}?)?")
 
 
@@ -235,6 +238,8 @@ def right(expected: str, answer: str, question: str) -> bool:
     again = len(its) > 2 and ours != its and POSED.search(question)
     said = r"\s*".join(map(re.escape, its))
     if again and re.search(rf"(?<![\w.]){said}(?![\w.])", _written(question)):
+        return False
+    if "implif" in question and RADICAND.findall(ours) != RADICAND.findall(its):
         return False
     if "prime factoriz" in question and _factors(ours) != _factors(its):
         return False
@@ -639,6 +644,8 @@ def _as_lists(expected: str, answer: str) -> bool | None:
     left, right = _members(expected), _members(answer)
     if len(left) < 2 and len(right) < 2:
         return None
+    if len(left) == 1 and not _bracketed(expected) and all(_same(expected, each) for each in right):
+        return True  # one value in several forms
     for side in (left, right):
         if len(side) > 1:
             side[0] = _named(side[0])[1]

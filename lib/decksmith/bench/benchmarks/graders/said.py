@@ -5,7 +5,6 @@ and it holds one value that the question does not give. Courtesies, checks and r
 """
 
 import re
-from collections.abc import Sequence
 
 SHORT = 4  # words of an answer without a digit that a sentence ends with
 APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
@@ -65,7 +64,7 @@ SHOWN = re.compile(r"\*\*(?P<bold>[^*\n]+)\*\*|\$+(?P<math>[^$\n]+)\$+|\\\((?P<r
 # What is said of an answer behind it: "42 pens (6 times 7)", "42, since 6 times 7 is 42".
 REMARK = re.compile(
     r"(?<=[\w}$)]) \([^()]*[a-z]{3}[^()]*\)$|,?\s+(?:as|since|because|rather than|instead of)\s.*$|,\s+not\s.*$"
-    r"|(?<=\S)\s+(?:of|in|between|from|for|when|with|at|on|if|that)\s+(?=.*[a-z]{3}|\d).*$",
+    r"|(?<=[\dπ∞)}²³])(?:\s+[a-z]+)?\s+(?:of|in|between|from|for|when|with|at|on|if|that)\s+(?=.*[a-z]{3}|\d).*$",
     re.S,
 )
 ROUGHLY = re.compile(
@@ -85,9 +84,10 @@ STATEMENT = re.compile(
     r"(?:The|There|So|Thus|It|We|He|She|They|[A-Z][a-z]+ [a-z]+)\b.*\b(?:is|are|equals)\b(?=.)",
     re.S,
 )
+AND = "and|or|und|oder|et|ou|y|o|e|и|или|en|of"
 NAMED = re.compile(r"\s*\\?[a-zA-Z]\w*(?:_\{?\w+\}?)?'?(?:\([^()]*\))?\s*=")
 NUMBER = re.compile(
-    r"(?<![\w.,^])[-−]?[$€£]?\d(?:[\d,.]*\d)?(?:\s*/\s*\d+)?%?"
+    r"(?<![a-zA-Z0-9_.,^])[-−]?[$€£]?\d(?:[\d,.]*\d)?(?:\s*/\s*\d+)?%?"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|twenty)\b",
     re.I,
 )
@@ -181,7 +181,7 @@ def _stated(text: str, question: str) -> str | None:
 
 def _value(sentence: str, question: str) -> str | None:
     """The value that a statement comes to; None of a step, a guess or what the writer denies."""
-    sentence = ROUGHLY.sub("", sentence)
+    sentence = ROUGHLY.sub("", re.sub(r"\*\*((?:[^*]+ ){3}[^*]+)\*\*", r"\1", sentence))
     if DOUBT.search(sentence) or STEP.match(sentence):
         return None
     value = _comes_to(sentence, question)
@@ -189,6 +189,13 @@ def _value(sentence: str, question: str) -> str | None:
 
 
 def _comes_to(sentence: str, question: str) -> str | None:
+    clauses = re.split(r",?\s+(?:and|while|whereas)\s+(?=[A-Z][a-z])", sentence)
+    if len(clauses) > 1 and all(map(NUMBER.search, clauses)):  # of two names the one asked for
+        asked = re.findall("[A-Z][a-z]+", re.split(r"[.!]\s", question)[-1])
+        clauses = [each for each in clauses if set(asked) & set(re.findall("[A-Z][a-z]+", each))]
+        if len(clauses) != 1:
+            return None
+        sentence = clauses[0]
     if shown := list(SHOWN.finditer(sentence)):
         parts = [next(filter(None, hit.groups())).strip().rstrip(".:") for hit in shown]
         first = len(shown) - 1
@@ -202,8 +209,10 @@ def _comes_to(sentence: str, question: str) -> str | None:
     if begins and not re.search(r"[\dπ∞a-zA-Z]", said):
         said = sentence
     said = said.strip(" .。!")
-    said = re.sub(rf"^(?:All (?=[a-z]\b)|=\s*|{ADVERB})+", "", said)
-    if said.count("=") > 1 and not re.search(r",\s", said):
+    said = re.sub(
+        rf"^(?:All (?=[a-z]\b)|=\s*|{ADVERB}|(?:[a-z]+\s+){{1,4}}of\s+(?=[-\d$(]))+", "", said
+    )
+    if said.count("=") > 1 and not re.search(rf",\s|\s(?:{AND})\s", said):
         said = said.rpartition("=")[2].strip()
     said = REMARK.sub("", WORKED.sub("", said))
     if not re.search(r"[\dπ=<>∞]", sentence) and (not begins or len(said.split()) > SHORT):
@@ -228,7 +237,9 @@ def _only(sentence: str, question: str) -> str | None:
 
 
 # "Bea is the tallest", where a name is asked for.
-SUBJECT = re.compile(r"(?:(?:So|Thus|Hence|Therefore),?\s+)?(.+?)\s+is\s+(?:the\s+)?(?!not\b)(\w+)")
+SUBJECT = re.compile(
+    r"(?:(?i:So|Thus|Hence|Therefore),?\s+)?(.+?)\s+is\s+(?:the\s+)?(?!not\b)(\w+)"
+)
 
 
 def subject(text: str, question: str) -> str | None:

@@ -33,7 +33,7 @@ STATED = [re.compile(pattern, re.I | re.S) for pattern in (
     rf"|to\b|-\s|(?<=\n)){SAID}",
     rf"\b(?:I|we|I'd|I'll|let's)\s+(?:\w+\s+){{0,2}}?(?:choose|pick|select|take|say|go\s+with|opt\s+for|vote\s+for)\b{SAID}",
     rf"<(?:answer|final|final_answer|choice)>{SAID}", rf"\[\[{SAID}", rf"选[择项]?{SAID}", rf"\brichtig\s+ist\b{SAID}",
-    rf"(?<![a-z]){ONE}\s+(?:is|must\s+be|ist|est|es)\s+(?:(?:the|die|la|le)\s+)?(?:correct|right|best|answer|richtig|bonne)(?!\w*\?)",
+    rf"(?<![a-z]){ONE}\s+(?:(?:is|must\s+be|ist|est|es)\s+(?:(?:the|die|la|le)\s+)?|the\s+)(?:correct|right|best|answer|richtig|bonne)(?!\w*\?)",
     rf"\bist\s+{ONE}\s+(?:die\s+)?richtig", rf"\bonly\s+{ONE}\s+(?:remains|is\s+(?:left|true|correct|right)|fits|works)",
 )]  # fmt: skip
 # A last sentence that ends with the choice, where nothing is marked.
@@ -125,7 +125,9 @@ def _named(text: str) -> set[str]:
 def _ended(text: str, letters: str, choices: Sequence[str], question: str) -> str | None:
     """The letter, or that of the one choice, that the last statement of a text ends with or speaks of in a word of the question, where it
     names no other and negates nothing."""
-    last = re.split(r"[→⇒]|;\s", (statements(text) or [""])[-1])[-1].strip()
+    last = re.split(r"[→⇒]|;\s|,\s(?=therefore|thus|hence|so\b)", (statements(text) or [""])[-1])[
+        -1
+    ].strip()
     if NEGATED.search(last) or DOUBT.search(last):
         return None
     about = subject(last, question) or ""
@@ -136,8 +138,9 @@ def _ended(text: str, letters: str, choices: Sequence[str], question: str) -> st
     told = [n for n, each in enumerate(texts) if re.search(rf"(?<!\w){each}(?!\w)", folded)]
     if len(told) != 1 or not letters[told[0] :]:
         return None
-    ends = re.search(rf"{PASSING}{texts[told[0]]}$", folded) or _folded(about) == texts[told[0]]
-    return letters[told[0]] if ends else None
+    text = texts[told[0]]
+    at_end = re.search(rf"{PASSING}{text}$", folded)
+    return letters[told[0]] if at_end or re.escape(_folded(about)) == text else None
 
 
 def _letter(said: str, letters: str, choices: Sequence[str] = ()) -> str | None:
