@@ -31,7 +31,7 @@ RETRACTED = re.compile(
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÀ-ÞА-Я$\\*(\d])|(?<=[。।])|\n")
 ASIDE = re.compile(
     r"\W*(?:(?:please )?(?:let me know|feel free|i hope|hope (?:this|that)|is there any\w*|would you|do you|thank|happy to)\b.*"
-    r"|(?:you|we) can (?:check|verify)\b.*|\([^()]*[a-z]{3}.*\)\W*|$)",
+    r"|(?:you|we) can (?:check|verify)\b.*|(?!.*\b(?:wrong|incorrect|not|mistake|cannot|impossible)\b)(?:this|these)\s[^\d=]*|\([^()]*[a-z]{3}.*\)\W*|$)",
     re.I | re.S,
 )
 CHECK = re.compile(
@@ -60,11 +60,13 @@ DENIED = re.compile(
     re.I,
 )
 # What stands out in a statement.
-SHOWN = re.compile(r"\*\*(?P<bold>[^*\n]+)\*\*|\$+(?P<math>[^$\n]+)\$+|\\\((?P<round>.+?)\\\)")
+SHOWN = re.compile(
+    r"\*\*(?P<bold>[^*\n]+)\*\*|\$+(?P<math>\S(?:[^$\n]*\S)?|\s[^$\n]+\s)\$+(?!\d)|\\\((?P<round>.+?)\\\)"
+)
 # What is said of an answer behind it: "42 pens (6 times 7)", "42, since 6 times 7 is 42".
 REMARK = re.compile(
     r"(?<=[\w}$)]) \([^()]*[a-z]{3}[^()]*\)$|,?\s+(?:as|since|because|rather than|instead of)\s.*$|,\s+not\s.*$"
-    r"|(?<=[\dπ∞)}²³])(?:\s+[a-z]+)?\s+(?:of|in|between|from|for|when|with|at|on|if|that)\s+(?=.*[a-z]{3}|\d).*$",
+    r"|(?<=%) [a-z].*$|(?<=[\dπ∞)}²³])(?:\s+[a-z]+)?\s+(?:of|in|between|from|for|when|with|at|on|if|that)\s+(?=.*[a-z]{3}|\d).*$",
     re.S,
 )
 ROUGHLY = re.compile(
@@ -74,6 +76,9 @@ ROUGHLY = re.compile(
 # A calculation in front of what it comes to.
 WORKED = re.compile(
     r"^(?:[^=a-zA-Z\\]|\\times|\\cdot|\\div)*\d(?:[^=a-zA-Z\\]|\\times|\\cdot|\\div)*=\s*(?=[^=]+$)"
+)
+SUM = re.compile(
+    r"^(?!.*\b[b-z]\b).*[^\W\d_]{3}.*[-+−×·*/÷]\s*[$€£]?\d[\d.,%²³)!]*\s*=\s*(?=[^=]+$)"
 )
 BEFORE = re.compile(
     r".*(?:\b(?:is|are|equals?|be|hence|so|thus|therefore|gives?|at|get|leaves|leaving|makes?|costs?|has|have|obtain|ist|sind|beträgt|est|sont|es|son"
@@ -204,17 +209,21 @@ def _comes_to(sentence: str, question: str) -> str | None:
                 break  # a step: 99x = 27
             first -= 1
         return ", ".join(parts[first:])
+    head, comma, tail = sentence.rpartition("，")
+    sentence = tail if comma and NUMBER.search(tail) else sentence
     begins = BEFORE.match(sentence)
     said = sentence[begins.end() :] if begins else sentence
     if begins and not re.search(r"[\dπ∞a-zA-Z]", said):
         said = sentence
     said = said.strip(" .。!")
     said = re.sub(
-        rf"^(?:All (?=[a-z]\b)|=\s*|{ADVERB}|(?:[a-z]+\s+){{1,4}}of\s+(?=[-\d$(]))+", "", said
+        rf"^(?:All (?=[a-z]\b)|=\s*|{ADVERB}|an?\s+(?=\d)|(?:[a-z]+\s+){{1,4}}of\s+(?=[-\d$(]))+",
+        "",
+        said,
     )
     if said.count("=") > 1 and not re.search(rf",\s|\s(?:{AND})\s", said):
         said = said.rpartition("=")[2].strip()
-    said = REMARK.sub("", WORKED.sub("", said))
+    said = REMARK.sub("", SUM.sub("", WORKED.sub("", said)))
     if not re.search(r"[\dπ=<>∞]", sentence) and (not begins or len(said.split()) > SHORT):
         return _only(sentence, question)
     if re.search(r"[^\W\d_]{3}.*\d|^\D*$", re.sub(r"\\[a-z]+|sqrt|infinity", "", said)):
@@ -238,7 +247,7 @@ def _only(sentence: str, question: str) -> str | None:
 
 # "Bea is the tallest", where a name is asked for.
 SUBJECT = re.compile(
-    r"(?:(?i:So|Thus|Hence|Therefore),?\s+)?(.+?)\s+is\s+(?:the\s+)?(?!not\b)(\w+)"
+    r"(?:(?i:So|Thus|Hence|Therefore),?\s+)?(\D+?)\s+is\s+(?:the\s+)?(?!not\b)(\w+)"
 )
 
 

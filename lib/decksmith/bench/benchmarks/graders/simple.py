@@ -25,7 +25,7 @@ from decksmith.bench.benchmarks.records import Grade, Task, Verdict
 # single choice.
 SAID = (
     rf"[*_\s]*{ADVERB}*"
-    + r"(?:(?:the|la|die|le|a(?=\s+letra))\s+)?(?:(?:option|choice|letter|letra|lettre|lettera|opci[oó]n|opção|opzione|buchstabe|réponse)\s*:?\s*)?(?P<said>\"[^\"\n]*\"|[^\n]*)"
+    + r"(?:(?:the|la|die|le|a(?=\s+letra))\s+)?(?:(?:option|choice|letter|letra|lettre|lettera|opci[oó]n|opção|opzione|buchstabe|réponse)\s*:?\s*)?(?=(?P<said>\"[^\"\n]*\"|[^\n]{0,200}))"
 )
 ONE = r"(?:(?:option|choice|answer|statement|sentence|antwort)\s+)?[(\"*\[]{0,4}(?-i:(?P<letter>[A-J]))[)\"*\]]{0,4}(?:\s*\([^()\n]*\))?"
 STATED = [re.compile(pattern, re.I | re.S) for pattern in (
@@ -48,11 +48,13 @@ PASSING = r"(?<!\w)" + "".join(
     rf"(?<!{word} )(?<!{word} the )" for word in ("than", "unlike", "after", "before", "from", "of")
 )
 NEGATED = re.compile(
-    r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht)\b|n't\b|\?", re.I
+    r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht|excluded|except|confuse|look\s+at|next|people|students|sa(?:id|ys))\b|n't\b|\?",
+    re.I,
 )
 MARKS = re.compile(
     r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”✅✔☑\ufe0f]|\\[()\[\]]|^\s*>+"
 )
+MOST = 100  # places that state a choice are read, from the end
 CROSSED = re.compile(r"\s*[❌✗✘]")  # a choice that the writer rules out
 
 ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!?。]*(?:です|である|だ|입니다|이다|예요)?[.。]?")
@@ -79,7 +81,7 @@ def chosen_letter(
     text = unicodedata.normalize("NFKC", text).strip()  # letters and colons of full width
     text = re.sub(r"</answer>\s*<answer>", ", ", text)
     for letter, choice in zip(letters, map(str, choices), strict=False):  # "C, the yen" is C
-        text = re.sub(rf"(?<!\w){letter}[^\w{{}}]{{1,4}}{re.escape(choice)}(?!\w)", letter, text)
+        text = re.sub(rf"(?<!\w){letter}[^\w{{}}\n]{{1,4}}{re.escape(choice)}(?!\w)", letter, text)
     places = [(hit.start(), hit) for pattern in STATED for hit in pattern.finditer(text)]
     said = [
         (at, hit.groupdict().get("said") or hit.groupdict().get("letter") or "")
@@ -87,7 +89,9 @@ def chosen_letter(
     ]
     if box := boxed(text):
         said.append((boxes(text)[-1][0], re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S)))
-    for at, each in sorted(said, reverse=True):
+    for at, each in sorted(said, reverse=True)[:MOST]:
+        if re.match(r"\W*not\s+(?:given|listed|provided|shown|among|one\s+of)\b", each):
+            return None
         if (found := _letter(re.split(r"</|\]\]|。", each)[0], letters, choices)) is not None:
             taken_back = TAKEN_BACK.search(text, at)
             if not taken_back:
@@ -138,9 +142,13 @@ def _ended(text: str, letters: str, choices: Sequence[str], question: str) -> st
     told = [n for n, each in enumerate(texts) if re.search(rf"(?<!\w){each}(?!\w)", folded)]
     if len(told) != 1 or not letters[told[0] :]:
         return None
-    text = texts[told[0]]
-    at_end = re.search(rf"{PASSING}{text}$", folded)
-    return letters[told[0]] if at_end or re.escape(_folded(about)) == text else None
+    text, asked = texts[told[0]], question.casefold()
+    ends = re.search(rf"{PASSING}{text}(?:\s*°[cf]|\s(\w+))?$", folded)
+    begins = re.match(rf"{text}\s(?:(?:is|was|are|has)\s)?(?:(?:an?|the)\s)?(\w+)", folded)
+    for hit in filter(None, (ends, begins)):
+        if hit[1] is None or re.search(rf"\b{hit[1]}\b", asked):
+            return letters[told[0]]
+    return None
 
 
 def _letter(said: str, letters: str, choices: Sequence[str] = ()) -> str | None:
