@@ -107,7 +107,9 @@ def answer(rows, body):
             return saying(f"```sql\n{QUERY}\n```")
         case "minif2f":
             tactic = "native_decide" if row["id"] in WRONG else "norm_num"
-            return saying(f"```lean4\n{expected['statement']}\n  {tactic}\n```".replace("sorry", ""))
+            return saying(
+                f"```lean4\n{expected['statement']}\n  {tactic}\n```".replace("sorry", "")
+            )
         case _:
             return saying(f"Answer: {expected}")
 

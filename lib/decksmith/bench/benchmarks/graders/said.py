@@ -31,8 +31,13 @@ RETRACTED = re.compile(
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÀ-ÞА-Я$\\*(\d])|(?<=[。।])|\n")
 ASIDE = re.compile(
     r"\W*(?:(?:please )?(?:let me know|feel free|i hope|hope (?:this|that)|is there any\w*|would you|do you|thank|happy to)\b.*"
-    r"|(?:you|we) can (?:check|verify)\b.*|(?!.*\b(?:wrong|incorrect|not|mistake|cannot|impossible)\b)(?:this|these)\s[^\d=]*|\([^()]*[a-z]{3}.*\)\W*|$)",
+    r"|(?:you|we) can (?:check|verify)\b.*|\([^()]*[a-z]{3}.*\)\W*|$)",
     re.I | re.S,
+)
+# What a writer says of the answer afterwards, six words and more that bring no number of their own.
+COMMENT = re.compile(
+    r"(?!.*\b(?:wrong|incorrect|not|mistake|cannot|impossible)\b)"
+    r"(?:(?P<always>In\s+math\w*|In\s+general)|This|These|It(?:'s|\s+is)|In\s+other\s+words)\b(?:\W+[^\s=]+){6,}$"
 )
 CHECK = re.compile(
     r"^\W*(?:check|checking|verification|verify|to (?:check|verify)|probe|contrôle)\b(?:(?!\b(?:so|therefore|thus|hence|wait|wrong|oops)\b).)*\Z",
@@ -81,7 +86,7 @@ SUM = re.compile(
     r"^(?!.*\b[b-z]\b).*[^\W\d_]{3}.*[-+−×·*/÷]\s*[$€£]?\d[\d.,%²³)!]*\s*=\s*(?=[^=]+$)"
 )
 BEFORE = re.compile(
-    r".*(?:\b(?:is|are|equals?|be|hence|so|thus|therefore|gives?|at|get|leaves|leaving|makes?|costs?|has|have|obtain|ist|sind|beträgt|est|sont|es|son"
+    r".*(?:\b(?:is|are|equal\s+to|equals?|be|hence|so|thus|therefore|gives?|at|get|leaves|leaving|makes?|costs?|has|have|obtain|ist|sind|beträgt|est|sont|es|son"
     r"|vale|é|são|è|sono|är|равн[аоы]?)\b|\bi\.e\.|\b(?:it|that)'s\b|[:⇒→])(?=\s)",
     re.I | re.S,
 )
@@ -170,17 +175,26 @@ def _said(text: str) -> str | None:
     return said or None
 
 
-def statements(text: str) -> list[str]:
-    """The sentences and lines of a reply, without courtesies, checks at its end and remarks in brackets."""
-    parts = SENTENCE_END.split(CHECK.sub("", text).strip())
-    return [part.strip() for part in parts if not ASIDE.fullmatch(part)]
+def statements(text: str, question: str = "") -> list[str]:
+    """The sentences and lines of a reply, without courtesies, checks at its end, comments and remarks in brackets."""
+    parts = map(str.strip, SENTENCE_END.split(CHECK.sub("", text).strip()))
+    given = set(NUMBER.findall(question))
+    return [
+        part
+        for part in parts
+        if not ASIDE.fullmatch(part)
+        and not (
+            (hit := COMMENT.match(part))
+            and (hit["always"] or given.issuperset(NUMBER.findall(part)))
+        )
+    ]
 
 
 def _stated(text: str, question: str) -> str | None:
     """What a reply without a marked answer comes to; None where its last statement is open or has no value."""
     if (ahead := AHEAD.fullmatch(text.strip())) and (found := _value(ahead[1], question)):
         return found
-    said = statements(text)
+    said = statements(text, question)
     return _value(said[-1], question) if said else None
 
 
@@ -217,7 +231,7 @@ def _comes_to(sentence: str, question: str) -> str | None:
         said = sentence
     said = said.strip(" .。!")
     said = re.sub(
-        rf"^(?:All (?=[a-z]\b)|=\s*|{ADVERB}|an?\s+(?=\d)|(?:[a-z]+\s+){{1,4}}of\s+(?=[-\d$(]))+",
+        rf"^(?:All (?=[a-z]\b)|=\s*|(?i:{ADVERB})|an?\s+(?=\d)|(?:an?|the)\s+(?:[a-z]+\s+){{1,3}}of\s+(?=[-\d$(]))+",
         "",
         said,
     )
@@ -241,7 +255,9 @@ def _only(sentence: str, question: str) -> str | None:
         return None
     if not re.search(r"\d", hits[0][0]):
         return hits[0][0]
-    behind = re.match(r"(?:\s*[^\W\d_]+(?:[/ ][^\W\d_]+)*)?", sentence[hits[0].end() :])
+    behind = re.match(
+        r"(?:\s*(?!(?:is|are|was|were)\b)[^\W\d_]+(?:[/ ][^\W\d_]+)*)?", sentence[hits[0].end() :]
+    )
     return hits[0][0] + REMARK.sub("", behind[0] if behind else "")
 
 
