@@ -572,7 +572,6 @@ GRADERS: dict[str, Callable[[Task, str], Grade]] = {
     "exact": simple.exact,
     "contains": simple.contains,
     "code": _code,
-    "refusal": simple.refusal,
     "sql": sql.grade,
     "lean": lean.grade,
 }
