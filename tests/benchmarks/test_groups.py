@@ -98,7 +98,7 @@ def test_parts_that_were_not_asked_alike_fail_the_gate_and_are_named():
 def test_a_plan_counts_questions_and_tokens_and_takes_both_from_results_where_there_are_any():
     found = groups.plan(GROUP)
     assert found["all"].questions == 700 and found["tokens"] == (70000, 140000)
-    assert found["seconds"] == pytest.approx(140000 / 8000 + 1024 / 40)
+    assert found["seconds"] == pytest.approx(140000 / 8000 + 2048 / 40)
     assert [round(one.least, 3) for one in found["aspects"]] == [0.055, 0.063]
     same = graded("m", GOOD)
     measured = groups.plan(GROUP, (same, same))

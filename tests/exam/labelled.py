@@ -36,7 +36,7 @@ LATER = {
     "fourth-unseen": ("fourth, unseen", {"math": (54, 56), "choice": (36, 39)}),
     "fifth": ("fifth", {"math": (112,), "choice": (53,)}),
     "sixth": ("sixth", {"math": (52,), "choice": (27,)}),
-    "seventh": ("seventh", {"math": (0,), "choice": (0,)}),
+    "seventh": ("seventh", {"math": (29,), "choice": (21,)}),
 }
 
 
@@ -170,9 +170,9 @@ LATER_INTRO = [
     'Replies mostly in free words, although prompts ask for a box, a line or a block: "marked" are those that do as asked. '
     "The fourth has several languages, cut-off, hedged, corrected and forged replies; half of it was shuffled away unseen. "
     "The fifth has 82 such replies and 90 by the embedded model of 135M, the sixth and the seventh are that model's alone; "
-    "six of the sixth on which people differ were left out. Whoever wrote the fourth and fifth also mended the rules.",
+    "nine of theirs on which people differ were left out. Whoever wrote the fourth and fifth also mended the rules.",
     "First: by the rules as they stood. Mended: the unseen half, asked once after the rules were mended by the seen half. Now: by rules "
-    "mended by all sets but the seventh, and so no measurement.",
+    "mended by all sets, and so no measurement. Wrong, called right at first: fourth, seen 5; unseen 1, mended 2; fifth 3; sixth and seventh none.",
     "",
     "| set | kind | first | mended | now | marked, now | wrong, called right now | Math-Verify, or lm-eval's filter | NeMo-Skills' rule |",
     "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -251,6 +251,11 @@ def _only(sentence: str, question: str) -> str | None:
     if len(hits) > 1:
         given = set(NUMBER.findall(question))
         hits = [hit for hit in hits if hit[0] not in given]
+        counted = re.search(r"\bhow many (\w+)", question, re.I)
+        if counted and "=" not in sentence:
+            what = re.compile(rf"\W*{counted[1]}\b")
+            named = [hit for hit in hits if what.match(sentence, hit.end())]
+            hits = named or hits
     if len(hits) != 1:
         return None
     if not re.search(r"\d", hits[0][0]):
