@@ -18,7 +18,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint audit locks bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
+  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card judge-controls real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -66,6 +66,15 @@ test-pairings: setup .venv/.dev $(PAIRED_GYMS:%=.venv-gym-%/.done)
 	$(or $(GYM_PYTHON),python3.13) -m venv --clear .venv-gym-$*
 	.venv-gym-$*/bin/python3 -m pip install --quiet --disable-pip-version-check --ignore-requires-python nemo-gym==$*
 	touch $@
+
+.venv-ray/.done:
+	.venv/bin/uv venv --quiet --clear --python .venv/bin/python3 .venv-ray
+	.venv/bin/uv pip install --quiet --python .venv-ray/bin/python3 'ray[data]==2.60.0'
+	touch $@
+.PHONY: test-ray
+### test-ray: parts of a run as tasks of a real Ray on this machine
+test-ray: setup .venv/.dev .venv-ray/.done
+	DECKSMITH_RAY=1 .venv/bin/python3 -m pytest tests/make/test_ray_shards.py
 
 ### test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
 test-rl: setup .venv/.dev .venv/.train
@@ -244,6 +253,10 @@ judge-card: run-tools
 	$(PART) docs/judge-card.md $@ tests/exam/checks_card.py --run results/judge-card --real results/real-decks
 
 # FROM=/folder/of/decks: others' decks are good ones too; nothing of theirs is kept.
+### judge-controls: whether the offline judge looks at the pictures: docs/judges.md
+judge-controls: run-tools
+	$(PART) docs/judges.md $@ tests/exam/controls.py --run results/judge-controls
+
 ### bench-reads: what the check "reads like language" takes for language: docs/judge-card.md
 bench-reads: .venv/.dev .venv/.local assets/engine/node_modules/.done
 	$(PART) docs/judge-card.md $@ tests/bench_reads.py $(if $(filter command environment,$(origin FROM)),$(FROM))

@@ -16,7 +16,7 @@ from scipy.special import softmax  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith.people.study import estimates, intervals  # noqa: E402
+from decksmith.people.study import estimates, intervals, predicted  # noqa: E402
 
 MODELS, STRENGTH, BIAS, TIE = ("a", "b", "c"), numpy.array([0.5, -0.5, 0.0]), 0.2, -0.5
 REPEATS = 1000
@@ -146,6 +146,40 @@ def claims(repeats, raters, lean=0.4):
     return *found, limited / repeats
 
 
+def judged(random, prompts, voted, raters, follows, net):
+    """Votes of three people on each of the first `voted` prompts, and a judge's gap on all prompts, correlated by `follows` with what
+    people lean to; `net` is their advantage for a. Returns signs, votes, gaps."""
+    leans = random.normal(0, 1, prompts)
+    gaps = follows * leans + numpy.sqrt(1 - follows**2) * random.normal(0, 1, prompts)
+    tastes = random.normal(0, 0.4, raters)
+    votes, signs = [], []
+    for prompt in range(voted):
+        for rater in random.choice(raters, 3, replace=False):
+            felt = 0.8 * leans[prompt] + tastes[rater] + net + random.logistic(0, 0.6)
+            signs.append(int(felt > 0.3) - int(felt < -0.3))
+            votes.append({"prompt": f"p{prompt}", "rater": f"r{rater}"})
+    return signs, votes, {f"p{prompt}": float(gap) for prompt, gap in enumerate(gaps)}
+
+
+def predictions(repeats, prompts, voted, raters, follows, net=0.2):
+    """Of a study and a judge: shares of intervals of the votes alone, and with the judge, that hold the truth; the width of these over
+    that of those; the mean error; and the median of votes saved for each vote."""
+    random = numpy.random.default_rng(5)
+    felt = random.normal(0, 0.8, 2_000_000) + random.normal(0, 0.4, 2_000_000) + net
+    felt += random.logistic(0, 0.6, 2_000_000)
+    real = (1 + (felt > 0.3).mean() - (felt < -0.3).mean()) / 2
+    widths, held, off, saved = numpy.zeros(2), numpy.zeros(2), 0.0, []
+    for seed in range(repeats):
+        drawn = judged(numpy.random.default_rng([seed, 3]), prompts, voted, raters, follows, net)
+        found = predicted.predict("a", "b", *drawn)
+        for at, one in enumerate((found["alone"], found["joined"])):
+            widths[at] += one["hi"] - one["lo"]
+            held[at] += one["lo"] <= real <= one["hi"]
+        off += (found["joined"]["mean"] - found["alone"]["mean"]) / repeats
+        saved.append(found["saved"] / found["votes"])
+    return *(held / repeats), widths[1] / widths[0], off, numpy.median(saved)
+
+
 def main():
     intervals.RESAMPLES = 400  # of each repeat; what is printed to people has 2,000
     print("# What vote-tally holds\n")
@@ -177,6 +211,30 @@ def main():
     for raters, lean in ((20, 0.4), (8, 0.4), (5, 0.4), (4, 0.4), (4, 0.2), (3, 0.4)):
         equal, apart, limited = claims(REPEATS // 2, raters, lean)
         print(f"| {raters} | {lean} | {equal:.1%} | {apart:.1%} | {limited:.0%} |", flush=True)
+    print("\n## Votes and a judge together\n")
+    print(
+        f"`run-compare --votes`, {REPEATS // 2} studies a row, three people on each voted prompt. Width: of the interval with the judge over that of the "
+        "votes alone. Moved: the mean of what the judge adds to the share. Saved: votes for each vote, the median.\n"
+    )
+    print(
+        "| prompts | voted | raters | judge follows people (correlation) | votes alone | with the judge | width | moved | saved |"
+    )
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for prompts, voted, raters in (
+        (40, 10, 5),
+        (40, 20, 8),
+        (100, 30, 10),
+        (300, 40, 12),
+        (1000, 40, 12),
+    ):
+        for follows in (0.0, 0.5, 0.9):
+            alone, joined, width, off, saved = predictions(
+                REPEATS // 2, prompts, voted, raters, follows
+            )
+            print(
+                f"| {prompts} | {voted} | {raters} | {follows} | {alone:.1%} | {joined:.1%} | {width:.2f} | {off:+.3f} | {saved:.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

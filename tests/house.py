@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LIB = ROOT / "lib/decksmith"
-LIMITS = {"lines": 51_300, "files": 221, "loose": 7.0, "words": 30_000, "makefile": 200}
+LIMITS = {"lines": 51_500, "files": 223, "loose": 7.0, "words": 29_000, "makefile": 200}
 
 
 def modules() -> list[Path]:
@@ -51,7 +51,7 @@ def is_loose(annotation: ast.expr) -> bool:
 # What a command writes: a whole page, or the tables of a page.
 GENERATED = re.compile(r"\A(?:.*\n){0,6}.*(?:Written by `make|writes this page)")
 TABLES = re.compile(
-    r"<!-- fields: \w+ -->\n(?:\|.*\n)*|^<!-- part: .*?(?=^<!-- part: |\Z)", re.S | re.M
+    r"<!-- fields: \w+ -->\n(?:\|[^\n]*\n)*|^<!-- part: .*?(?=^<!-- part: |\Z)", re.S | re.M
 )
 
 

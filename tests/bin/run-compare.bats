@@ -108,3 +108,24 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_failure 65
   assert_line --partial '- Nobody has compared these models on these prompts before'
 }
+
+@test "votes on some prompts and scores on all say what people would prefer on all" {
+  for n in $(seq 1 40); do
+    lead=$((n % 3))
+    for maker in one two; do
+      mark=$([ $maker = one ] && echo $((3 + (lead > 0))) || echo 3)
+      echo '{"id":"p'$n'","model":"'$maker'","rendered":true,"scores":{"content":'$mark'}}'
+    done >> scores.jsonl
+    [ $n -gt 15 ] || for rater in ada bob cleo dan eve; do
+      echo "p$n,$rater,one,two,$([ $lead -gt 0 ] && echo left || echo right)"
+    done >> rows.csv
+  done
+  { echo prompt,rater,left,right,choice; cat rows.csv; } > votes.csv
+  vote-import --study here --votes votes.csv > /dev/null
+  run --separate-stderr run-compare --votes here --json scores.jsonl
+  assert_success
+  [ "$(jq -c '.people[0] | [.a, .votes, .prompts, .unvoted, .saved > 0, .joined.mean > 0.6]' <<< "$output")" = '["one",75,15,25,true,true]' ]
+  run run-compare --votes here scores.jsonl
+  assert_output --partial 'Of people, on all 40 prompts, '
+  assert_output --partial 'The judge saved about'
+}

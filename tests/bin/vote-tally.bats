@@ -28,7 +28,7 @@ setup() { cp -r "$STUDY" here; }
   run --separate-stderr vote-tally --study here
   assert_failure 65
   assert_output ''
-  assert_equal "$stderr" "vote-tally: here is open, and its results are counted once; close it on the owner's page or with --close"
+  assert_equal "$stderr" "vote-tally: here is open; close it first, on the owner's page or by vote-tally --study here --close"
   assert [ ! -e here/tally ]
 }
 

@@ -9,7 +9,7 @@ from planted_defects import DEFECTS, ORDER, PAD, PADDINGS, PLACES
 
 def page(card: Record) -> str:
     """The card as the markdown page of docs."""
-    parts = (_head, _defects, _length, _injected, _consistency)
+    parts = (_head, _looks, _defects, _length, _injected, _consistency)
     return "\n".join(line for part in parts for line in part(card))
 
 
@@ -24,6 +24,17 @@ def _head(card: Record) -> list[str]:
         "",
         f"{card['judgings']} judgings counted; excluded: {_faults(card)}. The good decks themselves have the mean scores "
         f"{scores}. Brackets hold 95 % intervals over decks; where all decks agree, exact ones.",
+        "",
+    ]
+
+
+def _looks(card: Record) -> list[str]:
+    other, none = (_said(found) for found in card["looks"].values())
+    return [
+        "## Whether it looks",
+        "",
+        f"With another deck's pictures the overall score changes by {other}, with white pictures by {none}. Where it hardly changes, "
+        "the judge does not look.",
         "",
     ]
 

@@ -32,7 +32,7 @@ from decksmith.measure.decks.parser import Deck  # noqa: E402
 from decksmith.measure.judging import identity, judges, scoring  # noqa: E402
 from decksmith.measure.render import pool, toolchain  # noqa: E402
 from decksmith.measure.results import stats  # noqa: E402
-from planted_defects import DEFECTS, PADDINGS, PLACES, variants  # noqa: E402
+from planted_defects import CONTROLS, DEFECTS, PADDINGS, PLACES, controls, variants  # noqa: E402
 
 # Of each deck and version the scores by dimension, one for each repeat, None after a fault of the judge.
 Judgings = dict[tuple[str, str], list[dict[str, float] | None]]
@@ -82,12 +82,13 @@ class _Exam:
         self.rendering, self.judging = asyncio.Semaphore(jobs), asyncio.Semaphore(self.judge.jobs)
         tasks = []
         try:
-            for record in good:
+            for record, other in zip(good, [*good[1:], good[0]], strict=True):
                 text, pictures = pool.source(self.run, record)
                 made = {
                     name: self._write(record, name, deck, pictures)
                     for name, deck in variants(record, text).items()
                 }
+                made |= controls(self.run, record, other)
                 tasks += [
                     asyncio.create_task(self._one(record, name, version))
                     for name, version in {"original": record, **made}.items()
@@ -140,7 +141,7 @@ class _Exam:
         }
 
     async def _one(self, record: Record, name: str, version: Record) -> None:
-        if name != "original":
+        if "render" not in version:
             version = {**version, "render": await self._render(version)}
         if not (error := version["render"].get("error")):
             found = await asyncio.gather(
@@ -235,6 +236,7 @@ def card(
         "faults": dict(sorted(faults.items())),
         "original": {d: interval(table.means("original", d)) for d in dimensions},
         "defects": defects,
+        "looks": {name: table.shift(name) for name in CONTROLS},
         "order": table.shift("shuffled order"),
         "length": {
             **{name: table.shift(name) for name in PADDINGS},

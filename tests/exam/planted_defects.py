@@ -5,12 +5,14 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from decksmith.core.records import Record
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.parser import Deck, Slide, visible
 from decksmith.measure.judging import checks, rendered
+from PIL import Image
 
 # The same words in both: only the order differs, so that all that a judge may read from the line
 # but what it orders is the same.
@@ -452,3 +454,24 @@ CHECKS: dict[str, Callable[[Case], str | tuple[str, Record] | None]] = {
     "theme": theme,
     "checklist": checklist,
 }
+
+
+# Pictures that are not the deck's: a judge who looks loses by them.
+CONTROLS = ("other pictures", "no pictures")
+
+
+def controls(run: Path, record: Record, other: Record) -> dict[str, Record]:
+    """A rendered deck's record with the pictures of another deck, and with white ones in their place; {name: record}."""
+    white = []
+    for path in record["render"]["slides"]:
+        with Image.open(run / path) as picture:
+            blank = Image.new("RGB", picture.size, "white")
+        place = Path("exam", record["id"], "no-pictures", "slides", Path(path).name)
+        (run / place).parent.mkdir(parents=True, exist_ok=True)
+        blank.save(run / place)
+        white.append(str(place))
+    swapped = {**record, "render": {**other["render"], "xray": record["render"]["xray"]}}
+    return {
+        CONTROLS[0]: swapped,
+        CONTROLS[1]: {**record, "render": {**record["render"], "slides": white}},
+    }

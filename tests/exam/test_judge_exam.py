@@ -305,6 +305,7 @@ def planted(deck, name, seed):
     slide never; it obeys a line on a slide; its coherence wavers between its two repeats."""
     scores = {"content": 4, "design": 4, "coherence": 4 - (seed > 0)}
     scores["content"] -= 2 * (name == "blank-slide")
+    scores["content"] -= 3 * (name == "no-pictures")
     scores["design"] -= (name == "low-contrast") and deck == "b"
     for dimension in scores:
         scores[dimension] += (name == "text-5") - (name == "text-1")
@@ -421,7 +422,7 @@ def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision
     vision[1].mood = "babbling"
     card = seen(examined, vision)
     vision[1].mood = "well"
-    assert card["faults"] == {"judge": 2} and card["judgings"] == 22
+    assert card["faults"] == {"judge": 2} and card["judgings"] == 30
     assert card["defects"]["blank slide"]["decks"] == 1
     assert "excluded: 2 unusable replies of the judge." in card_page.page(card)
 
@@ -435,9 +436,11 @@ def test_the_card_recovers_what_was_planted_and_pays_for_each_judging_once(exami
     assert sorted(endpoint.asked) == [("a", "blank-slide", 0), ("a", "blank-slide", 4)]
     assert (card["judge"], card["judgings"], card["faults"]) == (
         "google/gemini-3-flash-preview",
-        24,
+        32,
         {},
     )
+    # It never holds the pictures against the request, and it sees that white ones show nothing.
+    assert [card["looks"][name]["mean"] for name in defects.CONTROLS] == [0.0, -1.0]
     d = card["defects"]
     assert d["blank slide"]["auc"]["same"]["mean"] == 1 and d["blank slide"]["shift"][
         "mean"

@@ -68,14 +68,8 @@ def test_the_documentation_lists_every_theme_with_its_layouts():
         for row in section.split("\n")
         if row.startswith("| `")
     ]
-    by = {"seeds": "our seeds", "published": "the published corpus"}
     assert rows == [
-        [
-            name,
-            theme["package"],
-            ", ".join(words for key, words in by.items() if theme[key]) or "-",
-            ", ".join(theme["layouts"]) or "-",
-        ]
+        [name, theme["package"], ", ".join(theme["layouts"]) or "-"]
         for name, theme in THEMES.items()
     ]
 

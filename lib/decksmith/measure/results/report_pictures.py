@@ -70,7 +70,7 @@ def avif(source: Path, width: int, quality: int) -> bytes:
         picture = opened.convert("RGB")
     picture.thumbnail((width, picture.height), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    picture.save(buffer, "AVIF", quality=quality, speed=7, max_threads=1)
+    picture.save(buffer, "AVIF", quality=quality, speed=9, max_threads=1)
     return buffer.getvalue()
 
 

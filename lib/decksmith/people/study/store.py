@@ -606,3 +606,13 @@ class Study:
                 }
             )
         return found
+
+
+def finished(folder: Path) -> Study:
+    """A study whose votes may be counted: closed, or of imported votes. Raises cli.BadData for one that is open."""
+    study = Study(folder)
+    if not study.closed and not study.imported:
+        raise cli.BadData(
+            f"{folder} is open; close it first, on the owner's page or by vote-tally --study {folder} --close"
+        )
+    return study
