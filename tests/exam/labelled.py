@@ -209,7 +209,7 @@ def later_lines() -> list[str]:
 
 
 def _of(hits: int, count: int) -> str:
-    return f"{hits} of {count} ({100 * hits / count:.1f} %)"
+    return f"{hits} of {count} ({100 * hits / count:.1f} %)" if count else ""
 
 
 def _line(title: str, name: str, of: list[Row], found: list[bool]) -> str:
