@@ -126,8 +126,7 @@ vllm-lock: .venv/.python
 .PHONY: test-gym
 ### test-gym: NeMo Gym's own verifiers, on rows of ours
 test-gym: .venv-gym/.done .venv/.dev
-	DECKSMITH_GYM=1 .venv/bin/python3 -m pytest tests/benchmarks/test_gym.py \
-	  tests/benchmarks/test_gym_servers.py
+	DECKSMITH_GYM=1 .venv/bin/python3 -m pytest tests/benchmarks/test_gym.py
 
 # A folder with the checkers of IFEval and IFBench, which are on no package index (docs/gym.md).
 CHECKERS ?=

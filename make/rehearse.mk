@@ -130,7 +130,6 @@ $(addprefix rehearsal-rl-,rft dpo grpo): rehearsal-rl-%: $(A)/%/adapter/manifest
 rehearsal-rl-report:
 	$(MAKE) results/reports/rehearsal-rl/index.html MODEL="$(CHAIN)" LIMIT=$(ACT) NAME=rehearsal-rl TRAINING=$(A)/grpo
 	bin/run-compare --page results/reports/rehearsal-rl/compare.md $(CHAIN:%=results/runs/%/$(SETTING))
-	cat $(A)/grpo/curve/curve.md $(A)/grpo/curve/watch.json
 	echo "The curve of GRPO: $(A)/grpo/curve/curve.png"
 	echo "Open the report: file://$(abspath results/reports/rehearsal-rl/index.html)"
 

@@ -1,4 +1,4 @@
-"""What the wheel of NeMo Gym says of each benchmark and resources server: `make gym-table` writes assets/gym.toml.
+"""What the wheel of NeMo Gym says of each benchmark: `make gym-table` writes assets/gym.toml.
 
 Runs with the toolchain's Python: `.venv-gym/bin/python3 tests/gym_table.py > assets/gym.toml`.
 """
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib" / "decksmith" / "bench" / "benchmarks"))
 
 import yaml  # noqa: E402
-from gym_worker import HOME, alone, parts, resolved  # noqa: E402
+from gym_worker import HOME, parts, resolved  # noqa: E402
 
 GENERATED = re.compile(r"\bgit\+|-e |https?://|^\s*#|^\s*$")
 # What a verifier's source names when it runs what a reply holds.
@@ -74,60 +74,20 @@ def table() -> dict[str, dict[str, Any]]:
     return rows
 
 
-# A server of turns has doors beside /verify, or an agent of its own.
-TURNS = re.compile(r"\bapp\.post\(|GymnasiumServer|def seed_session|\bMCP\b")
-
-
-def servers() -> dict[str, dict[str, Any]]:
-    """All resources servers, by name, each with its needs; none means: one turn, graded by rules."""
-    rows = {}
-    for folder in sorted((HOME / "resources_servers").iterdir()):
-        if not (folder / "app.py").exists():
-            continue
-        example = folder / "data" / "example.jsonl"
-        first = example.open().readline() if example.exists() else ""
-        try:
-            agent, _, settings = alone(folder.name)
-        except Exception:  # what its configuration names is not in the wheel
-            agent, settings = "none", {}
-        modality = {"modality": "pictures" if '"input_image"' in first else "text"}
-        found = needs(agent, folder.name, settings, modality)
-        asks = json.loads(first or "{}").get("responses_create_params") or {}
-        if asks.get("tools"):
-            found.append("tools")
-        if "turns" not in found and TURNS.search(server_source(folder.name)):
-            found.append("turns")
-        wanted = folder / "requirements.txt"
-        lines = wanted.read_text().splitlines() if wanted.exists() else []
-        rows[folder.name] = {
-            "licence": "that of the rows",
-            "server": folder.name,
-            "needs": found,
-            "packages": [line.strip() for line in lines if not GENERATED.search(line)],
-            "elsewhere": any(re.search(r"git\+|https?://", line) for line in lines),
-            "repeats": 1,
-        }
-    return rows
-
-
 def main() -> None:
-    """Print the table; `tested` are those that tests/benchmarks/test_gym.py and test_gym_servers.py vouch for."""
+    """Print the table; `tested` are those whose server tests/benchmarks/test_gym.py vouches for."""
     warnings.simplefilter("ignore")
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the wheel's modules print is no part of the table
-    fixtures = ROOT / "tests" / "fixtures"
-    of_servers = set(json.loads((fixtures / "gym-servers.json").read_text()))
-    of_benchmarks = of_servers | set(json.loads((fixtures / "gym.json").read_text()))
+    proven = set(json.loads((ROOT / "tests/fixtures/gym.json").read_text()))
     os.chdir(HOME)  # its benchmarks name files from there
     lines = ["# Written by `make gym-table` from the wheel: facts about NeMo Gym's benchmarks."]
     lines.append(f"version = {json.dumps(metadata.version('nemo-gym'))}")
-    made = (("benchmarks", table(), of_benchmarks), ("servers", servers(), of_servers))
-    for part, rows, proven in made:
-        for name, row in rows.items():
-            row.pop("unread", None)
-            row["tested"] = row["server"] in proven
-            lines += ["", f"[{part}.{json.dumps(name)}]"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in row.items()]
+    for name, row in table().items():
+        row.pop("unread", None)
+        row["tested"] = row["server"] in proven
+        lines += ["", f"[benchmarks.{json.dumps(name)}]"]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in row.items()]
     out.write("\n".join(lines) + "\n")
 
 

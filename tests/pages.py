@@ -32,7 +32,7 @@ ROOMS = [room for rooms in CHAPTERS.values() for room in rooms]
 NOUNS = {
     "measure": ("deck", "run", "prompt", "record", "template"),
     "train": ("seed", "draft", "chat", "sft", "rl", "ckpt", "job", "model", "hub", "reward", "env"),
-    "bench": ("bench", "eval", "sandbox"),
+    "bench": ("bench", "eval"),
     "people": ("pair", "vote", "judge", "demo"),
 }
 GENERATED = "`make numbers` writes this page."

@@ -12,7 +12,7 @@ EOT
   run --separate-stderr chat-prefer --lexical --report report.json < samples.jsonl
   assert_success
   assert_output '{"id":"p1","context":[{"role":"user","content":"Teach my pupils to read a map of tides before the trip to the mudflats"}],"completions":[{"rank":0,"completion":[{"role":"assistant","content":"# Tides\nthe moon pulls and the water follows"}]},{"rank":1,"completion":[{"role":"assistant","content":"# Something\nI am sorry, I can not do that today"}]}],"prefer":{"chosen":"p1~0","rejected":"p1~1","models":{"chosen":null,"rejected":null},"margin":0.8,"tokens":{"chosen":13,"rejected":14}}}'
-  assert_equal "$stderr" "chat-prefer: 1 pairs of 2 prompts and 3 answers, by reward
+  assert_equal "$stderr" "chat-prefer: 1 pairs of 2 prompts and 3 answers
 chat-prefer: 1 prompts left out: fewer than two answers that count
 chat-prefer: 1 answers left out: no measurement: a fault that is not the model's
 chat-prefer: the chosen answer is longer than the rejected one in 0% of the rows, 0.93 times as long on average (geometric)"
@@ -36,14 +36,8 @@ chat-prefer: the chosen answer is longer than the rejected one in 0% of the rows
   [[ $stderr == *"chat-prefer: p1: left out, near the held-out e1"* ]]
 }
 
-@test "votes without a study, and a record without the number that decides, are one sentence" {
-  run chat-prefer --by votes < samples.jsonl
-  assert_failure 2
-  assert_output --partial "--by votes and --study go together"
-  run chat-prefer --lexical --by score < samples.jsonl
+@test "a record without a reward is one sentence" {
+  run chat-prefer --lexical < <(sed 's/"reward":{/"score":{/' samples.jsonl)
   assert_failure 65
-  assert_output --partial 'stdin:1: p1~0: no "score" in this record; deck-score writes it'
-  run chat-prefer --lexical --by score < <(sed 's/"reward":{/"score":{"checks":1.0},&/' samples.jsonl)
-  assert_failure 65
-  assert_output --partial 'stdin:1: p1~0: its score is a share of checks; --by reward takes that (deck-reward)'
+  assert_output --partial 'stdin:1: p1~0: no "reward" in this record; deck-reward writes it'
 }

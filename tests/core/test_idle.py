@@ -123,24 +123,6 @@ def test_the_eval_server_bears_1200(serving, tmp_path):
     )
 
 
-def test_the_sandbox_bears_1200(serving):
-    process, facts = serving(
-        "sandbox-serve",
-        "--address",
-        "a.json",
-        "--jobs",
-        "1",
-        address="a.json",
-        DECKSMITH_SANDBOX_TOKEN="secret",
-    )
-    besiege(
-        facts["url"],
-        process.pid,
-        1200,
-        (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/run")),
-    )
-
-
 @pytest.mark.engine
 def test_the_embedded_engine_bears_1200(serving, tmp_path):
     code = """import json, sys, time

@@ -290,7 +290,6 @@ def test_ctrl_c_in_a_pipeline_at_a_terminal_is_said_once():
     [
         ("eval-serve", ["--root", "r"]),
         ("reward-serve", ["--root", "r"]),
-        ("sandbox-serve", ["--address", "r/address.json"]),
         pytest.param("demo-serve", ["--run", "r", "--port", "0"], marks=pytest.mark.browser),
     ],
 )

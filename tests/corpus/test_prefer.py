@@ -1,4 +1,4 @@
-"""Pairs and best answers: margins, lengths, near-duplicates, leaks, votes; and what a row holds."""
+"""Pairs and best answers: margins, lengths, near-duplicates, leaks; and what a row holds."""
 
 import itertools
 import json
@@ -56,10 +56,10 @@ def answer(prompt, k, worth, size=60, **gen):
 def chosen(tmp_path):
     """A function of records that returns (rows, report)."""
 
-    def choose(samples, held=(), best=False, by="reward", votes=None):
+    def choose(samples, held=(), best=False):
         path = tmp_path / "samples.jsonl"
         path.write_text("".join(json.dumps(one) + "\n" for one in samples))
-        reader = sampled_answers.Reader(by, votes)
+        reader = sampled_answers.Reader()
         chooser = preference_pairs.PairChooser(
             reader, preference_pairs.read_rules(), held, best=best
         )
@@ -194,62 +194,6 @@ def test_an_answer_is_chosen_once(chosen):
     assert [row["id"] for row in rows] == ["p0"] and report["left_out"]["prompts"] == {"copied": 1}
 
 
-def test_votes_decide_by_the_share_of_people_and_by_the_answers_that_they_saw(chosen, tmp_path):
-    study = tmp_path / "study"
-    (study / "tally").mkdir(parents=True)
-
-    def side(model, k):
-        return {"model": model, "sample": k, "run": "r", "rendered": True}
-
-    pairs = [
-        {
-            "id": "a",
-            "kind": "vote",
-            "prompt": "p0",
-            "left": side("smol", 0),
-            "right": side("sft", 1),
-        },
-        {
-            "id": "b",
-            "kind": "vote",
-            "prompt": "p1",
-            "left": side("smol", 0),
-            "right": side("sft", 0),
-        },
-        {
-            "id": "r",
-            "kind": "repeat",
-            "prompt": "p1",
-            "left": side("sft", 0),
-            "right": side("smol", 0),
-        },
-    ]
-    ballots = [
-        ("a", "right"),
-        ("a", "right"),
-        ("a", "left"),
-        ("b", "left"),
-        ("b", "right"),
-        ("r", "left"),
-    ]
-    (study / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    votes = study / "tally/votes.jsonl"
-    votes.write_text("".join(json.dumps({"pair": p, "choice": c}) + "\n" for p, c in ballots))
-    samples = []
-    for prompt in ("p0", "p1"):
-        for model, k in (("smol", 0), ("smol", 1), ("sft", 0), ("sft", 1)):
-            samples.append(answer(prompt, k, None, model={"name": model}))
-            samples[-1]["gen"]["text"] = words(60, f"{prompt}{model}{k}")
-    rows, report = chosen(samples, by="votes", votes=sampled_answers.Votes(study))
-    assert picked(rows) == [("p0~1", "p0~0")]
-    assert rows[0]["prefer"]["models"] == {"chosen": "sft", "rejected": "smol"}
-    assert rows[0]["prefer"]["margin"] == 0.3333
-    assert report["left_out"] == {"prompts": {"margin": 1}, "answers": {"unjudged": 4}}
-    votes.write_text('{"pair": "a", "choice": "both"}\n')
-    with pytest.raises(cli.BadData, match=r"votes.jsonl:1: choice is 'both'"):
-        sampled_answers.Votes(study)
-
-
 def test_the_same_records_give_the_same_rows_and_a_row_has_what_the_trainer_reads(chosen):
     samples = [answer("p0", 0, 0.9), answer("p0", 1, 0.1)]
     assert chosen(samples) == chosen(samples)
@@ -287,8 +231,8 @@ def test_answers_to_a_prompt_that_are_not_together_are_an_error_that_says_how_to
     ("text", "message"),
     [
         (
-            'name = "a"\n[margin]\nreward = -1',
-            r"margin: reward: Input should be greater than or equal to 0",
+            'name = "a"\nmargin = -1',
+            r"margin: Input should be greater than or equal to 0",
         ),
         ("margin = ", "Invalid value"),
         (None, "there is no"),

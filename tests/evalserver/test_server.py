@@ -802,8 +802,7 @@ BENCH = {"name": "needle"}
         ),
         (
             {"defaults": {"stop": ["x"]}},
-            "defaults: unknown key 'stop'; there are: "
-            + ", ".join(request.AnySampling.model_fields),
+            "defaults: unknown key 'stop'; there are: " + ", ".join(request.Sampling.model_fields),
         ),
         ({"checkpoint": "a\nb"}, "checkpoint: not a line of at most 500 characters"),
         ({"run": ["a"]}, "run: not a line of at most 500 characters"),
@@ -891,7 +890,6 @@ def test_without_its_token_the_server_says_only_that_it_lives(refusing):
             ("POST", "/evaluate"),
             ("GET", "/jobs"),
             ("POST", "/jobs"),
-            ("GET", "/benchmarks"),
         ):
             said = requests.request(
                 method, refusing.url + path, json={}, headers=headers, timeout=waits.HANG
@@ -974,16 +972,10 @@ def test_a_job_can_be_listed_looked_at_and_watched(serving, router):
     assert server.job(ident)["delivered"]
 
 
-def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
-    offered = {
-        each["name"]: each for each in refusing.ask("GET", "/benchmarks").json()["benchmarks"]
-    }
-    assert (
-        set(offered) == set(request.names())
-        and "slidevbench" in offered
-        and "published" not in offered
-    )
-    assert offered["aime25"]["defaults"] == {
+def test_what_is_not_said_is_explicit_and_what_is_said_wins():
+    offered, plain = request.names(), Settings(Path("."))
+    assert "slidevbench" in offered and "published" not in offered
+    assert request.defaults("aime25", plain) == {
         "name": "aime25",
         "n_samples_per_eval_prompt": 8,
         "temperature": 0.7,
@@ -993,7 +985,7 @@ def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
         "limit": 0,
         "max_response_len": 32768,
     }
-    assert offered["slidevbench"]["defaults"] == {
+    assert request.defaults("slidevbench", plain) == {
         "name": "slidevbench",
         "protocol": "offline",
         "n_samples_per_eval_prompt": 1,
@@ -1054,13 +1046,6 @@ def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
             },
         ],
     }
-
-
-def test_what_a_benchmark_lacks_is_said(refusing):
-    found = refusing.ask("GET", "/benchmarks").json()["benchmarks"]
-    lacks = {each["name"]: each["lacks"] for each in found}
-    assert lacks["needle"] is None
-    assert lacks["aime25"] == "its rows are not here: bench-prepare aime25 > /dev/null"
 
 
 def test_many_jobs_are_loaded_and_listed(tmp_path):

@@ -102,9 +102,7 @@ def served(command, address, stderr=subprocess.PIPE):
         process.wait()
 
 
-@pytest.fixture(
-    params=["vote", "sandbox", "eval", "demo", pytest.param("reward", marks=pytest.mark.browser)]
-)
+@pytest.fixture(params=["vote", "eval", "demo", pytest.param("reward", marks=pytest.mark.browser)])
 def server(request, tmp_path):
     """(process, address, a path that takes a body) of each of our servers."""
     address, model = tmp_path / "address.json", ["--base-url", "http://127.0.0.1:9/v1"]
@@ -116,8 +114,6 @@ def server(request, tmp_path):
     elif request.param == "demo":
         command = ["demo-serve", *model, "--model", "m", "--port", "0", "--run", root]
         path, address = "/material?name=x.txt", root / "address.json"
-    elif request.param == "sandbox":
-        command, path = ["sandbox-serve", "--jobs", "1", "--address", address], "/run"
     else:
         command = [f"{request.param}-serve", "--root", root, "--address", address]
         path = {"eval": "/jobs", "reward": "/reward"}[request.param]

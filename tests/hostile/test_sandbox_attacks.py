@@ -1,4 +1,4 @@
-"""What generated code might try against the sandbox, through the real server: nothing of it succeeds, each end has its name, and the
+"""What generated code might try against the sandbox, through a server of cells: nothing of it succeeds, each end has its name, and the
 next request is answered. And each wall alone: what it stops works where that wall is not."""
 # ruff: noqa: E501 (attacks stand in single lines here)
 
@@ -336,7 +336,6 @@ ATTACKS = {
     for name, (code, *rest) in {**EXHAUST, **LOOK, **CHANGE}.items()
     for ends in rest[:1]
 }
-TOKEN = "SALTED-with-something-nobody-knows"
 
 
 def available():
@@ -360,27 +359,24 @@ if not AVAILABLE:  # then the sandbox runs nothing: tests/sandbox/test_pool.py
 
 
 class Client:
-    def __init__(self, folder, walls, variables, *options):
+    def __init__(self, folder, walls, variables):
         self.address = folder / "address.json"
-        script = f"import sys; sys.argv = {['sandbox-serve', '--address', str(self.address), '--jobs', '2', *options]!r}; exec(open({str(cli.ROOT / 'bin/sandbox-serve')!r}).read())"
         env = {
-            "DECKSMITH_SANDBOX_TOKEN": TOKEN,
             "CANARY_ENV": "CANARY",
             "PYTHONPATH": os.pathsep.join(sys.path),
             "PATH": os.environ["PATH"],
             **variables,
         }
         self.said = open(folder / "said", "w+")
-        self.process = subprocess.Popen([sys.executable, "-c", script], env=env, stderr=self.said)
+        command = [sys.executable, Path(__file__).with_name("cell_server.py"), self.address]
+        self.process = subprocess.Popen(command, env=env, stderr=self.said)
         waits.until(self.address.exists, self.process)
-        self.url = json.loads(self.address.read_text())["url"]
-        assert json.loads(self.address.read_text())["walls"] == walls
+        facts = json.loads(self.address.read_text())
+        assert facts["walls"] == walls
+        self.url = facts["url"]
 
-    def ask(self, path, value=None, method=None, token=TOKEN):
-        data = None if value is None else json.dumps(value).encode()
-        request = urllib.request.Request(
-            self.url + path, data, {"Authorization": f"Bearer {token}"}, method=method
-        )
+    def ask(self, path, value):
+        request = urllib.request.Request(self.url + path, json.dumps(value).encode())
         try:
             with urllib.request.urlopen(request, timeout=waits.HANG) as reply:
                 return reply.status, json.load(reply)
@@ -401,8 +397,7 @@ class Client:
 
     def close(self):
         self.process.terminate()
-        assert self.process.wait(waits.HANG) == 0
-        assert not self.address.exists()
+        self.process.wait(waits.HANG)
         self.said.close()
 
 
@@ -669,25 +664,6 @@ def test_a_program_of_a_conversation_ends_as_it_should_and_the_next_goes_on_or_s
     harmed = "error: the calls before this one could not be run again|error: RuntimeError: lost "
     assert after == "2\n" or (ends == "." and re.match(harmed, after)), after
     assert tools.use("", "python", {"code": "x + 1"}, 5.0, [before]) == "2\n"
-
-
-def test_nothing_is_said_to_whoever_lacks_the_token(client):
-    for token in ("", "x", TOKEN[:-1], TOKEN + "x", "\xe9"):
-        assert client.ask("/run", {"code": "print(1)"}, token=token)[0] == 401
-    host, port = client.url.removeprefix("http://").split(":")
-    for words in (
-        b"POST /run HTTP/1.1\r\nAuthorization: Bearer %s\r\nContent-Length: 99999999999\r\n\r\n",
-        b"POST /run HTTP/1.1\r\nAuthorization: Bearer %s\r\nContent-Length: -1\r\n\r\n",
-        b"POST /run HTTP/1.1\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n",
-        b"\0" * 70000,
-        b"GET / HTTP/9.9\r\n\r\n",
-    ):
-        with socket.create_connection((host, int(port)), 10) as raw:
-            raw.sendall(words.replace(b"%s", TOKEN.encode()))
-            raw.shutdown(socket.SHUT_WR)
-            reply = raw.recv(200)
-        assert b" 200 " not in reply
-    client.answers()
 
 
 def test_many_who_attack_at_once_do_not_keep_the_others_from_their_answers(client):

@@ -454,13 +454,13 @@ def there(server, monkeypatch, request):
 
 def compare(folder, repo):
     found = repository.Repository(repository.bundle(folder, "dataset", repo))
-    return found, found.difference()
+    return found, *found.newest()
 
 
 def push(folder, repo, public=False):
-    found, difference = compare(folder, repo)
-    repository.check_visibility(repo, difference["private"], public)
-    return found.push(difference, public)
+    found, revision, private = compare(folder, repo)
+    repository.check_visibility(repo, private, public)
+    return found.push(revision, public)
 
 
 def test_a_push_makes_a_private_repository_and_one_commit_and_a_second_push_none(data, there):
@@ -487,37 +487,13 @@ def test_public_is_public(data, there):
     assert not there.private.exists()
 
 
-def test_the_difference_names_files_by_hash_and_the_lines_of_the_card(data, there):
+def test_the_files_and_where_they_would_go_are_named(data, there):
     push(data, there.repo)
-    (there.folder / "old.txt").write_text("X")
-    save(
-        data,
-        [
-            row(1, by={"took": 3}),
-            row(2, messages=[{"role": "user", "content": "Other"}]),
-            row(4),
-            row(5),
-        ],
-        [],
-        REPORT,
-    )
-    found, difference = compare(data, there.repo)
-    assert [(file["path"], file["state"]) for file in difference["files"]] == [
-        ("README.md", "changed"),
-        ("report.json", "same"),
-        ("test.jsonl", "changed"),
-        ("train.jsonl", "changed"),
-    ]
-    assert difference["only_there"] == ["old.txt"]
-    lines = list(repository.described(found, difference, False))
-    assert (
-        lines[0]
-        == f"{there.url} (dataset, as ann): revision {difference['revision'][:12]}, private"
-    )
-    assert {
-        "  stays   old.txt  only there, left alone",
-    } <= set(lines)
-    assert len(lines) < 65 and lines[-1].endswith("README.md")
+    found, revision, private = compare(data, there.repo)
+    first, *files, last = repository.described(found, revision, private)
+    assert first == f"{there.url} (dataset, as ann): revision {revision[:12]}, private"
+    assert [line.split()[0] for line in files] == sorted(found.made.files)
+    assert last.endswith("README.md")
 
 
 @pytest.mark.slow
@@ -541,22 +517,17 @@ def test_a_private_repository_is_not_written_when_public_was_asked(data, there):
 def test_what_changed_there_after_the_comparison_is_not_overwritten(data, there):
     push(data, there.repo)
     save(data, [row(1)], [])
-    found, difference = compare(data, there.repo)
+    found, revision, _ = compare(data, there.repo)
     (there.folder / "train.jsonl").write_text("theirs")
     with pytest.raises(cli.TryAgain, match="was changed by somebody else meanwhile"):
-        found.push(difference, False)
+        found.push(revision, False)
     assert (there.folder / "train.jsonl").read_text() == "theirs"
 
 
 def test_a_file_that_somebody_else_put_there_is_replaced(data, there):
     push(data, there.repo)
     (there.folder / "train.jsonl").write_text("theirs")
-    found, difference = compare(data, there.repo)
-    assert any(
-        line.startswith("  changed train.jsonl")
-        for line in repository.described(found, difference, False)
-    )
-    found.push(difference, False)
+    push(data, there.repo)
     assert (there.folder / "train.jsonl").read_bytes() == (data / "train.jsonl").read_bytes()
 
 
@@ -609,8 +580,7 @@ def test_without_a_network_it_may_be_tried_again(data, there, monkeypatch):
 
 def test_an_adapter_goes_to_a_model_repository(adapter, there, server):
     found = repository.Repository(repository.bundle(adapter, "adapter", there.repo))
-    difference = found.difference()
-    assert found.push(difference, False)["url"] == f"{server.url}/{there.repo}"
+    assert found.push(None, False)["url"] == f"{server.url}/{there.repo}"
     assert {path.name for path in (server.folder / "models" / there.repo).iterdir()} == {
         ".gitattributes",
         "README.md",

@@ -167,19 +167,6 @@ def test_a_run_that_is_killed_ends_in_the_same_bytes_as_one_that_is_not(recipe):
     assert (killed / "curve/curve.jsonl").read_bytes() == (whole / "curve/curve.jsonl").read_bytes()
 
 
-@pytest.mark.skipif("DECKSMITH_RL" not in os.environ, reason="make test-rl asks for it")
-def test_the_watch_stops_a_run_once_and_for_all_unless_it_only_warns(recipe):
-    run = recipe("run", "watch.action=stop", "watch.rise=0.01")
-    assert trained(run) == 75
-    said = (run / "log").read_text()
-    assert "unfinished: the watch (the reward rose from" in said
-    before = asked(run)
-    assert trained(run) == 65 and "watch.action=warn goes on" in (run / "log").read_text()
-    assert asked(run) == before
-    findings = json.loads((run / "curve/watch.json").read_text())
-    assert findings and findings[0]["kind"] == "held-out"
-
-
 def test_a_prompt_that_nothing_can_be_measured_by_is_named(recipe):
     run = recipe("run")
     path = run / "data/train.jsonl"

@@ -58,6 +58,24 @@ def enclosed(
     return [python, "-IS", str(CELL), json.dumps(spec), *map(str, command)]
 
 
+def granted(trial: Sequence[object], readable: Iterable[str | Path], what: str) -> Walls:
+    """The strongest walls in which a trial command runs here. Raises cli.Missing, naming `what`
+    goes into them, where there are none, unless DECKSMITH_WALLS=plain does without."""
+    refusals, places = [], list(readable)
+    for walls in ladder(os.environ.get("DECKSMITH_WALLS") == "plain"):
+        with tempfile.TemporaryDirectory() as home:
+            line = enclosed(walls, Path(home), trial, places)
+            done = subprocess.run(line, capture_output=True, text=True)
+        if done.returncode == 0:
+            return walls
+        refusals.append(f"{walls[0]}: {done.stderr.strip()[-200:]}")
+    raise cli.Missing(
+        f"this machine grants no walls around {what} ({'; '.join(refusals)[:300]}); let users make "
+        "namespaces (sysctl kernel.unprivileged_userns_clone=1), or accept that it can read and "
+        "change what you can: DECKSMITH_WALLS=plain"
+    )
+
+
 def contained(command: Sequence[object], data: bytes, readable: Iterable[str | Path]) -> bytes:
     """What a command writes to stdout, given `data`, in the strongest walls of this host that it starts in; b"" after ten
     minutes. It limits itself in memory and CPU time."""

@@ -31,13 +31,12 @@ WHY_NOT = {
     "turns": "an agent of several turns; Gym's own collector plays it, and bench-import reads its rollouts",
     "audio": "it asks with sound, which chat-generate does not send",
     "pictures": "it asks with pictures",
-    "tools": "its rows offer tools, which are not asked with here",
     "sandbox": "its verifier runs what a reply holds beside what it expects, where the reply can read it",
 }
 
 
 class GymFact(TypedDict):
-    """What the table says of a benchmark or of a server."""
+    """What the table says of a benchmark."""
 
     licence: str
     server: str
@@ -51,7 +50,6 @@ class GymFact(TypedDict):
 class GymTable(TypedDict):
     version: str  # of the wheel
     benchmarks: dict[str, GymFact]
-    servers: dict[str, GymFact]
 
 
 def table() -> GymTable:
@@ -72,8 +70,8 @@ def description(name: str) -> Record:
 
 
 def _row(name: str) -> GymFact:
-    """What the table says of a benchmark, or of a server where no benchmark has this name."""
-    if found := (table()["servers"] | table()["benchmarks"]).get(name):
+    """What the table says of a benchmark."""
+    if found := table()["benchmarks"].get(name):
         return found
     said = f"NeMo Gym {table()['version']} has no benchmark {name!r}"
     raise cli.BadConfig(f"{said}; `bench-prepare --list` shows all")
@@ -87,11 +85,8 @@ def judged_by(name: str) -> bool:
 def lack(name: str) -> str | None:
     """Why a benchmark cannot run here, None where it can; that it needs a judge is no lack."""
     row = _row(name)
-    # A server by itself grades the rows that are given to it; one with tools or pictures is refused
-    # by its number (see records). What runs a reply's code stays refused.
-    proven = name not in table()["benchmarks"] and row["tested"]
     for need in row["needs"]:
-        if need in WHY_NOT and (need == "sandbox" or not proven):
+        if need in WHY_NOT:
             return WHY_NOT[need]
     if row["elsewhere"]:
         return "its verifier needs packages that PyPI does not have"
@@ -102,7 +97,7 @@ def lack(name: str) -> str | None:
 
 def listed() -> Iterator[list[str]]:
     """Lines for people: name, server, licence, samples, what it needs, whether it runs here."""
-    for name, row in (table()["servers"] | table()["benchmarks"]).items():
+    for name, row in table()["benchmarks"].items():
         known = [row["server"] or "-", row["licence"], str(row["repeats"])]
         here = lack(name) or ("runs" if python().exists() else "runs after `make .venv-gym`")
         yield [f"gym-{name}", *known, ",".join(row["needs"]) or "-", here]
@@ -145,9 +140,6 @@ def records(spec: BenchmarkSpec, path: Path | None) -> Iterator[Record]:
     own = f"data/bench/{ours}/gym.jsonl"
     if why := lack(name):
         raise cli.Missing(f"{ours}: {why}")
-    if path is None and name not in table()["benchmarks"]:
-        said = f"{name} is a verifier without rows of its own"
-        raise cli.Missing(f"{ours}: {said}; put yours, in Gym's format, into {own}")
     words = command("prepare", name, *([str(path.resolve())] if path else []))
     ran = subprocess.run(words, capture_output=True, text=True, cwd=WORKER.parent)
     if ran.returncode:
@@ -293,21 +285,8 @@ def shown(python: Path) -> list[Path]:
 
 @functools.cache
 def walls(python: Path) -> cells.Walls:
-    """The strongest walls (an element of cells.WALLS) in which the toolchain's Python runs here. Raises cli.Missing for none,
-    unless DECKSMITH_WALLS=plain does without."""
-    refusals = []
-    for around in cells.ladder(os.environ.get("DECKSMITH_WALLS") == "plain"):
-        with tempfile.TemporaryDirectory() as home:
-            trial = cells.enclosed(around, Path(home), [python, "-c", ""], shown(python))
-            ran = subprocess.run(trial, capture_output=True, text=True)
-            if ran.returncode == 0:
-                return around
-            refusals.append(f"{around[0]}: {ran.stderr.strip()[-200:]}")
-    said = (
-        "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them"
-    )
-    why = "; ".join(refusals)[:300]
-    raise cli.Missing(f"{said} ({why}); to do without: DECKSMITH_WALLS=plain")
+    """The strongest walls in which the toolchain's Python runs here. Raises as cells.granted does."""
+    return cells.granted([python, "-c", ""], shown(python), "NeMo Gym's verifiers")
 
 
 class _VerifierProcess:

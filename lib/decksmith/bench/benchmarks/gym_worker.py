@@ -64,31 +64,6 @@ def parts(config: DictConfig) -> tuple[str, str, Settings, Settings]:
     raise LookupError("no agent of it names a benchmark's data set and a resources server")
 
 
-def alone(kind: str) -> tuple[str, DictConfig, Settings]:
-    """`(agent, configuration, settings)` of a resources server by itself, as its own folder has it: the
-    file of its name, else the first. Raises LookupError for one without any."""
-    files = sorted((HOME / "resources_servers" / kind / "configs").glob("*.yaml"))
-    for path in sorted(files, key=lambda path: path.stem != kind):
-        config: Any = OmegaConf.load(path)
-        blocks = [(name, block) for name, block in config.items() if isinstance(block, DictConfig)]
-        agents = [agent for _, block in blocks for agent in block.get("responses_api_agents") or ()]
-        for name, block in blocks:
-            own = (block.get("resources_servers") or {}).get(kind)
-            if own is not None:
-                return (agents or ["none"])[0], config, {**plain(own), "name": name}
-    raise LookupError("no configuration of its folder describes it")
-
-
-def chosen(name: str) -> tuple[str, DictConfig, Settings]:
-    """`(kind of server, configuration, settings)` of a benchmark, or of a server of this name."""
-    if (HOME / "benchmarks" / name / "config.yaml").exists():
-        config = resolved(name)
-        _, kind, settings, _ = parts(config)
-        return kind, config, settings
-    _, config, settings = alone(name)
-    return name, config, settings
-
-
 def load(path: Path, name: str) -> ModuleType:
     """A module of the wheel by its file, which may import others of its folder by their bare names."""
     parts = path.relative_to(HOME).with_suffix("").parts
@@ -116,11 +91,7 @@ def prepared(name: str, file: str | None) -> Iterator[dict[str, object]]:
     format, or what its own preparation brings."""
     from nemo_gym import prompt
 
-    data: Settings = {}
-    if (HOME / "benchmarks" / name / "config.yaml").exists():
-        data = parts(resolved(name))[3]
-    elif file is None:
-        raise SystemExit(f"the server {name} has no rows of its own")
+    data = parts(resolved(name))[3]
     if file is None:
         made = load(HOME / data["prepare_script"], "preparation").prepare()
         file = str(made or HOME / data["jsonl_fpath"])
@@ -217,7 +188,8 @@ def verifier(name: str, ask: Callable[[dict[str, object]], str]) -> "FastAPI":
             shape = {"id": "chat", "object": "chat.completion", "created": 0, "model": "judge"}
             return ModelResponse({**shape, "choices": [choice]})
 
-    kind, config, settings = chosen(name)
+    config = resolved(name)
+    _, kind, settings, _ = parts(config)
     os.chdir(HOME / "resources_servers" / kind)  # their servers name files from their own folder
     module = load(HOME / "resources_servers" / kind / "app.py", f"server_{kind}")
     own = [one for one in vars(module).values() if inspect.isclass(one)]

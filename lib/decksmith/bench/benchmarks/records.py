@@ -38,7 +38,7 @@ class RowSource(TypedDict, total=False):
     seed: Annotated[int, "what they are drawn from"]
     words: Annotated[list[int], "of the texts of `ruler`: their lengths"]
     own: Annotated[str, "a file of our prompts"]
-    gym: Annotated[str, "a benchmark or a server of NeMo Gym"]
+    gym: Annotated[str, "a benchmark of NeMo Gym"]
 
 
 class JudgeOf(TypedDict, total=False):

@@ -15,13 +15,11 @@ from pathlib import Path
 
 from aiohttp import web as http
 
-from decksmith.bench.benchmarks import tasks
 from decksmith.bench.evalserver import request as requests
 from decksmith.bench.evalserver.jobqueue import Queue
 from decksmith.bench.evalserver.jobs import Job
 from decksmith.bench.evalserver.request import Settings
 from decksmith.core import cli, stream, validation, web
-from decksmith.models import registry
 
 # Seconds between blanks to whoever waits: each restarts the client's read timeout, and a second is
 # the shortest there is.
@@ -44,7 +42,6 @@ class Routes:
             http.get("/jobs/{id}", self.shown),
             http.get("/jobs/{id}/result", self.result),
             http.post("/jobs/{id}/cancel", self.cancel),
-            http.get("/benchmarks", self.benchmarks),
         ]
 
     def _job(self, request: http.Request) -> Job:
@@ -139,15 +136,6 @@ class Routes:
     async def health(self, request: http.Request) -> http.Response:
         return http.json_response({"status": "ok"})
 
-    async def benchmarks(self, request: http.Request) -> http.Response:
-        found = []
-        for name in requests.names():
-            spec = tasks.load(name)
-            said = {key: spec[key] for key in ("title", "grader", "metric")}
-            defaults = requests.defaults(name, self.queue.settings)
-            found.append({"name": name, **said, "lacks": _lack(name), "defaults": defaults})
-        return http.json_response({"benchmarks": found})
-
 
 async def _json_stream(request: http.Request, status: int) -> http.StreamResponse:
     """A response that is begun, of which the body comes later."""
@@ -160,21 +148,6 @@ async def _json_stream(request: http.Request, status: int) -> http.StreamRespons
 def _cut(request: http.Request) -> None:
     if request.transport is not None:
         request.transport.abort()
-
-
-def _lack(name: str) -> str | None:
-    """What a benchmark lacks here, or None."""
-    spec = tasks.load(name)
-    if spec["kind"] == "hub" and not (tasks.kept() / name / "card.json").is_file():
-        return f"its rows are not here: bench-prepare {name} > /dev/null"
-    if "judge" not in spec:
-        return None
-    entry = registry.models().get(spec["judge"]["model"])
-    if entry is None:
-        return "its judge: no model of that name in assets/models.toml"
-    if entry.key_env and not os.environ.get(entry.key_env):
-        return f"its judge: set {entry.key_env}"
-    return None
 
 
 def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: int = 0) -> None:

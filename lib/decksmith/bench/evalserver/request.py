@@ -18,17 +18,8 @@ from decksmith.core.protocol import Protocol
 Door = Literal["jobs", "evaluate"]
 ROUTER = "where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)"
 NAME = 80  # characters of a benchmark's name
-
-# Benchmarks that the delegate's own server (NeMo-Skills) calls otherwise: our name, and what of it
-# does not compare.
-ALIASES: dict[str, tuple[str, str]] = {
-    "arena-hard": (
-        "arena-hard-v2",
-        "Arena-Hard v2.0's hard prompts against o3-mini; NeMo-Skills' arena-hard is v0.1 against "
-        "GPT-4-0314, and the fork of slime's example has v2.0 under that name",
-    ),
-    "gpqa": ("gpqa-diamond", "the diamond split, which is the default of NeMo-Skills' gpqa too"),
-}
+# Names that the delegate's own server (NeMo-Skills) has for benchmarks of ours.
+ALIASES = {"arena-hard": "arena-hard-v2", "gpqa": "gpqa-diamond"}
 
 
 @dataclass
@@ -78,11 +69,6 @@ class JobRequest(TypedDict):
 def names() -> list[str]:
     """The benchmarks that may be asked for."""
     return [name for name in tasks.usable() if "prompt" not in tasks.load(name)]
-
-
-def ours(name: str) -> str:
-    """What a benchmark is called here: an alias's own name, any other as it is."""
-    return ALIASES[name][0] if name in ALIASES else name
 
 
 def defaults(name: str, settings: Settings, said: dict[str, Any] | None = None) -> Params:
@@ -140,32 +126,26 @@ Line = Annotated[str, BeforeValidator(_line)]
 
 
 class Sampling(LenientBody):
-    """How a benchmark is sampled, in the delegate protocol's own keys."""
+    """How a benchmark is asked, in the delegate protocol's own keys; the last two are ours alone."""
 
     n_samples_per_eval_prompt: int | None = _between("whole number", 1, 1024)
     temperature: float | None = _between("number", 0, 100)
     top_p: float | None = _between("number", 1e-9, 1)
     top_k: int | None = _between("whole number", -1, 1 << 30)
     max_response_len: int | None = _between("whole number", 1, 1 << 24)
-
-
-class AnySampling(Sampling):
-    """How a benchmark is asked; two of the keys are ours alone."""
-
     seed: int | None = _between("whole number", 0, 1 << 31)
     limit: int | None = _between("whole number", 0, 1 << 31)
 
     def said(self) -> dict[str, Any]:
         """What was said of it, by key."""
-        return self.model_dump(exclude_none=True, include=set(AnySampling.model_fields))
+        return self.model_dump(exclude_none=True, include=set(Sampling.model_fields))
 
 
 def _known(name: Any, info: ValidationInfo) -> str:
-    """A benchmark under our name. What we do not have is refused, or kept as it was asked for,
-    where the context `soft` says so."""
+    """A benchmark's name. What we do not have is refused, unless the context `soft` says otherwise."""
     text = isinstance(name, str) and 0 < len(name.strip()) <= NAME
-    if text and ours(name) in names():
-        return ours(name)
+    if text and ALIASES.get(name, name) in names():
+        return ALIASES.get(name, name)
     if text and info.context and info.context["soft"]:
         return name
     raise validation.sentence(_missing([str(name)]))
@@ -180,7 +160,7 @@ def _missing(asked: list[str]) -> str:
 Name = Annotated[str, BeforeValidator(_known)]
 
 
-class Benchmark(AnySampling):
+class Benchmark(Sampling):
     """One entry of `benchmarks`."""
 
     name: Name = Field(default="", validate_default=True)
@@ -204,7 +184,7 @@ class Request(LenientBody):
         default=None, min_length=1, max_length=256, description="a list of http://HOST:PORT"
     )
     benchmarks: list[Benchmark] = Field(default=[], description="a list of objects")
-    defaults: AnySampling = Field(default=AnySampling(), description="an object")
+    defaults: Sampling = Field(default=Sampling(), description="an object")
     run: Line | None = None
     model: Line | None = None
     checkpoint: Line | None = None
@@ -243,13 +223,8 @@ async def wanted(
     there = names()
     unknown = [each.name for each in asked.benchmarks if each.name not in there]
     given = [each["name"] for each in body.get("benchmarks") or []]
-    notes = [
-        f"{name} is {ALIASES[name][0]} here: {ALIASES[name][1]}"
-        for name in given
-        if name in ALIASES
-    ]
-    if unknown:
-        notes.append(_missing(unknown))
+    notes = [f"{name} is {ALIASES[name]} here" for name in given if name in ALIASES]
+    notes += [_missing(unknown)] if unknown else []
     return {
         "run": asked.run,
         "rollout_id": asked.rollout_id,

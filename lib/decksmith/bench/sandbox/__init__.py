@@ -1,6 +1,6 @@
-"""Programs of strangers: a warm pool of cells, the supervisor inside, and the same over HTTP.
+"""Programs of strangers: a warm pool of cells, and the supervisor inside.
 
 In: code, files, limits. Out: what it printed and how it ended; never more.
 
-Used by sandbox-serve, bench-grade. May import core.
+Used by bench-grade. May import core.
 """

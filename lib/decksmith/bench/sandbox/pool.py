@@ -39,8 +39,8 @@ ATTEMPTS = 3  # at a cell, before there is none to be had
 
 
 class CellPool:
-    """Cells that stand ready. limits: the default; warm: how many; walls: insist on these; unsafe:
-    do without any if none is granted; image: in which; read: folders that they show besides."""
+    """Cells that stand ready. limits: the default; warm: how many; walls: insist on these;
+    image: in which; read: folders that they show besides."""
 
     def __init__(
         self,
@@ -48,12 +48,11 @@ class CellPool:
         *,
         warm: int | None = None,
         walls: str | None = None,
-        unsafe: bool = False,
         image: str = "sandbox",
         read: Iterable[str] = (),
     ) -> None:
         self.image, self.read = image, list(read)
-        self.limits, self.wanted, self.unsafe = limits or Limits(), walls, unsafe
+        self.limits, self.wanted = limits or Limits(), walls
         self.warm = (os.cpu_count() or 1) if warm is None else warm
         # The control sockets of guards that wait, or will soon.
         self.ready: collections.deque[socket.socket] = collections.deque()
@@ -178,7 +177,7 @@ class CellPool:
         refusals."""
         refusals = []
         self.close()
-        for walls in [self.wanted] if self.wanted else candidates(self.unsafe):
+        for walls in [self.wanted] if self.wanted else candidates():
             refusal = self._try(walls)
             if refusal is None:
                 self.walls = walls
@@ -186,7 +185,7 @@ class CellPool:
             refusals.append(f"{walls}: {refusal}")
         raise cli.Missing(
             f"code cannot be confined here ({'; '.join(refusals) or 'no walls to choose from'}); build the image "
-            "(make image-sandbox), allow user namespaces, or take the risk (--unsafe)"
+            "(make image-sandbox), or allow user namespaces"
         )
 
     def _try(self, walls: str) -> str | None:
@@ -219,8 +218,8 @@ class CellPool:
                 return f"{error}: {said}" if said else str(error)
 
 
-def candidates(unsafe: bool) -> list[str]:
-    """The walls to try here, from strongest to weakest, as IMAGES says; `unsafe`: at last, none."""
+def candidates() -> list[str]:
+    """The walls to try here, from strongest to weakest, as IMAGES says."""
     images, inside = os.environ.get("IMAGES", "auto"), os.environ.get("DECKSMITH_IMAGE")
     found = []
     if images != "off" and not inside and image("sandbox").exists() and shutil.which("apptainer"):
@@ -228,8 +227,6 @@ def candidates(unsafe: bool) -> list[str]:
     if images == "on" and not inside:
         return found
     found.append("namespaces")
-    if unsafe:
-        found.append("none")
     return found
 
 

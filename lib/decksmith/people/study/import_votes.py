@@ -1,51 +1,29 @@
 """Votes that others collected: a file of them becomes a study that vote-tally counts as its own.
 
-In comes a CSV or JSONL file, one row for each vote, and beside it, where there are such, scores of
-the decks (docs/records.md, "Scores of another tool"). A file is taken whole or not at all.
-docs/votes.md has the columns.
+A row is a Vote (docs/records.md) in JSONL, or a row of CSV with the same names; it needs a prompt, a
+rater, two makers and a choice. Beside it come, where there are such, scores of the decks. A file is
+taken whole or not at all.
 """
 
-import contextlib
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, TypedDict, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from decksmith.core import cli, stream
-from decksmith.measure.results import runs, verify
-from decksmith.people.study import records, store, tally
-from decksmith.people.study.records import DIMENSIONS, LONGEST_VIEW, SIDES, Choice, SideOrTie
+from decksmith.measure.results import runs
+from decksmith.people.study import records, store
+from decksmith.people.study.records import CHOICES, LONGEST_VIEW, SIDES, Choice, SideOrTie
 
-# By which names a column is known. `choice` may name a side by any name of the side's column, or
-# the maker.
-COLUMNS = {
-    "prompt": ("prompt", "prompt_id", "question_id"),
-    "pair": ("pair", "pair_id"),
-    "rater": ("rater", "rater_id", "judge"),
-    "left": ("left", "a", "model_a"),
-    "right": ("right", "b", "model_b"),
-    "choice": ("choice", "winner"),
-    "time": ("time", "at", "tstamp"),
-    "seconds": ("seconds",),
-    "kind": ("kind",),
-    **{name: (name,) for name in DIMENSIONS},
-}
-NEITHER: dict[str, Choice] = {
-    "tie": "tie",
-    "bad": "bad",
-    "both bad": "bad",
-    "both_bad": "bad",
-    "tie (bothbad)": "bad",
-}
 LONGEST = 200  # characters of a name
 SHOWN = 10  # bad rows that are named
+CLOCKS = timedelta(minutes=10)  # the clocks of two machines may be so far apart
 
-Cells = dict[str, object]  # a row of the file, by column
-Columns = dict[str, str]  # {field: its column}
+Rows = Iterator[tuple[int, dict[str, object]]]  # by line
 
 
 def _visible(name: str) -> str:
@@ -54,46 +32,56 @@ def _visible(name: str) -> str:
     return name
 
 
-def _iso(said: str) -> str:
-    """ISO 8601 or seconds since 1970 as ISO 8601 in UTC; a time without a zone is UTC."""
-    try:
-        try:
-            at = datetime.fromtimestamp(float(said), UTC)
-        except ValueError:
-            at = datetime.fromisoformat(said)
-        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
-        raise ValueError("write 2026-11-21T20:00:00Z, or seconds since 1970") from None
-    if verify.in_the_future(at.isoformat()):
+def _maker(name: str) -> str:
+    if name in CHOICES:
+        raise ValueError(f"no maker can be called that: {', '.join(CHOICES)} are choices")
+    return name
+
+
+def _past(at: datetime) -> datetime:
+    """A time in UTC, which one without a zone is in already."""
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    if at > datetime.now(UTC) + CLOCKS:
         raise ValueError(
             f"is in the future by this machine's clock ({datetime.now(UTC):%F %R} UTC)"
         )
-    return at.isoformat(timespec="milliseconds")
+    return at
 
 
-Name = Annotated[str, Field(max_length=LONGEST), AfterValidator(_visible)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST), AfterValidator(_visible)]
+Maker = Annotated[Name, AfterValidator(_maker)]
 
 
 class ImportedVote(BaseModel):
-    """The cells of a row by field, and what they mean. A vote without a prompt is on a pair."""
+    """What is read of a row. `choice` may also be a maker."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True)
 
+    prompt: Name
     rater: Name
-    left: Name
-    right: Name
+    left: Maker
+    right: Maker
     choice: str
-    prompt: Name = ""
-    pair: Name = ""
-    time: Annotated[str, AfterValidator(_iso)] = ""
+    at: Annotated[datetime, AfterValidator(_past)] | None = None
     seconds: float | None = Field(default=None, ge=0, le=LONGEST_VIEW)
-    content: SideOrTie | None = None
-    design: SideOrTie | None = None
-    coherence: SideOrTie | None = None
+    dimensions: dict[records.Dimension, SideOrTie] = {}
 
-    line: int = 0  # of the file
-    ident: str = ""  # of the pair in the study, made of prompt, pair and makers
-    means: Choice = "tie"  # what `choice` says
+    @property
+    def pair(self) -> str:
+        """The id of the pair in the study: a prompt and two makers."""
+        made = [self.prompt, "", sorted((self.left, self.right))]
+        return str(stream.fingerprint(made))[:16]
+
+    @property
+    def means(self) -> Choice:
+        """What `choice` says. Raises ValueError."""
+        if self.left == self.right:
+            raise ValueError(f"right: {self.right!r} made both decks; a vote compares two makers")
+        said = {self.left: "left", self.right: "right"}.get(self.choice, self.choice)
+        if said not in CHOICES:
+            known = ", ".join([*CHOICES, self.left, self.right])
+            raise ValueError(f"choice: {self.choice[:60]!r} is none of {known}")
+        return cast(Choice, said)
 
     @property
     def preferred(self) -> str:
@@ -102,175 +90,81 @@ class ImportedVote(BaseModel):
 
 
 class Taken(TypedDict):
-    """What vote-import prints. votes: new ones; unscored: decks without scores that were voted on;
-    unread: columns."""
+    """What vote-import prints; votes: new ones; kept: of pairs that the rater has voted on."""
 
     file: str
     votes: int
-    same: int
+    kept: int
     raters: int
     prompts: int
     makers: list[str]
-    unscored: list[tuple[str, str]]
-    unread: list[str]
 
 
 # The file
 
 
-def read(path: Path) -> tuple[list[ImportedVote], list[str]]:
-    """The votes of a CSV or JSONL file, and the names of columns that are not read. A vote that
-    comes twice is there once, and a row of another kind than vote is none. Raises cli.BadData that
-    names line, column and value of bad rows."""
+def read(path: Path) -> list[ImportedVote]:
+    """The votes of a CSV or JSONL file, each once; a row of another kind than vote is none. Raises
+    cli.BadData that names line, column and value of bad rows."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise cli.Missing(
-            f"{path}: cannot be read ({error.strerror}); --votes names a CSV or JSONL file"
-        ) from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise cli.BadData(f"{path}:{line}: not UTF-8; save it as CSV in UTF-8") from None
-    header, rows = (_jsonl if text.lstrip()[:1] == "{" else _csv)(path, text)
-    columns, unread = _columns(path, header)
+        raise cli.Missing(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise cli.BadData(f"{path}: not UTF-8; save it as CSV in UTF-8") from None
     votes: dict[tuple[str, str], ImportedVote] = {}
     wrong: list[str] = []
-    for line, cells in rows:
-        if cells.get(columns.get("kind", "")) not in (None, "", "vote"):
-            continue
-        try:
-            vote = _vote(line, cells, columns)
-            first = votes.setdefault((vote.rater, vote.ident), vote)
-            _no_other(vote, first.preferred, f"in line {first.line}")
-        except ValueError as error:
-            wrong.append(f"{path}:{line}: {error}")
+    try:
+        for line, cells in (_jsonl if text.lstrip()[:1] == "{" else _csv)(text):
+            if cells.get("kind", "vote") != "vote":
+                continue
+            try:
+                vote = _vote(cells)
+                before = votes.setdefault((vote.rater, vote.pair), vote).preferred
+                if vote.preferred != before:
+                    raise ValueError(
+                        f"choice: {vote.rater!r} preferred {before} of this pair before"
+                    )
+            except ValueError as error:
+                wrong.append(f"{path}:{line}: {error}")
+    except (csv.Error, ValueError) as error:
+        raise cli.BadData(f"{path}: {error}; nothing was taken") from None
     if wrong:
         more = [f"{len(wrong) - SHOWN:,} rows more cannot be used"] if len(wrong) > SHOWN else []
         raise cli.BadData("\n".join([*wrong[:SHOWN], *more, "nothing was taken"]))
     if not votes:
         raise cli.BadData(f"{path}: there is no vote in it")
-    return list(votes.values()), unread
+    return list(votes.values())
 
 
-def _csv(path: Path, text: str) -> tuple[list[str], list[tuple[int, Cells]]]:
-    """`(columns, [(line, cells)])`."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: list[tuple[int, Cells]] = []
-    line = 1
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        line = reader.line_num + 1
-        for cells in reader:
-            if cells and len(cells) != len(header):
-                raise cli.BadData(
-                    f"{path}:{line}: {len(cells)} cells, and {len(header)} columns in the header; "
-                    "nothing was taken"
-                )
-            if cells:
-                rows.append((line, dict(zip(header, cells, strict=True))))
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise cli.BadData(f"{path}:{line}: not CSV ({error}); nothing was taken") from None
-    return header, rows
+def _csv(text: str) -> Rows:
+    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True)
+    for row in reader:
+        if "" in row or None in row.values():
+            raise ValueError(f"line {reader.line_num}: not as many cells as columns in the header")
+        yield reader.line_num, {name.strip(): cell for name, cell in row.items() if cell.strip()}
 
 
-def _jsonl(path: Path, text: str) -> tuple[list[str], list[tuple[int, Cells]]]:
-    rows: list[tuple[int, Cells]] = []
-    names: dict[str, None] = {}  # in the order in which they come
+def _jsonl(text: str) -> Rows:
     for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
         try:
-            row = stream.json_object(line)
+            if line.strip():
+                yield number, stream.json_object(line)
         except ValueError as error:
-            raise cli.BadData(f"{path}:{number}: {error}; nothing was taken") from None
-        said = row.get("dimensions")
-        if isinstance(said, dict):
-            row = {**row, "dimensions": None, **said}
-        names |= dict.fromkeys(row)
-        rows.append((number, row))
-    return [name for name in names if name != "dimensions"], rows
+            raise ValueError(f"line {number}: {error}") from None
 
 
-def _columns(path: Path, header: Sequence[str]) -> tuple[Columns, list[str]]:
-    """`({field: its column}, columns that are not read)`."""
-    found: Columns = {}
-    for field, names in COLUMNS.items():
-        there = [name for name in header if name.lower() in names]
-        if len(there) > 1:
-            raise cli.BadData(
-                f"{path}:1: columns {' and '.join(there)} both say the {field}; leave one out"
-            )
-        if there:
-            found[field] = there[0]
-    shown = ", ".join(header) or "none"
-    for field in ("rater", "left", "right", "choice"):
-        if field not in found:
-            others = ", ".join(COLUMNS[field][1:])
-            raise cli.BadData(f"{path}:1: no column {field} (or {others}); there are: {shown}")
-    if "prompt" not in found and "pair" not in found:
-        raise cli.BadData(f"{path}:1: no column prompt and no column pair; there are: {shown}")
-    return found, [name for name in header if name not in found.values()]
-
-
-def _vote(line: int, cells: Cells, columns: Columns) -> ImportedVote:
+def _vote(cells: dict[str, object]) -> ImportedVote:
     """The vote of a row. Raises ValueError that names the column."""
-    said = {field: cells.get(columns[field]) for field in columns if field != "kind"}
-    given = {
-        field: value
-        for field, value in said.items()
-        if value is not None and (not isinstance(value, str) or value.strip())
-    }
     try:
-        vote = ImportedVote.model_validate(given)
+        vote = ImportedVote.model_validate({k: v for k, v in cells.items() if v not in (None, "")})
     except ValidationError as error:
-        raise ValueError(_sentence(error, columns)) from None
-    if not vote.prompt and not vote.pair:
-        column = columns.get("prompt") or columns["pair"]
-        raise ValueError(f"{column}: is empty: a vote is on a prompt or on a pair")
-    if vote.left == vote.right:
-        raise ValueError(
-            f"{columns['right']}: {vote.right!r} made both decks; a vote compares two makers"
-        )
-    vote.prompt = vote.prompt or vote.pair
-    makers = sorted((vote.left, vote.right))
-    vote.ident = str(stream.fingerprint([vote.prompt, vote.pair, makers]))[:16]
-    vote.line, vote.means = line, _choice(vote, columns["choice"])
+        first = error.errors()[0]
+        column, why = first["loc"][0], first["msg"].removeprefix("Value error, ")
+        if first["type"] == "missing":
+            raise ValueError(f"{column}: there is none; the row has {', '.join(cells)}") from None
+        raise ValueError(f"{column}: {str(first['input'])[:60]!r}: {why}") from None
     return vote
-
-
-def _sentence(error: ValidationError, columns: Columns) -> str:
-    first = error.errors()[0]
-    column = columns[str(first["loc"][0])]
-    if first["type"] == "missing":
-        return f"{column}: is empty"
-    why = first["msg"].removeprefix("Value error, ")
-    return f"{column}: {str(first['input'])[:60]!r}: {why}"
-
-
-def _choice(vote: ImportedVote, column: str) -> Choice:
-    """What a row prefers: a side by any name of its column, a maker, or neither."""
-    said, lower = vote.choice, vote.choice.lower()
-    meant = {NEITHER[lower]} if lower in NEITHER else set[Choice]()
-    meant |= {side for side in SIDES if lower in COLUMNS[side] or said == getattr(vote, side)}
-    if not meant:
-        known = f"left, right, tie, bad, {vote.left}, {vote.right}"
-        raise ValueError(f"{column}: {said[:60]!r} is none of {known}")
-    if len(meant) > 1:
-        raise ValueError(
-            f"{column}: {said[:60]!r} is a side and the maker on the other side, or no side; "
-            "name the makers differently"
-        )
-    return meant.pop()
-
-
-def _no_other(vote: ImportedVote, before: str, where: str) -> None:
-    """Raises ValueError where a rater said something else of the same pair before."""
-    if vote.preferred != before:
-        raise ValueError(
-            f"choice: {vote.rater!r} prefers {vote.preferred} here and {before} {where}, "
-            "of the same pair"
-        )
 
 
 # The study
@@ -278,24 +172,18 @@ def _no_other(vote: ImportedVote, before: str, where: str) -> None:
 
 def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
     """Put the votes of `path`, and the scores beside them, into the study in `folder`, which is
-    made unless there. Raises cli.BadData, and then nothing was taken; a file that came before
-    changes nothing."""
-    votes, unread = read(path)
+    made unless there; a vote that stands is kept. Raises cli.BadData, and then nothing was taken."""
+    votes = read(path)
     if scores is not None:
         if not scores.is_file():
-            raise cli.Missing(
-                f"{scores}: no such file; --scores names a JSONL file (docs/records.md)"
-            )
+            raise cli.Missing(f"{scores}: no such file; --scores names a JSONL file")
         runs.load([scores])
     about = _about(folder, path)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with store.locked(folder):
         pairs = store.pairs_of(folder)
-        if pairs:
-            with _opened(folder) as study:
-                _fits(path, votes, study)
         for vote in votes:
-            pairs.setdefault(vote.ident, _pair(vote))
+            pairs.setdefault(vote.pair, _pair(vote))
         sides = [side for pair in pairs.values() for side in (pair["left"], pair["right"])]
         makers = sorted({side["run"] for side in sides})
         about["runs"] = [{"name": name, "label": name, "path": ""} for name in makers]
@@ -303,31 +191,23 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
         if scores is not None:
             stream.write(folder / "scores.jsonl", scores.read_bytes())
         store.write(folder, about, pairs.values())
-        with _opened(folder) as study:
+        study = store.Study(folder)
+        try:
             stored = study.enter(
-                (vote.rater, vote.ident, _ballot(vote), vote.time) for vote in votes
+                (vote.rater, vote.pair, _ballot(vote), _time(vote)) for vote in votes
             )
-            judged, _ = tally.scores_of(study)
-    decks = {(maker, vote.prompt) for vote in votes for maker in (vote.left, vote.right)}
+        except store.Conflict as error:
+            raise cli.BadData(f"{folder}: {error}") from None
+        finally:
+            study.close_file()
     return {
         "file": str(path),
         "votes": stored,
-        "same": len(votes) - stored,
+        "kept": len(votes) - stored,
         "raters": len({vote.rater for vote in votes}),
         "prompts": len({vote.prompt for vote in votes}),
         "makers": makers,
-        "unscored": sorted(deck for deck in decks if (*deck, 0) not in judged),
-        "unread": unread,
     }
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[store.Study]:
-    study = store.Study(folder)
-    try:
-        yield study
-    finally:
-        study.close_file()
 
 
 def _about(folder: Path, path: Path) -> records.StudyAbout:
@@ -354,7 +234,7 @@ def _pair(vote: ImportedVote) -> records.StudyPair:
     """The pair of a vote, as pairs.jsonl has it; there are no pictures."""
     left, right = vote.left, vote.right
     return {
-        "id": vote.ident,
+        "id": vote.pair,
         "kind": "vote",
         "prompt": vote.prompt,
         "request": "",
@@ -369,10 +249,9 @@ def _pair(vote: ImportedVote) -> records.StudyPair:
 def _ballot(vote: ImportedVote) -> dict[str, object]:
     """What is stored of a vote. The sides are the vote's own: one person may have seen left what
     another saw right."""
-    dimensions = {name: getattr(vote, name) for name in DIMENSIONS if getattr(vote, name)}
     return {
         "choice": vote.means,
-        "dimensions": dimensions,
+        "dimensions": vote.dimensions,
         "tags": [],
         "seconds": vote.seconds,
         "seen": True,
@@ -381,14 +260,5 @@ def _ballot(vote: ImportedVote) -> dict[str, object]:
     }
 
 
-def _fits(path: Path, votes: Sequence[ImportedVote], study: store.Study) -> None:
-    """Raises cli.BadData where votes contradict what the study has."""
-    if study.closed:
-        raise cli.BadData(f"{study.folder} is closed: votes neither come nor go")
-    stands = {(vote["rater"], vote["pair"]): vote for vote in study.votes()}
-    for vote in votes:
-        if stored := stands.get((vote.rater, vote.ident)):
-            try:
-                _no_other(vote, records.preferred(stored) or stored["choice"], "in the study")
-            except ValueError as error:
-                raise cli.BadData(f"{path}:{vote.line}: {error}; nothing was taken") from None
+def _time(vote: ImportedVote) -> str:
+    return vote.at.isoformat(timespec="milliseconds") if vote.at else ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from decksmith.core import cli, masking, stream
-from decksmith.core.cells import Walls, enclosed, ladder, links
+from decksmith.core.cells import Walls, enclosed, granted, links
 from decksmith.core.stream import Fault
 from decksmith.train.corpus import drafts
 from decksmith.train.corpus.authors import GIVEN, Delivery
@@ -133,7 +133,9 @@ class Command:
         """Find the walls that this host grants, once. Raises cli.Missing."""
         async with self.probing:
             if self.walls is None:
-                self.walls = await self._probe(parent)
+                trial = [os.path.realpath(sys.executable), "-IS", "-c", "pass"]
+                what = "an author's command"
+                self.walls = await asyncio.to_thread(granted, trial, self.shown, what)
                 enforced = ENFORCED[self.walls[0]]
                 if self.walls[0] != "plain":
                     enforced += "; the network is theirs" if self.net else "; no network"
@@ -240,26 +242,6 @@ class Command:
             return "crash", f"the author was killed by {name}"
         return None, None
 
-    async def _probe(self, parent: Path) -> Walls:
-        """The strongest walls in which an interpreter runs here. Raises cli.Missing."""
-        argv = [os.path.realpath(sys.executable), "-IS", "-c", "pass"]
-        refusals = []
-        for walls in ladder(os.environ.get("DECKSMITH_WALLS") == "plain"):
-            trial = parent / f".trial-{os.getpid()}"
-            trial.mkdir(exist_ok=True)
-            try:
-                out, _, said = await self._run(trial, argv, {"PATH": self.path}, walls, timeout=60)
-            finally:
-                shutil.rmtree(trial, ignore_errors=True)
-            if out.get("rc") == 0:
-                return walls
-            refusals.append(f"{walls[0]}: {said[-200:] or out}")
-        raise cli.Missing(
-            f"this machine grants no walls around an author's command ({'; '.join(refusals)}); let users make "
-            "namespaces (sysctl kernel.unprivileged_userns_clone=1), or accept one that can read and change "
-            "what you can: DECKSMITH_WALLS=plain"
-        )
-
     async def _run(
         self,
         home: Path,
@@ -268,13 +250,13 @@ class Command:
         walls: Walls,
         *,
         timeout: float,
-        files: Mapping[str, str] | None = None,
-        take: Sequence[str] = (),
-        log: "Log | None" = None,
+        files: Mapping[str, str],
+        take: Sequence[str],
+        log: "Log",
     ) -> tuple[Outcome, int | None, str]:
         """Run a command in a cell: (what was delivered, exit status, the last that was said).
         Everything is ended on the way out."""
-        order = {"argv": argv, "timeout": timeout, "grace": GRACE, "files": files or {}}
+        order = {"argv": argv, "timeout": timeout, "grace": GRACE, "files": files}
         order |= {"take": take, "most": drafts.LARGEST}
         reads, writes = os.pipe()
         python = os.path.realpath(sys.executable)
@@ -302,8 +284,7 @@ class Command:
             while data := await talk.read(1 << 16):
                 said.extend(data)
                 del said[:-1000]
-                if log:
-                    log.feed(data)
+                log.feed(data)
 
         listener = asyncio.create_task(listen())
         try:

@@ -13,9 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from decksmith.bench.benchmarks import tasks
 from decksmith.core import cli, stream, validation
@@ -36,33 +35,16 @@ BLOCK = 64  # prompts that are compared with what is held out at once
 REASONS: dict[str, str] = tomllib.loads((cli.ROOT / "assets/remedies.toml").read_text())["pairs"]
 
 
-Number = Annotated[float, Field(ge=0)]
-KEYS = {
-    "margin": "reward score votes",
-    "least": "reward score",
-    "near": "answers",
-    "length": "ratio drift",
-}
-
-
 class PairRules(validation.Body):
-    """assets/recipes/prefer.toml or a file like it."""
+    """assets/recipes/prefer.toml or a file like it, which says what each number does."""
 
     name: str
-    margin: dict[str, Number]
-    least: dict[str, Number]
-    near: dict[str, Number]
-    length: dict[str, Number]
+    margin: float = Field(ge=0)
+    least: float = Field(ge=0)
+    near: float = Field(ge=0)
+    ratio: float = Field(gt=1)
+    drift: float = Field(ge=0)
     sha256: str  # of the file's bytes
-
-    @model_validator(mode="after")
-    def _complete(self) -> "PairRules":
-        for table, keys in KEYS.items():
-            if {*getattr(self, table)} != {*keys.split()}:
-                raise validation.sentence(f"{table}: its keys are {keys}")
-        if self.length["ratio"] <= 1:
-            raise validation.sentence("length.ratio: write a number over 1")
-        return self
 
 
 def read_rules(path: Path = RULES) -> PairRules:
@@ -82,7 +64,7 @@ class Balance:
     stretch is the logarithm of how many times longer the chosen answer is."""
 
     def __init__(self, rules: PairRules):
-        self.step, self.drift = math.log(rules.length["ratio"]), rules.length["drift"]
+        self.step, self.drift = math.log(rules.ratio), rules.drift
         self.n, self.longer, self.shorter, self.total = 0, 0, 0, 0.0
 
     def takes(self, stretch: float) -> bool:
@@ -128,7 +110,7 @@ class PairChooser:
         self.before: list[Chat] = []  # requests that were let in
         self.said: set[int] = set()  # hashes of the answers that were chosen
         self.lengths = Balance(rules)
-        self.margin = rules.margin[reader.by]
+        self.margin = rules.margin
         self.reasons: Counter[str] = Counter()
         self.sums: dict[str, float] = defaultdict(float)
 
@@ -170,7 +152,7 @@ class PairChooser:
         pairs = sorted(self._margins(prompt), key=lambda pair: -pair.margin)
         if not pairs:
             return "margin"
-        near = self.rules.near["answers"]
+        near = self.rules.near
         apart = [
             pair
             for pair in pairs
@@ -188,18 +170,14 @@ class PairChooser:
         self.lengths.add(pair.stretch)
         self.said.add(hash(pair.chosen.plain))
         self.sums["margin"] += pair.margin
-        if not self.reader.votes:
-            self.sums["chosen"] += pair.chosen.worth
-            self.sums["rejected"] += pair.rejected.worth
+        self.sums["chosen"] += pair.chosen.worth
+        self.sums["rejected"] += pair.rejected.worth
         return pair
 
     def _margins(self, prompt: SampledPrompt) -> Iterator[AnswerPair]:
         """Every two answers that are as far apart as the margin asks, in the order of the answers."""
-        votes = self.reader.votes
         for one, other in combinations(prompt.samples, 2):
             lead = one.worth - other.worth
-            if votes:
-                lead = votes.lead(prompt.id, one.key, other.key)
             if lead and abs(lead) + 1e-9 >= self.margin:  # 0.7 - 0.6 is a little less than 0.1
                 better, worse = (one, other) if lead > 0 else (other, one)
                 yield AnswerPair(better, worse, abs(lead))
@@ -210,7 +188,7 @@ class PairChooser:
         if len(prompt.samples) < 2:
             return "few"
         first = max(prompt.samples, key=lambda one: one.worth)
-        least = self.rules.least[self.reader.by]
+        least = self.rules.least
         if first.worth < least:
             return "least"
         floor = max(first.worth - self.margin, least)
@@ -230,7 +208,6 @@ class PairChooser:
         """What was read, chosen and left out, why, and what the lengths come to."""
         reader, rows = self.reader, self.lengths.n
         return {
-            "by": reader.by,
             "best": self.best,
             "rules": {"name": self.rules.name, "sha256": self.rules.sha256},
             "held_out": len(self.held),
@@ -250,7 +227,7 @@ class PairChooser:
 def sentences(report: PreferReport) -> Iterator[str]:
     """A report for people."""
     kind = "best answers" if report["best"] else "pairs"
-    yield f"{report['rows']} {kind} of {report['prompts']} prompts and {report['answers']} answers, by {report['by']}"
+    yield f"{report['rows']} {kind} of {report['prompts']} prompts and {report['answers']} answers"
     for what, why_not in (("prompts", REASONS), ("answers", LACKS)):
         for why, count in report["left_out"][what].items():
             yield f"{count} {what} left out: {why_not[why]}"

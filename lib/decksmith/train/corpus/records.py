@@ -145,13 +145,11 @@ class Prefer(TypedDict, total=False):
     models: Annotated[
         dict[str, str | None], "{chosen, rejected}: who wrote them, null where nobody says"
     ]
-    margin: Annotated[float, "how much better: of the reward, of the score, or of the votes"]
+    margin: Annotated[float, "how much better: of the reward"]
     tokens: Annotated[dict[str, int], "{chosen, rejected}: estimated lengths, thoughts included"]
     model: Annotated[str | None, "with `--best`: who wrote the answer"]
-    worth: Annotated[float, "with `--best`: its reward or score"]
-    reward: Annotated[
-        str, "the file of assets/rewards that decided; not there for scores and votes"
-    ]
+    worth: Annotated[float, "with `--best`: its reward"]
+    reward: Annotated[str, "the file of assets/rewards that decided"]
 
 
 class Completion(TypedDict):
@@ -199,7 +197,6 @@ class Lengths(TypedDict):
 
 
 class PreferReport(TypedDict):
-    by: Annotated[Literal["reward", "score", "votes"], "what decided"]
     best: Annotated[bool, "rows are best answers, not pairs"]
     rules: Annotated[dict[str, str], "{name, sha256} of the file with margins and lengths"]
     held_out: Annotated[int, "different requests that nobody may train on"]
@@ -210,7 +207,7 @@ class PreferReport(TypedDict):
     left_out: Annotated[
         dict[str, dict[str, int]],
         "`prompts`: how many by reason (held-out, repeated, few, margin, alike, least, copied, length); "
-        "`answers`: how many by reason (masked, truncated, empty, unjudged)",
+        "`answers`: how many by reason (masked, truncated, empty)",
     ]
     means: Annotated[
         Numbers, "of `chosen`, `rejected` and `margin`; with `--best` of all `answers`"

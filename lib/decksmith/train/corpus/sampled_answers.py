@@ -1,17 +1,13 @@
-"""Several answers to each prompt, as they are read from a stream: what each is worth, by a reward,
-a score or votes.
-"""
+"""Several answers to each prompt, as they are read from a stream: what its reward is."""
 
 import functools
-import json
 import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 from decksmith.core import cli, records, stream
 from decksmith.core.records import Message
@@ -25,16 +21,14 @@ from decksmith.train.corpus.records import Seed
 LACKS: dict[str, str] = tomllib.loads((cli.ROOT / "assets/remedies.toml").read_text())["answers"]
 # Who wrote an answer (None where the record does not say), and which sample of its prompt it is.
 Key = tuple[str | None, int]
-By = Literal["reward", "score", "votes"]
 
 
 @dataclass(frozen=True)
 class SampledAnswer:
     """One answer that counts.
 
-    answer: the assistant's message. length: of thought and answer, in estimated tokens. worth: of
-    `reward` or `score`; 0 with votes, which know pairs alone. reward: the name of the reward that
-    `worth` is of, None of anything else.
+    answer: the assistant's message. length: of thought and answer, in estimated tokens. worth: the
+    number of `reward`. reward: by which rules.
     """
 
     id: str
@@ -72,53 +66,14 @@ class AnswerPair:
         return math.log(self.chosen.length / self.rejected.length)
 
 
-class Votes:
-    """What people said of answers, in the study of a folder (pair-build, vote-tally). Votes on
-    repeated pairs and on attention items are not counted; a tie is a vote that prefers neither."""
-
-    def __init__(self, study: Path):
-        """Raises cli.Missing, cli.BadData."""
-        pairs, votes = study / "pairs.jsonl", study / "tally/votes.jsonl"
-        for path in (pairs, votes):
-            if not path.is_file():
-                say = f"there is no {path}; vote-tally --study {study} --close writes it"
-                raise cli.Missing(say)
-        asked = {pair["id"]: pair for _, pair in stream.records(pairs) if pair["kind"] == "vote"}
-        self.found: dict[str, dict[tuple[Key, Key], list[int]]] = {}
-        for number, line in enumerate(votes.read_text(encoding="utf-8").splitlines(), 1):
-            try:
-                vote = json.loads(line)
-                choice, pair = vote["choice"], asked.get(str(vote["pair"]))
-                if choice not in ("left", "right", "tie", "bad"):
-                    raise ValueError(f"choice is {choice!r}; it is left, right, tie or bad")
-            except (ValueError, KeyError, TypeError) as error:
-                raise cli.BadData(f"{votes}:{number}: {error}; vote-tally writes these") from None
-            if pair:
-                sides = pair["left"], pair["right"]
-                left, right = ((str(side["model"]), int(side["sample"])) for side in sides)
-                said = self.found.setdefault(pair["prompt"], {}).setdefault((left, right), [])
-                said.append((choice == "left") - (choice == "right"))
-
-    def keys(self, prompt: str) -> set[Key]:
-        """The answers to a prompt that people compared."""
-        return {key for sides in self.found.get(prompt, {}) for key in sides}
-
-    def lead(self, prompt: str, one: Key, other: Key) -> float:
-        """The share of votes for `one` less that for `other`; 0 where nobody compared them."""
-        known = self.found.get(prompt, {})
-        votes = known.get((one, other), []) + [-vote for vote in known.get((other, one), [])]
-        return sum(votes) / len(votes) if votes else 0.0
-
-
 class Reader:
     """The prompts of a stream of deck records, each with its answers.
 
-    by: "reward", "score" or "votes", of which the last needs `votes`. After reading, `prompts` and
-    `answers` are counted, and `lacks` are the answers that do not count, by why.
+    After reading, `prompts` and `answers` are counted, and `lacks` are the answers that do not
+    count, by why.
     """
 
-    def __init__(self, by: By, votes: Votes | None = None):
-        self.by, self.votes = by, votes
+    def __init__(self) -> None:
         self.prompts, self.answers = 0, 0
         self.lacks: Counter[str] = Counter()
         self.seen: set[str] = set()  # prompts
@@ -138,7 +93,7 @@ class Reader:
                         raise ValueError(f"its messages are not those of the other answers to {of}")
                     if (_model(record), record["id"]) in ids:
                         raise ValueError("this id came before, of the same model")
-                    sample = self._sample(record, of)
+                    sample = self._sample(record)
                 except ValueError as error:
                     raise cli.BadData(f"{name}:{number}: {record['id']}: {error}") from None
                 ids.add((_model(record), record["id"]))
@@ -165,7 +120,7 @@ class Reader:
         self.prompts += 1
         return SampledPrompt(of, messages, cast(Seed | None, record.get("seed")))
 
-    def _sample(self, record: DeckRecord, of: str) -> SampledAnswer | str:
+    def _sample(self, record: DeckRecord) -> SampledAnswer | str:
         """The answer of a record, or why it does not count (LACKS)."""
         worth = self._worth(record)
         if worth is None:
@@ -177,34 +132,24 @@ class Reader:
         if gen.get("finish_reason") in CUT:
             return "truncated"
         key = (_model(record), records.sample_of(cast(records.Record, record)))
-        if self.votes and key not in self.votes.keys(of):
-            return "unjudged"
         answer: Message = {"role": "assistant", "content": text}
         if isinstance(thought, str) and thought.strip():
             answer["reasoning_content"] = thought
         length = chat_rows.estimate(text) + chat_rows.estimate(thought or "")
-        reward = None
-        if self.by == "reward":
-            reward = str(record["reward"].get("rules") or "").partition(" ")[0] or None
+        reward = str(record["reward"].get("rules") or "").partition(" ")[0] or None
         return SampledAnswer(record["id"], key, answer, length, worth, reward)
 
     def _worth(self, record: DeckRecord) -> float | None:
-        """What an answer is worth, None where that was not measured. Raises ValueError."""
-        if self.by == "votes":
-            return 0.0
-        value = record.get(self.by)
+        """The reward of an answer, None where that was not measured. Raises ValueError."""
+        value = record.get("reward")
         if not isinstance(value, dict):
-            said = f'no "{self.by}" in this record; deck-{self.by} writes it (docs/records.md)'
-            raise ValueError(said)
-        if "checks" in value:
-            raise ValueError("its score is a share of checks; --by reward takes that (deck-reward)")
-        key, low, high = ("reward", 0, 1) if self.by == "reward" else ("overall", 1, 5)
-        number = value.get(key)
-        if number is None or value.get("masked") or value.get("error"):
+            raise ValueError('no "reward" in this record; deck-reward writes it')
+        number = value.get("reward")
+        if number is None or value.get("masked"):
             return None
         is_flag = isinstance(number, bool)
-        if is_flag or not isinstance(number, int | float) or not low <= number <= high:
-            raise ValueError(f"{self.by} is {number!r}, no number from {low} to {high}")
+        if is_flag or not isinstance(number, int | float) or not 0 <= number <= 1:
+            raise ValueError(f"reward is {number!r}, no number from 0 to 1")
         return float(number)
 
 

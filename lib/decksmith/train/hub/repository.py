@@ -1,14 +1,13 @@
-"""A repository on the Hugging Face Hub: a folder made ready for it, how it differs, one commit that
-sends the difference.
+"""A repository on the Hugging Face Hub: a folder made ready for it, and one commit that sends what
+differs there.
 """
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal
 
 from decksmith import __version__
 from decksmith.core import cli, masking
@@ -16,7 +15,7 @@ from decksmith.train.hub import cards, models
 from decksmith.train.hub.cards import FILES, NEEDED, Bundle
 
 if TYPE_CHECKING:
-    from huggingface_hub.hf_api import DatasetInfo, ModelInfo, RepoSibling
+    from huggingface_hub.hf_api import DatasetInfo, ModelInfo
 
 _BINARY = (".safetensors", ".gguf")
 
@@ -51,24 +50,6 @@ def _check_secrets(made: Bundle) -> None:
             raise cli.BadData(words)
         if str(cli.ROOT).encode() in data:
             made.notes.append(f"{name} names a path of this machine, {cli.ROOT}")
-
-
-class FileChange(TypedDict):
-    """A file against the one there."""
-
-    path: str
-    state: Literal["new", "same", "changed"]
-    size: int
-    sha256: str
-
-
-class HubDifference(TypedDict):
-    """A bundle against the newest revision there, which is None where there is no such repository."""
-
-    revision: str | None
-    private: bool | None
-    files: list[FileChange]
-    only_there: list[str]
 
 
 class Repository:
@@ -129,28 +110,20 @@ class Repository:
     def _me(self) -> str:
         return f"{self.user} (role {self.role or 'unknown'})"
 
-    def difference(self) -> HubDifference:
-        """How the bundle differs from the newest revision there."""
+    def newest(self) -> tuple[str | None, bool | None]:
+        """(the newest revision there, whether it is private); None where there is no such
+        repository, or it is hidden from this user."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
-        info: ModelInfo | DatasetInfo | None = None  # not there, or hidden from this user
+        info: ModelInfo | DatasetInfo | None = None
         with models.speaking(self._told), contextlib.suppress(RepositoryNotFoundError):
-            info = self.api.repo_info(self.made.repo, repo_type=self.type, files_metadata=True)
-        there = {one.rfilename: one for one in info.siblings or []} if info else {}
-        files = [
-            _compared(name, path, there.get(name)) for name, path in sorted(self.made.files.items())
-        ]
-        return {
-            "revision": info.sha if info else None,
-            "private": bool(info.private) if info else None,
-            "files": files,
-            "only_there": sorted(there.keys() - self.made.files.keys() - {".gitattributes"}),
-        }
+            info = self.api.repo_info(self.made.repo, repo_type=self.type)
+        return (info.sha, bool(info.private)) if info else (None, None)
 
-    def push(self, difference: HubDifference, public: bool) -> dict[str, str | None]:
-        """Send what differs as one commit on the revision that was compared; returns `{"url",
-        "revision"}`. A repository that is not there is made. Uploads that an interrupted push
-        finished are not repeated."""
+    def push(self, revision: str | None, public: bool) -> dict[str, str | None]:
+        """Send what differs as one commit on this revision, where it is still the newest; returns
+        `{"url", "revision"}`. A repository that is not there is made. Uploads that an interrupted
+        push finished are not repeated."""
         from huggingface_hub import CommitOperationAdd
 
         repo, kind = self.made.repo, self.type
@@ -158,25 +131,22 @@ class Repository:
             raise cli.BadConfig(
                 f"{self._me()} may only read; make a token with write permission at {self.api.endpoint}/settings/tokens"
             )
-        revision = difference["revision"]
         if revision is None:
             with models.speaking(self._told):
                 self.api.create_repo(repo, repo_type=kind, private=not public, exist_ok=True)
-                info = self.api.repo_info(repo, repo_type=kind)
-            check_visibility(repo, bool(info.private), public)
-            revision = info.sha
-        if changed := [file for file in difference["files"] if file["state"] != "same"]:
-            self.names = {file["sha256"]: file["path"] for file in changed}
-            names = [file["path"] for file in changed]
-            with models.speaking(self._told):
-                revision = self.api.create_commit(
-                    repo,
-                    repo_type=kind,
-                    operations=[CommitOperationAdd(n, str(self.made.files[n])) for n in names],
-                    parent_commit=revision,
-                    commit_message=f"decksmith {__version__}: {', '.join(names)}",
-                ).oid
-        return {"url": self.url, "revision": revision}
+            revision, private = self.newest()
+            check_visibility(repo, private, public)
+        files = [CommitOperationAdd(name, str(path)) for name, path in self.made.files.items()]
+        self.names = {one.upload_info.sha256.hex(): one.path_in_repo for one in files}
+        with models.speaking(self._told):
+            made = self.api.create_commit(
+                repo,
+                repo_type=kind,
+                operations=files,
+                parent_commit=revision,
+                commit_message=f"decksmith {__version__}: {', '.join(self.made.files)}",
+            )
+        return {"url": self.url, "revision": made.oid}
 
 
 def check_visibility(repo: str, private: bool | None, public: bool) -> None:
@@ -192,31 +162,13 @@ def check_visibility(repo: str, private: bool | None, public: bool) -> None:
         )
 
 
-def _compared(name: str, path: Path, there: "RepoSibling | None") -> FileChange:
-    data = path.read_bytes()
-    sha256 = hashlib.sha256(data).hexdigest()
-    if there is None:
-        return {"path": name, "state": "new", "size": len(data), "sha256": sha256}
-    if there.lfs:
-        is_same = there.lfs.sha256 == sha256
-    else:  # the object name that git gives a file
-        is_same = there.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-    state: Literal["same", "changed"] = "same" if is_same else "changed"
-    return {"path": name, "state": state, "size": len(data), "sha256": sha256}
-
-
-def described(hub: Repository, difference: HubDifference, public: bool) -> Iterator[str]:
-    """The difference as lines of text for whoever decides whether to push."""
-    made, revision = hub.made, difference["revision"]
-    if revision is None:
-        wanted = "public" if public else "private"
-        state = f"not there, or not for {hub.user} to see; --push makes it, {wanted}"
-    else:
-        state = f"revision {revision[:12]}, {'private' if difference['private'] else 'public'}"
+def described(hub: Repository, revision: str | None, private: bool | None) -> Iterator[str]:
+    """What would be sent where, as lines of text for whoever decides whether to push."""
+    made = hub.made
+    state = f"not there, or not for {hub.user} to see; --push makes it"
+    if revision:
+        state = f"revision {revision[:12]}, {'private' if private else 'public'}"
     yield f"{hub.url} ({made.kind}, as {hub.user}): {state}"
-    for file in difference["files"]:
-        size, sha256 = file["size"], file["sha256"][:12]
-        yield f"  {file['state']:<8}{file['path']}  {size:,} bytes, sha256 {sha256}"
-    for name in difference["only_there"]:
-        yield f"  stays   {name}  only there, left alone"
+    for name, path in sorted(made.files.items()):
+        yield f"  {name}  {path.stat().st_size:,} bytes"
     yield f"the card: {made.files['README.md']}"

@@ -2,8 +2,7 @@
 model: its answers come from the embedded engine, their rewards from deck-reward.
 
 What is saved when, and where, is that of trl_trainer.py. The reference of the KL penalty is the adapter that is begun with.
-After the steps that the recipe validates, held-out prompts are asked, RUN/curve is drawn, and the recipe's `watch` is applied
-(hacking.py). A step's answers are trained once, by the policy that wrote them, so no ratio of two policies is needed; that
+After the steps that the recipe validates, held-out prompts are asked, and RUN/curve is drawn. A step's answers are trained once, by the policy that wrote them, so no ratio of two policies is needed; that
 the engine computes with fewer bits than the trainer is not corrected for.
 
 The engine writes about ten times as fast on a CPU as the model that is trained would. It computes the same weights, the
@@ -32,7 +31,7 @@ from decksmith.core.records import PromptRow
 from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.models import embedded
-from decksmith.train.training import adapters, curve, hacking, trl_trainer
+from decksmith.train.training import adapters, curve, rl_measures, trl_trainer
 from decksmith.train.training.records import CurvePoint
 from decksmith.train.training.train import Row, TrainPlan
 
@@ -106,22 +105,19 @@ Rewards = list[float | None]
 
 
 class RecipeCallback(trl_trainer.RecipeCallback):
-    """As of SFT; and held-out answers after the steps that are validated, with the watch over what they are worth."""
+    """As of SFT; and held-out answers after the steps that are validated."""
 
     tuner: "GroupTuner"
     names = LOGGED
 
     def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
-        """Measure what a kill left unmeasured, and the beginning. Raises cli.BadData where the watch has stopped the run."""
+        """Measure what a kill left unmeasured, and the beginning."""
         step = state.global_step
-        self.watch = hacking.rule(self.plan.config.get("watch") or {})
         lines = _lines(self.plan.folder / "curve/curve.jsonl")
         known = [line for line in lines if line["step"] <= step]
         self.lines: dict[int, CurvePoint] = {line["step"]: line for line in known}
         if self.plan.validates(step) if step else self.plan.val_at_start:
             self.measure(step)
-        if said := self._stops(step):
-            raise cli.BadData(f"{said}; the adapter is saved, and watch.action=warn goes on")
 
     def on_step_end(self, args: Arguments, state: State, control: Control, **more: object) -> None:
         """As of SFT; TRL does not evaluate, `measure` does."""
@@ -133,18 +129,16 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         super().on_save(args, state, control, **more)
         if self.plan.validates(state.global_step):
             self.measure(state.global_step)
-        if said := self._stops(state.global_step):
-            self.stopped, control.should_training_stop = f"the watch ({said})", True
 
     def measure(self, step: int) -> None:
-        """A line of the curve for this step, unless it has one; the curve, and what the watch finds."""
+        """A line of the curve for this step, unless it has one; and the curve."""
         if step in self.lines or not self.plan.held:
             return
         samples = self.plan.setting.get("val_generations_per_prompt") or 1
         policy, rollouts = self.tuner.policy(), self.tuner.rollouts
         prompts = _prompts(self.plan.held)
         decks = rollouts.ask(f"val_{step}", policy, prompts, samples, self.plan.seed)
-        metrics = hacking.measures(decks, rollouts.rules)
+        metrics = rl_measures.measures(decks, rollouts.rules)
         if "kl" in self.logged:
             metrics["kl"] = {"training": {"nats a token": self.logged["kl"]}}
         self.lines[step] = {"step": step, "metrics": metrics}
@@ -152,20 +146,8 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         home.mkdir(exist_ok=True)
         lines = [line for _, line in sorted(self.lines.items())]
         curve.draw(home, lines)
-        findings = hacking.found(lines, self.watch)
-        for one in findings:
-            if one.step == step:
-                cli.say(f"step {step}: watch: {one.says}")
-        stream.write(home / "watch.json", json.dumps([*map(asdict, findings)], indent=2) + "\n")
         text = "".join(json.dumps(line) + "\n" for line in lines)
         stream.write(home / "curve.jsonl", text)  # last: what a kill left undrawn is drawn again
-
-    def _stops(self, step: int) -> str:
-        """Why the watch stops the run at this step; nothing where it does not."""
-        if self.watch.action != "stop":
-            return ""
-        findings = hacking.found(self.lines.values(), self.watch)
-        return next((one.says for one in findings if one.step == step), "")
 
 
 class GroupTuner(trl_trainer.WithoutCard, trl.GRPOTrainer):
