@@ -1,7 +1,7 @@
 """Mathematical answers: what is the same, what only looks like it, and which answer a reply gives."""
 
 import pytest
-from decksmith.bench.benchmarks.graders import math
+from decksmith.bench.benchmarks.graders import math, said
 
 # (as the source of a benchmark writes it, the same as a model may write it, near but wrong)
 ANSWERS = [
@@ -114,9 +114,9 @@ ANSWERS = [
 )
 def test_an_answer_may_be_written_in_another_way_but_not_be_another_one(expected, right, wrong):
     assert [
-        said for said in [expected, math.plain(expected), *right] if not math.same(expected, said)
+        each for each in [expected, math.plain(expected), *right] if not math.same(expected, each)
     ] == []
-    assert [said for said in wrong if math.same(expected, said)] == []
+    assert [each for each in wrong if math.same(expected, each)] == []
 
 
 @pytest.mark.parametrize("text, answer", [
@@ -126,11 +126,11 @@ def test_an_answer_may_be_written_in_another_way_but_not_be_another_one(expected
     ("\\boxed{3} ... it is \\boxed{3}", "3"), ("\\boxed{1} is too small, and so is what follows from it if we count it again, so \\boxed{2}", "2"),
     ("\\boxed{\\text{a \\boxed{4}}}", "4"), ("Final Answer: The largest n is 34.", "34"), ("**Answer:** \\(12\\)", "\\(12\\)")])  # fmt: skip
 def test_several_boxes_that_belong_together_are_one_answer(text, answer):
-    assert math.final(text) == answer
+    assert said.final(text) == answer
 
 
 def test_an_answer_that_names_two_values_for_one_is_wrong():
-    assert not math.same("4", math.final("So it is \\boxed{3} or \\boxed{4}."))
+    assert not math.same("4", said.final("So it is \\boxed{3} or \\boxed{4}."))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ GROUP = {
     "parts": [
         {"bench": "arithmetic", "aspect": "sums", "questions": 300, "tokens": [100, 200]},
         {"bench": "thinking", "aspect": "sums", "questions": 100, "tokens": [100, 200]},
-        {"bench": "refusals", "aspect": "texts", "questions": 300, "tokens": [100, 200]},
+        {"bench": "multilingual", "aspect": "texts", "questions": 300, "tokens": [100, 200]},
     ],
 }
 
@@ -50,7 +50,11 @@ def compared(ours, base):
     return {entry["benchmark"]: entry for entry in entries}, said, outcome
 
 
-GOOD = {"arithmetic": [1.0, 0.0] * 150, "thinking": [1.0, 0.0] * 50, "refusals": [1.0, 0.0] * 150}
+GOOD = {
+    "arithmetic": [1.0, 0.0] * 150,
+    "thinking": [1.0, 0.0] * 50,
+    "multilingual": [1.0, 0.0] * 150,
+}
 
 
 def test_the_gate_passes_where_every_loss_is_ruled_out_and_says_so_in_one_sentence():
@@ -67,22 +71,22 @@ def test_the_gate_passes_where_every_loss_is_ruled_out_and_says_so_in_one_senten
 
 
 def test_a_loss_on_one_aspect_fails_whatever_the_others_say():
-    worse = {**GOOD, "refusals": [0.0] * 300}
+    worse = {**GOOD, "multilingual": [0.0] * 300}
     entries, said, outcome = compared(graded("tuned", worse), graded("base", GOOD))
     assert outcome == "fail" and entries["texts"]["verdict"] == "worse"
     assert "worse than base on 1 of 2 aspects: texts" in said
 
 
 def test_a_part_that_nobody_was_asked_is_named_and_an_aspect_without_any_does_not_pass():
-    without = {name: scores for name, scores in GOOD.items() if name != "refusals"}
+    without = {name: scores for name, scores in GOOD.items() if name != "multilingual"}
     entries, said, outcome = compared(graded("tuned", without), graded("base", without))
     assert outcome == "open" and entries["texts"]["verdict"] == "cannot tell"
-    assert "Not asked: refusals. Graders decide as a person does: mathematics " in said
+    assert "Not asked: multilingual. Graders decide as a person does: mathematics " in said
     asked = {name: metrics.summarize(q) for name, q in graded("m", without).items()}
-    said = groups.sentence(GROUP, asked, {"refusals": "the Hub did not answer"})
+    said = groups.sentence(GROUP, asked, {"multilingual": "the Hub did not answer"})
     assert (
         said
-        == "small: 400 of 700 questions, in 2 of 3 parts; not asked: refusals (the Hub did not answer)"
+        == "small: 400 of 700 questions, in 2 of 3 parts; not asked: multilingual (the Hub did not answer)"
     )
 
 
@@ -94,7 +98,7 @@ def test_parts_that_were_not_asked_alike_fail_the_gate_and_are_named():
 def test_a_plan_counts_questions_and_tokens_and_takes_both_from_results_where_there_are_any():
     found = groups.plan(GROUP)
     assert found["all"].questions == 700 and found["tokens"] == (70000, 140000)
-    assert found["seconds"] == pytest.approx(140000 / 8000 + 1024 / 40)
+    assert found["seconds"] == pytest.approx(140000 / 8000 + 2048 / 40)
     assert [round(one.least, 3) for one in found["aspects"]] == [0.055, 0.063]
     same = graded("m", GOOD)
     measured = groups.plan(GROUP, (same, same))

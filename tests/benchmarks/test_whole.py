@@ -9,6 +9,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from decksmith.bench.benchmarks import tasks
@@ -16,8 +17,11 @@ from decksmith.core import cli
 from PIL import Image
 from scripted import Endpoint, calling, saying
 
+sys.path.insert(0, str(Path(__file__).parent))
+from test_lean import STAND_IN, STATEMENT  # noqa: E402
+
 QUERY = "SELECT name FROM item ORDER BY price"
-WRONG = ("bfcl-00002", "ruler-00004")  # are answered wrongly
+WRONG = ("bfcl-00002", "ruler-00004", "whole-minif2f-00002")  # are answered wrongly
 
 
 def described(folder, name, source):
@@ -69,6 +73,21 @@ def questions(folder):
     return 'file = "simple.csv"'
 
 
+def proofs(folder):
+    """Two statements, the second of which is answered by a proof that fails. `lean` is the stand-in of test_lean.py."""
+    program = folder / "toolchain/bin/lean"
+    program.parent.mkdir(parents=True)
+    python = os.path.realpath(sys.executable)
+    program.write_text(STAND_IN.format(python=python, prefix=str(folder / "toolchain")))
+    program.chmod(0o755)
+    rows = [
+        {"name": name, "formal_statement": STATEMENT.replace("two", name) + " sorry"}
+        for name in ("two", "three")
+    ]
+    (folder / "proofs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return 'file = "proofs.jsonl"'
+
+
 def answer(rows, body):
     """What the endpoint says: the right answer to a row, but to those of WRONG; to a judge's question, yes."""
     row = rows.get(json.dumps(body["messages"]))
@@ -86,6 +105,11 @@ def answer(rows, body):
             return saying(", ".join(expected[row["id"] in WRONG :]))
         case "bird" | "spider":
             return saying(f"```sql\n{QUERY}\n```")
+        case "minif2f":
+            tactic = "native_decide" if row["id"] in WRONG else "norm_num"
+            return saying(
+                f"```lean4\n{expected['statement']}\n  {tactic}\n```".replace("sorry", "")
+            )
         case _:
             return saying(f"Answer: {expected}")
 
@@ -102,6 +126,7 @@ def whole(tmp_path_factory):
     """(what was asked, the graded records, the summary), each by benchmark."""
     folder = tmp_path_factory.mktemp("whole")
     env = {"DECKSMITH_BENCHMARKS": str(folder), "PYTHONPATH": str(cli.ROOT / "lib")}
+    env |= {"PATH": f"{folder}/toolchain/bin:{os.environ['PATH']}", "IMAGES": "off"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
@@ -109,6 +134,7 @@ def whole(tmp_path_factory):
         names = [described(folder, name, databases) for name in ("bird", "spider")]
         names.append(described(folder, "mmmu-pro", pictures(folder)))
         names.append(described(folder, "simpleqa", questions(folder)))
+        names.append(described(folder, "minif2f", proofs(folder)))
         rows = [row for name in names for row in tasks.prepare(name, folder / "kept")]
         rows += list(tasks.prepare("ruler", folder / "kept"))[:7]
         calls = list(tasks.prepare("bfcl", folder / "kept"))
@@ -133,14 +159,15 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "name, rows",
-    [("bfcl", 11), ("ruler", 7), ("bird", 2), ("spider", 2), ("mmmu-pro", 1), ("simpleqa", 1)],
+    [("bfcl", 11), ("ruler", 7), ("bird", 2), ("spider", 2), ("mmmu-pro", 1), ("simpleqa", 1)]
+    + [("minif2f", 2)],
 )
 def test_what_is_answered_rightly_is_right_from_the_rows_to_the_summary(whole, name, rows):
     _, found, summary = whole
     own = name if name in found else f"whole-{name}"
     assert len(found[own]) == rows
     wrong = [record["id"] for record in found[own] if record["grade"]["verdict"] != "right"]
-    assert wrong == [ident for ident in WRONG if ident.startswith(name)]
+    assert wrong == [ident for ident in WRONG if ident.startswith(own)]
     assert own in json.dumps(summary)
 
 

@@ -1,7 +1,7 @@
 """Graders held against what a careful person says of each reply: `make bench-labelled` writes docs/maintain/labelled.md.
 
 `.venv/bin/python3 tests/exam/labelled.py` grades tests/exam/replies.jsonl with bench-grade and prints the page; `--write` writes it;
-`--misses HALF` prints the replies of one half (seen, unseen) on which ours and the person part. A reply's half is a hash of its id: rules were mended by
+`--misses HALF` prints the replies of one half (seen, unseen) or set of LATER on which ours and the person part. A reply's half is a hash of its id: rules were mended by
 the seen half alone.
 """
 
@@ -21,17 +21,22 @@ sys.path[:0] = [str(ROOT / "lib")]
 Row = dict[str, Any]
 Decides = Callable[[Row], bool]
 REPLIES = ROOT / "tests/exam/replies.jsonl"
-BENCH = {"math": "math-500", "choice": "mmlu-pro", "refusal": "refusals"}
-TITLES = {"math": "mathematics", "choice": "choices", "refusal": "refusals", "code": "programs"}
+BENCH = {"math": "math-500", "choice": "mmlu-pro"}
+TITLES = {"math": "mathematics", "choice": "choices", "code": "programs"}
 HALVES = ("seen", "unseen")
 # What the rules decided as the person does before they were mended (2026-11-28), of the two halves.
-BEFORE = {"math": (90, 79), "choice": (60, 68), "refusal": (24, 25)}
-# Later sets, written by somebody who had not read the graders (the third: not the misses of the second): what the rules as they
-# stood decided as the person does, and of the second's unseen half once more, after they were mended by the other.
+BEFORE = {"math": (90, 79), "choice": (60, 68)}
+# Later sets: what the rules as they stood decided as the person does, and of the unseen halves once more, after they were mended by
+# the seen ones. Each set was committed with its labels before the rules were tried on it.
 LATER = {
     "second-seen": ("second, seen", {"math": (93,), "choice": (48,), "code": (25,)}),
     "second-unseen": ("second, unseen", {"math": (89, 92), "choice": (46, 46), "code": (27, 29)}),
     "third": ("third", {"math": (85,), "choice": (55,)}),
+    "fourth-seen": ("fourth, seen", {"math": (44,), "choice": (36,)}),
+    "fourth-unseen": ("fourth, unseen", {"math": (54, 56), "choice": (36, 39)}),
+    "fifth": ("fifth", {"math": (112,), "choice": (53,)}),
+    "sixth": ("sixth", {"math": (52,), "choice": (27,)}),
+    "seventh": ("seventh", {"math": (29,), "choice": (21,)}),
 }
 
 
@@ -40,7 +45,7 @@ def rows() -> list[Row]:
     found = [json.loads(line) for line in REPLIES.read_text(encoding="utf-8").splitlines()]
     for row in found:
         row["half"] = HALVES[hashlib.sha256(row["id"].encode()).digest()[0] % 2]
-        row["truth"] = row["declines"] if row["kind"] == "refusal" else row["right"]
+        row["truth"] = row["right"]
     return found
 
 
@@ -55,11 +60,10 @@ def _record(row: Row) -> Row:
     fields = {"problem": row["question"], "question": row["question"], "prompt": row["question"]}
     if "choices" in row:
         fields["choices"] = row["choices"]
-    refuse = {"refuse": True, "any": []}
     task = {
         "bench": BENCH.get(row["kind"]),
         "fields": fields,
-        "expected": row.get("expected", refuse),
+        "expected": row["expected"],
     }
     gen = {"text": row["reply"], "finish_reason": "stop"}
     if row["kind"] == "code":
@@ -124,8 +128,7 @@ def lm_eval_choice(row: Row) -> bool:
 
 OTHERS: dict[str, dict[str, Decides]] = {
     "math": {"Math-Verify": math_verify, "NeMo-Skills' rule": nemo_math},
-    "choice": {"NeMo-Skills' rule": nemo_choice, "lm-eval's filter": lm_eval_choice},
-    "refusal": {},
+    "choice": {"lm-eval's filter": lm_eval_choice, "NeMo-Skills' rule": nemo_choice},
 }
 
 
@@ -137,11 +140,12 @@ def page(given: list[Row], verdicts: list[bool]) -> str:
     lines = [
         "# Graders and a careful person",
         "",
-        "Written by `make bench-labelled`. Replies of our own (tests/exam/replies.jsonl), each labelled by a person as right or wrong, "
-        "or as one that declines. About two in five are wrong: near misses, several answers at once, corrections, other units.",
+        "Written by `make bench-labelled`. Replies of our own (tests/exam/replies.jsonl), each labelled by a person as right or wrong. "
+        "About two in five are wrong: near misses, several answers at once, corrections, other units.",
         "The rules were mended by the seen half, without a look at the unseen one. When that was first measured, 118 of its 122 in "
         "mathematics were decided so (96.7 %), and all 99 choices. Then four forms were mended that other replies had shown. "
-        "assets/graders.json, whose shares gates name, has the third set's (below), and of refusals the unseen half's.",
+        "assets/graders.json, whose shares gates name, has those of the three newest sets together, when first asked (below). One label was "
+        'corrected later: `\\sqrt{12}` is no answer to "Simplify sqrt(12)".',
         "",
         "| kind | grader | seen | unseen | wrong, called right | right, called wrong |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -163,13 +167,15 @@ LATER_INTRO = [
     "",
     "## Later sets",
     "",
-    "Half of these replies are right. Most answer in free words, although the prompts ask for a box, a line or a block: "
-    '"marked" are those that do as asked. First: by the rules as they stood. '
-    "Mended: the unseen half, asked once after the rules were mended by the seen half. Now: by rules mended by the whole second set, "
-    "and so no measurement but of the third.",
+    'Replies mostly in free words, although prompts ask for a box, a line or a block: "marked" are those that do as asked. '
+    "The fourth has several languages, cut-off, hedged, corrected and forged replies; half of it was shuffled away unseen. "
+    "The fifth has 82 such replies and 90 by the embedded model of 135M, the sixth and the seventh are that model's alone; "
+    "nine of theirs on which people differ were left out. Whoever wrote the fourth and fifth also mended the rules.",
+    "First: by the rules as they stood. Mended: the unseen half, asked once after the rules were mended by the seen half. Now: by rules "
+    "mended by all sets, and so no measurement. Wrong, called right at first: fourth, seen 5; unseen 1, mended 2; fifth 3; sixth and seventh none.",
     "",
-    "| set | kind | first | mended | now | marked, now | wrong, called right now | Math-Verify, or NeMo-Skills' letter |",
-    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    "| set | kind | first | mended | now | marked, now | wrong, called right now | Math-Verify, or lm-eval's filter | NeMo-Skills' rule |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
 ]
 # Where a reply gives its answer as the prompt asks: a box, a line "Answer: X".
 MARKED = {"math": r"\\(?:boxed|fbox)", "choice": r"(?i)answer:\W*[a-j]\b|\\boxed"}
@@ -192,14 +198,18 @@ def later_lines() -> list[str]:
             ]
             kept = [(r, said) for r, said in mine if re.search(MARKED.get(kind, "```"), r["reply"])]
             cells.append(_of(sum(row["truth"] == said for row, said in kept), len(kept)))
-            other = next(iter(OTHERS.get(kind, {}).values()), None)
-            theirs = _of(sum(other(r) == r["truth"] for r, _ in mine), len(mine)) if other else ""
-            lines.append(f"| {title} | {TITLES[kind]} | {' | '.join(cells)} | {much} | {theirs} |")
+            others = [
+                _of(sum(other(r) == r["truth"] for r, _ in mine), len(mine))
+                for other in OTHERS.get(kind, {}).values()
+            ] or ["", ""]
+            lines.append(
+                f"| {title} | {TITLES[kind]} | {' | '.join([*cells, str(much), *others])} |"
+            )
     return lines
 
 
 def _of(hits: int, count: int) -> str:
-    return f"{hits} of {count} ({100 * hits / count:.1f} %)"
+    return f"{hits} of {count} ({100 * hits / count:.1f} %)" if count else ""
 
 
 def _line(title: str, name: str, of: list[Row], found: list[bool]) -> str:
@@ -218,11 +228,11 @@ def _share(hits: int, of: list[Row], half: str) -> str:
 
 
 def main() -> None:
-    given = rows()
+    given = later(sys.argv[2]) if sys.argv[2:] and sys.argv[2] in LATER else rows()
     verdicts = ours(given)
     if sys.argv[1:2] == ["--misses"]:
         for row, said in zip(given, verdicts, strict=True):
-            if row["half"] == sys.argv[2] and said != row["truth"]:
+            if row.get("half", sys.argv[2]) == sys.argv[2] and said != row["truth"]:
                 print(json.dumps([row["id"], row["truth"], row.get("expected"), row["reply"]]))
         return
     if sys.argv[1:2] != ["--write"]:

@@ -38,7 +38,8 @@ def _of(kind, given, verdicts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, least", [("second-seen", 0.97), ("second-unseen", 0.96), ("third", 0.88)]
+    "name, least",
+    [(name, 0.96 if name in ("second-unseen", "seventh") else 0.97) for name in labelled.LATER],
 )
 def test_later_sets_are_decided_as_well_as_the_page_says(name, least):
     given = labelled.later(name)
@@ -47,4 +48,3 @@ def test_later_sets_are_decided_as_well_as_the_page_says(name, least):
         mine = [(row["truth"], said) for row, said in pairs if row["kind"] == kind]
         assert sum(truth == said for truth, said in mine) >= least * len(mine)
         assert sum(said and not truth for truth, said in mine) <= 1
-        assert 0.45 <= sum(truth for truth, _ in mine) / len(mine) <= 0.55

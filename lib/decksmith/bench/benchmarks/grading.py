@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from decksmith.bench.benchmarks import graders, gym, tasks
-from decksmith.bench.benchmarks.graders import calls, code, lean, math, plus, simple, sql
+from decksmith.bench.benchmarks.graders import calls, code, lean, math, plus, said, simple, sql
 from decksmith.bench.benchmarks.records import (
     BenchmarkSpec,
     BenchRecord,
@@ -47,7 +47,7 @@ MEMORY = 2 << 30  # bytes of address space of a grader
 UNREAD = "(no grader could evaluate it)"  # the answer that such rows are counted under
 ROWS = 32  # at once: those that wait for a judge cost nothing, and of the others as many are graded as there are processes
 ASKED = 3  # of how a judge is asked and read: raised when its verdicts, which are paid for, no longer hold
-VERSION = 6  # of the rules: raised when a verdict can change, so that kept grades are made again
+VERSION = 7  # of the rules: raised when a verdict can change, so that kept grades are made again
 
 
 # How a grader's process ends that somebody else ended; None: it has not.
@@ -534,20 +534,21 @@ def grade(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
 
 
 def _math(task: Task, text: str) -> Grade:
-    expected, answer = str(task["expected"]), math.final(text)
     question = " ".join(map(str, task["fields"].values()))
-    named = math.subject(text, question)
+    expected, answer = str(task["expected"]), said.final(text, question)
+    named = said.subject(text, question)
     if named and math.same(expected, named):
         answer = named
     if answer is None:
         return {"verdict": "no_answer", "answer": None}
-    right = math.same(expected, answer) and math.suits(expected, answer, question)
+    right = math.right(expected, answer, question)
     return {"verdict": "right" if right else "wrong", "answer": math.plain(answer) or answer}
 
 
 def _choice(task: Task, text: str) -> Grade:
     choices = task["fields"]["choices"]
-    answer = simple.chosen_letter(text, tasks.LETTERS[: len(choices)], choices)
+    question = str(task["fields"].get("question", ""))
+    answer = simple.chosen_letter(text, tasks.LETTERS[: len(choices)], choices, question)
     if answer is None:
         return {"verdict": "no_answer", "answer": None}
     return {"verdict": "right" if answer == task["expected"] else "wrong", "answer": answer}
@@ -571,7 +572,6 @@ GRADERS: dict[str, Callable[[Task, str], Grade]] = {
     "exact": simple.exact,
     "contains": simple.contains,
     "code": _code,
-    "refusal": simple.refusal,
     "sql": sql.grade,
     "lean": lean.grade,
 }

@@ -41,7 +41,7 @@ SOURCES = {
     "program": {"program"},
 }
 GRADERS = (
-    "math choice instructions exact contains code tools sql lean equal pairwise rubric refusal deck outside"
+    "math choice instructions exact contains code tools sql lean equal pairwise rubric deck outside"
 ).split()
 NO_TASK = "no task in this record; bench-prepare writes it"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

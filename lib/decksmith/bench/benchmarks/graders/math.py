@@ -1,6 +1,6 @@
 """Whether a mathematical answer is the expected one.
 
-`final` finds the answer in a reply, `plain` gives it a canonical form, `same` compares two answers. An answer is read from the
+`plain` gives an answer (said.py finds it) a canonical form, `same` compares two. An answer is read from the
 outside in: lists, names ("x = 4"), unions, intervals and inequalities, tuples and sets, numbers with units, words. What is left is
 one expression, which Math-Verify (Kydlíček, Hugging Face) parses and compares. docs/benchmarks.md states the rules.
 """
@@ -10,6 +10,7 @@ import itertools
 import logging
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -19,152 +20,6 @@ LONGEST_ANSWER = 2000
 DEEPEST = 50  # brackets within brackets that are still parsed
 # A decimal with so many places or more may stand for a value that has no end, correctly rounded (as in Math-Verify).
 PLACES = 6
-SHORT = 4  # words of an answer without a digit that a sentence ends with
-APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
-
-
-# The answer in a reply
-
-# What names an answer, and what stands between it and the answer, in the languages that models reply in.
-ANSWER = (
-    "answer|antwort|lösung|réponse|respuesta|resposta|risposta|antwoord|odpowiedź|cevap|svar|jawaban|ответ|答案|答え|正解|정답|đáp án"
-    "|الإجابة|الجواب|उत्तर"
-)
-LINK = r"(?:(?:is|lautet|ist|est|es|é|è|är|jest|adalah|là|هو|هي)\b(?:\s+(?:donc|also|thus|therefore)\b)?\**\s*+:?|[:：=]|是|为|は|은|는)"
-FINAL = re.compile(
-    rf"<(?P<tag>answer|final|final_answer)>\s*+(?P<tagged>.*?)\s*</(?P=tag)>|^\#{{4}}[ \t]*+(?P<hashes>[^a-zA-Z\s][^\n]*)"
-    rf"|(?<![a-z])(?:{ANSWER})[\"\*_]*+\s*+{LINK}[\s*\"]*+(?P<answer>[^\s*\"][^\n]*?)(?=\.\s|。|[.}}]*$|\n)",
-    re.I | re.M | re.S,
-)
-# A writer who takes back what was said before; what follows is the answer.
-RETRACTED = re.compile(
-    r"\bI\s+(?:made\s+an?\b|mis\w+|was\s+wrong|take\s+(?:that|it)\s+back|change\s+my)|\b(?:that|this|it)(?:\s+is|'s|\s+was)\s+"
-    r"(?:wrong|incorrect|not\s+(?:right|correct))|\bcorrection\b\s*:|\bscratch\s+that\b",
-    re.I,
-)
-# Where an unmarked answer begins within the last sentence, and what then stands out in it.
-SHOWN = re.compile(r"\*\*(?P<bold>[^*\n]+)\*\*|\$+(?P<math>[^$\n]+)\$+|\\\((?P<round>.+?)\\\)")
-# What is said of an answer behind it: "42 pens (6 times 7)", "42, since 6 times 7 is 42".
-REMARK = re.compile(r"(?<=[\w}$)]) \([^()]*[a-z]{3}[^()]*\)$|,?\s+(?:as|since|because)\s.*$", re.S)
-ROUGHLY = re.compile(
-    r",\s+(?:which|that)\s+is\s+(?:about|approximately|roughly|around|≈)\s.*$", re.S
-)
-# A calculation in front of what it comes to.
-WORKED = re.compile(
-    r"^(?:[^=a-zA-Z\\]|\\times|\\cdot|\\div)*\d(?:[^=a-zA-Z\\]|\\times|\\cdot|\\div)*=\s*(?=[^=]+$)"
-)
-BEFORE = re.compile(
-    r".*(?:\b(?:is|are|equals?|be|hence|so|thus|therefore|gives?|at|get|ist|sind|beträgt|est|sont|es|son|vale|é|são|è|sono|är|равн[аоы]?)\b|\b(?:it|that)'s\b|[:⇒→])(?=\s)",
-    re.I | re.S,
-)
-SENTENCE = re.compile(
-    r"(?:The|There|So|Thus|It|We|He|She|They|[A-Z][a-z]+ [a-z]+)\b.*\b(?:is|are|equals)\b(?=.)",
-    re.S,
-)
-BOX = re.compile(
-    r"\\\\?(?:boxed|fbox)\s*+\{|\\\\?(?:boxed|fbox)\s++(?P<bare>[^\s{}$\\.,;]++)|\\.|[{}]", re.S
-)
-JOINT = re.compile(
-    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:\s*(?:maybe|perhaps|possibly|else)\b)?(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*",
-    re.S,
-)
-
-
-def boxes(text: str) -> list[tuple[int, int, str]]:
-    r"""What stands in the closed boxes (\boxed, \fbox) of a text, braces matched: `[(start, end, content)]`."""
-    found = []
-    open_: list[tuple[int, int] | None] = []  # where each brace that is open began, and its content
-    for hit in BOX.finditer(text):  # once through: a reply may hold ten thousand of them
-        if hit["bare"] is not None:
-            found.append((hit.start(), hit.end(), hit["bare"]))
-        elif hit[0] == "}":
-            if open_ and (place := open_.pop()):
-                found.append((place[0], hit.end(), text[place[1] : hit.start()].strip()))
-        elif hit[0].endswith("{") and hit[0] != "\\{":
-            open_.append((hit.start(), hit.end()) if len(hit[0]) > 1 else None)
-    return sorted(found)
-
-
-def boxed(text: str) -> str | None:
-    """The content of the last box, or of the last boxes that belong together as a list; None without a box."""
-    found = boxes(text)
-    if not found:
-        return None
-    start, _, content = found[-1]
-    together = [content]
-    for before, end, content in reversed(found[:-1]):
-        between = text[end:start]
-        if start < end or len(between) > APART or not _joined(between):
-            break
-        start = before
-        if content not in together:
-            together.append(content)
-    return ", ".join(reversed(together))
-
-
-def _joined(between: str) -> bool:
-    """Whether two boxes with this text between them are one answer: nothing but layout, or a comma, "and" or "or" before the second."""
-    layout = re.fullmatch(r"(?:[\s$&]|\\[()\[\] ,;:]|\\q?quad)*", between)
-    return bool(layout or JOINT.fullmatch(between))
-
-
-def final(text: str) -> str | None:
-    """The answer a reply gives: in its last box, else in the last place that names an answer, else what its last sentence comes to.
-    What the writer takes back later counts no more."""
-    end = max((box[1] for box in boxes(text)), default=0)
-    found = boxed(text)
-    if found is None and (hits := list(FINAL.finditer(text))):
-        end, hit = hits[-1].end(), hits[-1]
-        found = hit["tagged"] or hit["hashes"] or _said(hit["answer"] or "")
-    if found is None:
-        return _last(text)
-    taken_back = RETRACTED.search(text, end)
-    return (taken_back and _last(text[taken_back.end() :])) or found or None
-
-
-def _said(text: str) -> str | None:
-    said = text.strip(" *\"'“”").rstrip(".。").strip()
-    while said.endswith("}") and said.count("}") > said.count("{"):  # of JSON
-        said = said[:-1].strip(' "')
-    said = REMARK.sub("", said)
-    if begins := SENTENCE.match(said):  # "Answer: The largest n is 34"
-        said = said[begins.end() :].strip(" *:")
-    return said or None
-
-
-def _last(text: str) -> str | None:
-    """What the last sentence of a reply without a marked answer comes to; None where it is a question, or has no digit and no formula."""
-    sentence = re.split(r"(?<=[.!?。])\s+(?=[A-Z$\\*(\d])|\n", text.strip())[-1].strip()
-    sentence = ROUGHLY.sub("", sentence)
-    shown = list(SHOWN.finditer(sentence))
-    if sentence.endswith("?"):
-        return None
-    if shown:
-        parts = [next(filter(None, hit.groups())).strip().rstrip(".:") for hit in shown]
-        first = len(shown) - 1
-        while first and _joined(sentence[shown[first - 1].end() : shown[first].start()]):
-            if "=" in parts[first - 1] and not _named(parts[first - 1])[0]:
-                break  # a step: 99x = 27
-            first -= 1
-        return ", ".join(parts[first:])
-    begins = BEFORE.match(sentence)
-    said = sentence[begins.end() :] if begins else sentence
-    said = WORKED.sub("", re.sub(r"^(?:All (?=[a-z]\b)|=\s*)", "", said.strip(" .。!")))
-    if not re.search(r"[\dπ=<>∞]", sentence) and (not begins or len(said.split()) > SHORT):
-        return None
-    return REMARK.sub("", said)
-
-
-# "Bea is the tallest", where a name is asked for.
-SUBJECT = re.compile(r"(?:(?:So|Thus|Hence|Therefore),?\s+)?(.+?)\s+is\s+(?:the\s+)?(?!not\b)(\w+)")
-
-
-def subject(text: str, question: str) -> str | None:
-    """What the last sentence of a reply says of itself in a word of the question; None where an answer is marked, or for another sentence."""
-    if boxed(text) is not None or FINAL.search(text):
-        return None
-    found = SUBJECT.match(re.split(r"(?<=[.!?])\s+|\n", text.strip())[-1])
-    return found[1] if found and re.search(rf"\b{found[2]}\b", question, re.I) else None
 
 
 # One way of writing things
@@ -183,7 +38,7 @@ REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
     (r"\\operatorname\*?\s*\{(\w+)\}", r"\\\1 "), (r"\\colon(?![a-zA-Z])|\{\s*:\s*\}", ":"),
     (r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}"), (r"\\langle(?![a-zA-Z])", "("), (r"\\rangle(?![a-zA-Z])", ")"),
     (r"\\log\s*_\s*(?:\{\s*e\s*\}|e(?![a-z]))", r"\\ln "),
-    (r"\\(?:lor|vee)(?![a-zA-Z])", " or "), (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
+    (r"\\(?:lor|vee)(?![a-zA-Z])|(?<=[\d)}]) (?:oder|ou|или)(?= )", " or "), (r"(?<=[\d)}]) (?:und|et)(?= )", " and "), (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
     (r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\\overline{\1\2\3}"), (r"(?<=\.)(\d*)\((\d+)\)", r"\1\\overline{\2}"),
     (r"\.(\d*?)(\d+?)\2{2,}\s*(?:\.\.\.|…|\\[lc]?dots)", r".\1\\overline{\2}"),
     (r"\^\(([^()]*)\)", r"^{\1}"), (r"(?<![\\a-zA-Z])pi(?![a-zA-Z])", r"\\pi "),
@@ -294,11 +149,9 @@ PIECE = rf"(?:{TEXT}|\\frac\s*\{{\s*{TEXT}\s*\}}\s*\{{\s*{TEXT}\s*\}})"
 TEXT_UNIT = re.compile(rf"(?<=[\d\w)}}\]!])\s*({PIECE}(?:(?:\\cdot|[\s/])*{PIECE})*)$")
 WORD = r"[^\W\d_\u0370-\u03ff\u2100-\u214f]+"  # Greek letters are variables
 SYMBOLS = r"[-+\d.,/^{}() ]*"
-WORD_UNIT = re.compile(
-    r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\})"
+WORD_UNIT = re.compile(r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\})"
     rf"|{SYMBOLS}(?:\\(?:pi|sqrt|frac|cdot|times)(?![a-z]){SYMBOLS})+(?=\s))"
-    rf"(?P<gap>\s*)(?P<unit>{WORD}{POWER}(?:[ /.-]+{WORD}{POWER})*)\.?"
-)
+    rf"(?P<gap>\s*)(?P<unit>{WORD}{POWER}(?:[ /.-]+{WORD}{POWER})*)\.?")  # fmt: skip
 CURRENCY = re.compile(r"^(?:USD|US|EUR|GBP|Rs\.?)\s*(?=[-+\d.$])", re.I)
 
 
@@ -330,7 +183,9 @@ def _scale(words: str) -> str | None:
     for word in re.split(r"[^a-z]+", words.lower()):
         if word.rstrip("s") in SCALES or word.startswith("percent"):
             return word
-    scaled = re.search("[百千万萬億亿백천만억]|тысяч|милли|tausend|million", words, re.I)
+    scaled = re.search(
+        "[百万萬億亿백천만억]|千(?![米克瓦])|тысяч|милли|tausend|million", words, re.I
+    )
     return scaled and scaled[0]
 
 
@@ -353,25 +208,50 @@ def _measure(unit: str) -> dict[str, int] | None:
 
 
 # What a question wants its answer in.
-WANTED = re.compile(
-    r"\b(?:in|to|how (?:many|much))\s+(?!in\b)((?:(?:square|cubic)\s+)?[a-z]+(?:\^?\{?[23]\}?)?(?:(?:/|\s+per\s+)[a-z]+)?)",
-    re.I,
-)
+WANTED = re.compile(r"\b(?:in|to|how (?:many|much))\s+(?!in\b)((?:(?:square|cubic)\s+)?[a-z]+(?:\^?\{?[23]\}?)?(?:(?:/|\s+per\s+)[a-z]+)?)", re.I)  # fmt: skip
 
 GIVEN = re.compile(r"\d\s*\\?(?:%|percent)")
 PERCENT = re.compile(r"(?<![\d\s\\])\s*\\?(?:%|percent)")
 
 
-def suits(expected: str, answer: str, question: str) -> bool:
-    """Whether the unit of an answer is one that the question names, where it names one and the expected answer has none; percent, where the
-    question has no percentage but given ones."""
+# What a question gives and wants otherwise; a single letter that may be a unit; a power of a whole number.
+POSED = re.compile(r"\b(?:simplif|expand|factor|evaluat|comput|calculat|convert|reduc)\w*", re.I)
+LONE = re.compile(r"(.*\d)\s*(?:\\text\s*\{\s*)?([a-zA-Z](?:\^\s*\{?[23]\}?)?)\s*\}?")
+RADICAND = re.compile(r"\\sqrt\s*\{?(\d+)")
+POWERS = re.compile(r"(\d+)(?:\^\s*\{?(\d+)\}?)?")
+
+
+def right(expected: str, answer: str, question: str) -> bool:
+    """Whether an answer to a question is the expected one: the same, in a unit that the question names where it names one and the expected
+    answer has none, as prime factors where it asks for those, and not what the question itself says."""
     text = unicodedata.normalize("NFKC", question.replace("$", ""))
-    ours, its_value = number(_written(expected)), number(_written(answer))
-    if ours and its_value and its_value[1] and not ours[1] and ours[0] == its_value[0]:
-        return bool(PERCENT.search(text)) or not GIVEN.search(text)
     wanted = [found for name in WANTED.findall(text) if (found := _measure(name))]
-    its = _measure(_unit(_written(answer))[1])
-    return not wanted or its is None or its in wanted or bool(_unit(_written(expected))[1])
+    answer = _written(answer)
+    if (lone := LONE.fullmatch(answer)) and _measure(lone[2]) in wanted:
+        answer = lone[1]
+    ours, its = (_squeezed(each.partition("\\approx")[0]) for each in (_written(expected), answer))
+    again = len(its) > 2 and ours != its and POSED.search(question)
+    said = r"\s*".join(map(re.escape, its))
+    if again and re.search(rf"(?<![\w.]){said}(?![\w.])", _written(question)):
+        return False
+    if "implif" in question and RADICAND.findall(ours) != RADICAND.findall(its):
+        return False
+    if "prime factoriz" in question and _factors(ours) != _factors(its):
+        return False
+    value, its_value = number(_written(expected)), number(answer)
+    if value and its_value and its_value[1] and not value[1] and value[0] == its_value[0]:
+        return bool(PERCENT.search(text)) or not GIVEN.search(text)
+    unit = _measure(_unit(answer)[1])
+    named = not wanted or unit is None or unit in wanted or bool(_unit(_written(expected))[1])
+    return named and same(expected, answer)
+
+
+def _factors(product: str) -> Counter[str]:
+    """How often each factor stands in a product."""
+    found: Counter[str] = Counter()
+    for factor, power in POWERS.findall(product.rpartition("=")[2]):
+        found[factor] += int(power or 1)
+    return found
 
 
 # Numbers
@@ -382,10 +262,7 @@ OVER = r"\\frac\s*(?:\{\s*(-?\d{1,400})\s*\}|(\d))\s*(?:\{\s*(-?\d{1,400})\s*\}|
 FRACTION = re.compile(rf"([-+]?)\s*(\d{{1,400}})?\s*{OVER}")
 MIXED = re.compile(r"([-+]?)(\d{1,400})\s+(\d{1,400})\s*/\s*(\d{1,400})")
 REPEATING = re.compile(r"([-+]?)(\d{0,400})\.(\d{0,400})\\(?:overline|bar)\s*\{?(\d{1,400})\}?")
-SHARE = re.compile(
-    r"(.*?)\s*(?:%|(?<![a-z])(?:percent(?:age)?|pct)|\\text\s*\{\s*(?:%|percent(?:age)?|pct)\s*\})",
-    re.S,
-)
+SHARE = re.compile(r"(.*?)\s*(?:%|(?<![a-z])(?:percent(?:age)?|pct)|\\text\s*\{\s*(?:%|percent(?:age)?|pct)\s*\})", re.S)  # fmt: skip
 
 
 def number(text: str) -> tuple[Fraction, bool] | None:
@@ -436,9 +313,7 @@ def _near(text: str, value: Fraction) -> bool:
     return abs(Fraction(text) - value) * 2 * 10**places <= 1 and value * 10**PLACES % 1 != 0
 
 
-BASED = re.compile(
-    r"\(?([0-9A-F]{1,400})\)?\s*_\s*(?:\{\s*)?(?:\\text\s*\{)?\s*(\d{1,2}|[a-z]+)\s*\}?\s*\}?"
-)
+BASED = re.compile(r"\(?([0-9A-F]{1,400})\)?\s*_\s*(?:\{\s*)?(?:\\text\s*\{)?\s*(\d{1,2}|[a-z]+)\s*\}?\s*\}?")  # fmt: skip
 NUMERALS = "two three four five six seven eight nine ten eleven twelve".split()
 BASES = {word: str(n) for n, word in enumerate(NUMERALS, 2)}
 
@@ -462,10 +337,7 @@ def plain(text: str) -> str | None:
 
 # Lists, names, intervals
 
-JOINTS = re.compile(
-    r",?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])|(?<=[\d)}\]])\s*(?:and|or)(?=[A-Z(\d\\-])|[,;]",
-    re.S,
-)
+JOINTS = re.compile(r",?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])|(?<=[\d)}\]])\s*(?:and|or)(?=[A-Z(\d\\-])|[,;]", re.S)  # fmt: skip
 
 
 def _split(text: str, joints: re.Pattern[str] = JOINTS) -> tuple[list[str], list[str]]:
@@ -534,11 +406,9 @@ def _bracketed(text: str) -> tuple[str, list[str], str] | None:
     return (found[1], parts, found[3]) if len(parts) > 1 else None
 
 
-LETTER_NAME = r"\\?[a-zA-Z]+(?:_\{?\w+\}?|')?"
-NAME = re.compile(
-    rf"\s*(?:{LETTER_NAME}(?:\s*\(\s*[\w,\s\\+-]*\))?|\|\s*\w+\s*\||\(\s*{LETTER_NAME}(?:\s*,\s*{LETTER_NAME})+\s*\)"
-    rf"|(?:{LETTER_NAME}(?:\([^()]*\))?)\s*:\s*{LETTER_NAME}|\\frac\s*\{{\s*[A-Z]+\s*\}}\s*\{{\s*[A-Z]+\s*\}}|\\text\s*\{{[^{{}}]*\}})\s*"
-)
+LETTER_NAME = r"\\?[a-zA-Z]+(?:_\{?\w+\}?|'|\^\{-1\})?"
+NAME = re.compile(rf"\s*(?:{LETTER_NAME}(?:\s*\(\s*[\w,\s\\+-]*\))?|\|\s*\w+\s*\||\(\s*{LETTER_NAME}(?:\s*,\s*{LETTER_NAME})+\s*\)"
+    rf"|(?:{LETTER_NAME}(?:\([^()]*\))?)\s*:\s*{LETTER_NAME}|\\frac\s*\{{\s*[A-Z]+\s*\}}\s*\{{\s*[A-Z]+\s*\}}|\\text\s*\{{[^{{}}]*\}})\s*")  # fmt: skip
 EQUALS = re.compile(r"(?<![<>!\\:])=(?!=)")
 
 
@@ -569,10 +439,7 @@ TURNED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
 
 
 # "{x | ..}" over the reals is what stands behind the bar.
-BUILDER = re.compile(
-    r"^\\\{\s*\\?[a-zA-Z](?:\s*\\in\s*(?:\\mathbb\{R\}|\(-\\infty, \\infty\)))?\s*(?:\\mid|\\vert|\||:)\s*(.*?)\s*\\\}$",
-    re.S,
-)
+BUILDER = re.compile(r"^\\\{\s*\\?[a-zA-Z](?:\s*\\in\s*(?:\\mathbb\{R\}|\(-\\infty, \\infty\)))?\s*(?:\\mid|\\vert|\||:)\s*(.*?)\s*\\\}$", re.S)  # fmt: skip
 
 
 def _interval(text: str) -> tuple[str, str] | None:
@@ -620,7 +487,7 @@ def _ray(sign: str, end: str) -> str:
 
 def _inequality(text: str) -> tuple[str, str] | None:
     """`_interval` of one inequality, of several about one name that are joined by "or", or of two from both sides joined by "and"."""
-    parts, joints = _split(BUILDER.sub(r"\1", text))
+    parts, joints = _split(BUILDER.sub(r"\1", _named(text)[1] if "\\{" in text else text))
     found = [interval for interval in map(_interval, parts) if interval]
     if not found or len(found) < len(parts):
         return None
@@ -687,7 +554,7 @@ def _as_numbers(expected: str, answer: str) -> bool | None:
     """By value, where both are plain numbers; a base may be left out but not be another one."""
     one, unit = _unit(expected)
     other = _unit(answer, unit)[0]
-    if re.fullmatch(r"-?\d+,\d+", other) and not THOUSANDS.fullmatch(other) and "," not in one:
+    if re.fullmatch(r"-?\d+,\d+\s*%?", other) and not THOUSANDS.fullmatch(other) and "," not in one:
         other = other.replace(",", ".")  # as many languages write a decimal
     if _based(one) or _based(other):
         return _same_digits(one, other)
@@ -698,11 +565,19 @@ def _as_numbers(expected: str, answer: str) -> bool | None:
             return ours[0] == its[0] or shares[0] == shares[1]
         return ours[0] == its[0] or _near(other, ours[0]) or _near(one, its[0])
     # A time of day, or a ratio that looks like one.
-    other = re.sub(r"(?<=\d)\s*a\.?m\.?$", "", other, flags=re.I)
+    one, other = (CLOCK.sub(_hours, text) for text in (one, other))
     timed = any(re.fullmatch(r"\d{1,2}:\d\d", text) for text in (one, other))
     if timed and ":" in one and ":" in other and not NAME.match(one):
         return one.lstrip("0") == other.lstrip("0")
     return None
+
+
+CLOCK = re.compile(r"^(\d{1,2})(:\d\d)\s*([ap])\.?m\.?$", re.I)
+
+
+def _hours(time: re.Match[str]) -> str:
+    """A time of day by 24 hours."""
+    return f"{int(time[1]) % 12 + 12 * (time[3] in 'pP')}{time[2]}"
 
 
 def _same_digits(one: str, other: str) -> bool:
@@ -751,6 +626,8 @@ def _as_lists(expected: str, answer: str) -> bool | None:
     left, right = _members(expected), _members(answer)
     if len(left) < 2 and len(right) < 2:
         return None
+    if len(left) == 1 and not _bracketed(expected) and all(_same(expected, each) for each in right):
+        return True  # one value in several forms
     for side in (left, right):
         if len(side) > 1:
             side[0] = _named(side[0])[1]
@@ -785,9 +662,6 @@ def _matched(
 ) -> bool:
     """Whether the members of two lists are the same in some order."""
     equal, right = equal or _same, list(right)
-    distinct = equal is _same and len(set(map(_squeezed, left))) == len(left)
-    if distinct and len(left) < len(right):  # a solution may be said twice
-        right = list({_squeezed(one): one for one in right}.values())
     if len(left) != len(right):
         return False
     for one in left:
@@ -809,7 +683,7 @@ def _as_equations(expected: str, answer: str) -> bool | None:
     if len(theirs) == 1:
         return _same(value, answer) if name else False
     other, its = _named(answer)
-    return _same(value, its) if name and name == other else None
+    return _same(value, its) if name and (name == other or (other == "y" and "(" in name)) else None
 
 
 def _as_inequalities(expected: str, answer: str) -> bool | None:
