@@ -164,7 +164,9 @@ def program(text: str, *names: str) -> str | None:
 
 
 INDENTED = re.compile(r"^(?: {4}|\t)[^\n]*\n?(?:(?:(?: {4}|\t)[^\n]*|[ \t]*)(?:\n|\Z))*", re.M)
-STATEMENT = re.compile(r"^\s*(?:(?:def|class|import|from|return|for|while|if)\b|print\(|\w+\s*=)", re.M)  # fmt: skip
+STATEMENT = re.compile(
+    r"^\s*(?:(?:def|class|import|from|return|for|while|if)\b|print\(|\w+\s*=)", re.M
+)
 
 
 def _with_parts(code: str, earlier: Sequence["Block"]) -> str:
@@ -207,7 +209,9 @@ class Block(NamedTuple):
     before: str
 
 
-_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?(?P<mark>`{3,}|~{3,})[ \t]*(?P<language>[\w+.#-]*)(?P<rest>[^`]*)\Z")  # fmt: skip
+_FENCE = re.compile(
+    r"[ \t]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?(?P<mark>`{3,}|~{3,})[ \t]*(?P<language>[\w+.#-]*)(?P<rest>[^`]*)\Z"
+)
 
 
 def blocks(text: str) -> Iterator[Block]:

@@ -23,8 +23,10 @@ SECONDS = 300.0  # of CPU time of a proof
 LIMITS = Limits(wall=SECONDS, memory=24 << 30, processes=64, disk=1 << 30, open_files=20_000)
 AXIOMS = {"propext", "Classical.choice", "Quot.sound"}  # those that Mathlib stands on
 # Commands that change what Lean reads, prints or checks behind them.
-BARRED = re.compile(r"(?<![\w.'])(?:axiom|macro(?:_rules)?|syntax|notation3?|(?:in|pre|post)fix[lr]?|elab(?:_rules)?|run_(?:cmd|tac|elab|meta)|by_elab"
-    r"|unsafe|implemented_by|extern|initialize|builtin_\w+|import|debug\.\w+)(?![\w'])|#\w")  # fmt: skip
+BARRED = re.compile(
+    r"(?<![\w.'])(?:axiom|macro(?:_rules)?|syntax|notation3?|(?:in|pre|post)fix[lr]?|elab(?:_rules)?|run_(?:cmd|tac|elab|meta)|by_elab"
+    r"|unsafe|implemented_by|extern|initialize|builtin_\w+|import|debug\.\w+)(?![\w'])|#\w"
+)
 COMMENT = re.compile(r"--[^\n]*|/-.*?-/", re.S)
 NO_LEAN = "lean is not on the path; install Lean and Mathlib, or make image-lean (containers/lean.def) and grade with IMAGES=off"
 

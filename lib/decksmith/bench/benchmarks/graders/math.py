@@ -149,9 +149,11 @@ PIECE = rf"(?:{TEXT}|\\frac\s*\{{\s*{TEXT}\s*\}}\s*\{{\s*{TEXT}\s*\}})"
 TEXT_UNIT = re.compile(rf"(?<=[\d\w)}}\]!])\s*({PIECE}(?:(?:\\cdot|[\s/])*{PIECE})*)$")
 WORD = r"[^\W\d_\u0370-\u03ff\u2100-\u214f]+"  # Greek letters are variables
 SYMBOLS = r"[-+\d.,/^{}() ]*"
-WORD_UNIT = re.compile(r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\})"
+WORD_UNIT = re.compile(
+    r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\})"
     rf"|{SYMBOLS}(?:\\(?:pi|sqrt|frac|cdot|times)(?![a-z]){SYMBOLS})+(?=\s))"
-    rf"(?P<gap>\s*)(?P<unit>{WORD}{POWER}(?:[ /.-]+{WORD}{POWER})*)\.?")  # fmt: skip
+    rf"(?P<gap>\s*)(?P<unit>{WORD}{POWER}(?:[ /.-]+{WORD}{POWER})*)\.?"
+)
 CURRENCY = re.compile(r"^(?:USD|US|EUR|GBP|Rs\.?)\s*(?=[-+\d.$])", re.I)
 
 
@@ -208,7 +210,10 @@ def _measure(unit: str) -> dict[str, int] | None:
 
 
 # What a question wants its answer in.
-WANTED = re.compile(r"\b(?:in|to|how (?:many|much))\s+(?!in\b)((?:(?:square|cubic)\s+)?[a-z]+(?:\^?\{?[23]\}?)?(?:(?:/|\s+per\s+)[a-z]+)?)", re.I)  # fmt: skip
+WANTED = re.compile(
+    r"\b(?:in|to|how (?:many|much))\s+(?!in\b)((?:(?:square|cubic)\s+)?[a-z]+(?:\^?\{?[23]\}?)?(?:(?:/|\s+per\s+)[a-z]+)?)",
+    re.I,
+)
 
 GIVEN = re.compile(r"\d\s*\\?(?:%|percent)")
 PERCENT = re.compile(r"(?<![\d\s\\])\s*\\?(?:%|percent)")
@@ -262,7 +267,10 @@ OVER = r"\\frac\s*(?:\{\s*(-?\d{1,400})\s*\}|(\d))\s*(?:\{\s*(-?\d{1,400})\s*\}|
 FRACTION = re.compile(rf"([-+]?)\s*(\d{{1,400}})?\s*{OVER}")
 MIXED = re.compile(r"([-+]?)(\d{1,400})\s+(\d{1,400})\s*/\s*(\d{1,400})")
 REPEATING = re.compile(r"([-+]?)(\d{0,400})\.(\d{0,400})\\(?:overline|bar)\s*\{?(\d{1,400})\}?")
-SHARE = re.compile(r"(.*?)\s*(?:%|(?<![a-z])(?:percent(?:age)?|pct)|\\text\s*\{\s*(?:%|percent(?:age)?|pct)\s*\})", re.S)  # fmt: skip
+SHARE = re.compile(
+    r"(.*?)\s*(?:%|(?<![a-z])(?:percent(?:age)?|pct)|\\text\s*\{\s*(?:%|percent(?:age)?|pct)\s*\})",
+    re.S,
+)
 
 
 def number(text: str) -> tuple[Fraction, bool] | None:
@@ -313,7 +321,9 @@ def _near(text: str, value: Fraction) -> bool:
     return abs(Fraction(text) - value) * 2 * 10**places <= 1 and value * 10**PLACES % 1 != 0
 
 
-BASED = re.compile(r"\(?([0-9A-F]{1,400})\)?\s*_\s*(?:\{\s*)?(?:\\text\s*\{)?\s*(\d{1,2}|[a-z]+)\s*\}?\s*\}?")  # fmt: skip
+BASED = re.compile(
+    r"\(?([0-9A-F]{1,400})\)?\s*_\s*(?:\{\s*)?(?:\\text\s*\{)?\s*(\d{1,2}|[a-z]+)\s*\}?\s*\}?"
+)
 NUMERALS = "two three four five six seven eight nine ten eleven twelve".split()
 BASES = {word: str(n) for n, word in enumerate(NUMERALS, 2)}
 
@@ -337,7 +347,10 @@ def plain(text: str) -> str | None:
 
 # Lists, names, intervals
 
-JOINTS = re.compile(r",?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])|(?<=[\d)}\]])\s*(?:and|or)(?=[A-Z(\d\\-])|[,;]", re.S)  # fmt: skip
+JOINTS = re.compile(
+    r",?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])|(?<=[\d)}\]])\s*(?:and|or)(?=[A-Z(\d\\-])|[,;]",
+    re.S,
+)
 
 
 def _split(text: str, joints: re.Pattern[str] = JOINTS) -> tuple[list[str], list[str]]:
@@ -407,8 +420,10 @@ def _bracketed(text: str) -> tuple[str, list[str], str] | None:
 
 
 LETTER_NAME = r"\\?[a-zA-Z]+(?:_\{?\w+\}?|'|\^\{-1\})?"
-NAME = re.compile(rf"\s*(?:{LETTER_NAME}(?:\s*\(\s*[\w,\s\\+-]*\))?|\|\s*\w+\s*\||\(\s*{LETTER_NAME}(?:\s*,\s*{LETTER_NAME})+\s*\)"
-    rf"|(?:{LETTER_NAME}(?:\([^()]*\))?)\s*:\s*{LETTER_NAME}|\\frac\s*\{{\s*[A-Z]+\s*\}}\s*\{{\s*[A-Z]+\s*\}}|\\text\s*\{{[^{{}}]*\}})\s*")  # fmt: skip
+NAME = re.compile(
+    rf"\s*(?:{LETTER_NAME}(?:\s*\(\s*[\w,\s\\+-]*\))?|\|\s*\w+\s*\||\(\s*{LETTER_NAME}(?:\s*,\s*{LETTER_NAME})+\s*\)"
+    rf"|(?:{LETTER_NAME}(?:\([^()]*\))?)\s*:\s*{LETTER_NAME}|\\frac\s*\{{\s*[A-Z]+\s*\}}\s*\{{\s*[A-Z]+\s*\}}|\\text\s*\{{[^{{}}]*\}})\s*"
+)
 EQUALS = re.compile(r"(?<![<>!\\:])=(?!=)")
 
 
@@ -439,7 +454,10 @@ TURNED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
 
 
 # "{x | ..}" over the reals is what stands behind the bar.
-BUILDER = re.compile(r"^\\\{\s*\\?[a-zA-Z](?:\s*\\in\s*(?:\\mathbb\{R\}|\(-\\infty, \\infty\)))?\s*(?:\\mid|\\vert|\||:)\s*(.*?)\s*\\\}$", re.S)  # fmt: skip
+BUILDER = re.compile(
+    r"^\\\{\s*\\?[a-zA-Z](?:\s*\\in\s*(?:\\mathbb\{R\}|\(-\\infty, \\infty\)))?\s*(?:\\mid|\\vert|\||:)\s*(.*?)\s*\\\}$",
+    re.S,
+)
 
 
 def _interval(text: str) -> tuple[str, str] | None:

@@ -37,24 +37,41 @@ STATED = [re.compile(pattern, re.I | re.S) for pattern in (
     rf"\bist\s+{ONE}\s+(?:die\s+)?richtig", rf"\bonly\s+{ONE}\s+(?:remains|is\s+(?:left|true|correct|right)|fits|works)",
 )]  # fmt: skip
 # A last sentence that ends with the choice, where nothing is marked.
-ENDS = re.compile(rf"(?:^|[,:⇒→=]\s*|\b(?:is|be|hence|so|thus|therefore|then|with|only|also|leaves|leaving|option|choice|answer|it's)\s+|(?=\([A-J]\)\W*$)){ONE}"
-    r"(?:\s+it\s+is)?\W*$", re.I)  # fmt: skip
+ENDS = re.compile(
+    rf"(?:^|[,:⇒→=]\s*|\b(?:is|be|hence|so|thus|therefore|then|with|only|also|leaves|leaving|option|choice|answer|it's)\s+|(?=\([A-J]\)\W*$)){ONE}"
+    r"(?:\s+it\s+is)?\W*$",
+    re.I,
+)
 TAKEN_BACK = re.compile(RETRACTED.pattern + r"|\b(?:actually|wait|hmm|I\s+meant?)\b", re.I)
 # What makes a choice at the end of a sentence one in passing.
 PASSING = r"(?<!\w)" + "".join(
     rf"(?<!{word} )(?<!{word} the )" for word in ("than", "unlike", "after", "before", "from", "of")
 )
-NEGATED = re.compile(r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht|excluded|except|confuse|look\s+at|next|people|students|sa(?:id|ys))\b|n't\b|\?", re.I)  # fmt: skip
-MARKS = re.compile(r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”✅✔☑\ufe0f]|\\[()\[\]]|^\s*>+")  # fmt: skip
+NEGATED = re.compile(
+    r"\b(?:not|nor|neither|refuse|cannot|wrong|incorrect|out|nicht|excluded|except|confuse|look\s+at|next|people|students|sa(?:id|ys))\b|n't\b|\?",
+    re.I,
+)
+MARKS = re.compile(
+    r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”✅✔☑\ufe0f]|\\[()\[\]]|^\s*>+"
+)
 MOST = 100  # places that state a choice are read, from the end
 CROSSED = re.compile(r"\s*[❌✗✘]")  # a choice that the writer rules out
 
 ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!?。]*(?:です|である|だ|입니다|이다|예요)?[.。]?")
-LABEL = re.compile(r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*|([A-Z]);\s+[A-Z]\s+(?:is|was)\b.*", re.S)  # fmt: skip
-REASONED = re.compile(r"([A-Z])(?:,\s+(?:not|nicht|no|pas)\b|[\s,]+(?:because|since|as|for|which|is\s+(?:the\s+)?(?:correct|right|true|best))\b|\s*[-–—(]).*"
-    r"|([B-HJ-Z])[\s,]+(?!or\b|and\b|is\s+(?:not\b|in|wrong|false))[a-z].*", re.S)  # fmt: skip
-SEVERAL = re.compile(r"(?:either\s+|both\s+|one\s+of\s+)?[(\[]?([A-Z])(?:[)\].]*\s*(?:(?:[,/&+;|或和]|\b(?:and|or|oder|und|ou)\b)\s*)+[(\[]?|\s+|\)\s*\()"
-    r"([A-Z])\b(?!')(?!\s+(?:is|was)\b)", re.I)  # fmt: skip
+LABEL = re.compile(
+    r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*|([A-Z]);\s+[A-Z]\s+(?:is|was)\b.*",
+    re.S,
+)
+REASONED = re.compile(
+    r"([A-Z])(?:,\s+(?:not|nicht|no|pas)\b|[\s,]+(?:because|since|as|for|which|is\s+(?:the\s+)?(?:correct|right|true|best))\b|\s*[-–—(]).*"
+    r"|([B-HJ-Z])[\s,]+(?!or\b|and\b|is\s+(?:not\b|in|wrong|false))[a-z].*",
+    re.S,
+)
+SEVERAL = re.compile(
+    r"(?:either\s+|both\s+|one\s+of\s+)?[(\[]?([A-Z])(?:[)\].]*\s*(?:(?:[,/&+;|或和]|\b(?:and|or|oder|und|ou)\b)\s*)+[(\[]?|\s+|\)\s*\()"
+    r"([A-Z])\b(?!')(?!\s+(?:is|was)\b)",
+    re.I,
+)
 
 
 def chosen_letter(
