@@ -104,7 +104,7 @@ def main(out, model, *more):
     others |= {by: Path(folder) for by, folder in given.items()}
     found = measured(first, {by: runs.in_folder(folder) for by, folder in others.items()})
     for folder in others.values():
-        if floor.path_of(runs.in_folder(folder)) != floor.path_of(first):
+        if floor.path_of(runs.in_folder(folder)).name != floor.path_of(first).name:
             raise cli.BadData(f"{folder} is of another protocol than {first['path']}")
     path = floor.path_of(first)
     stream.write(path, json.dumps(found, indent=2) + "\n")

@@ -36,24 +36,31 @@ def test_runs_that_are_alike_leave_a_floor_that_so_few_prompts_cannot_rule_out()
         floor.source(numpy.zeros(5), SHARE, True, ["a", "b"])
 
 
-def run(**protocol):
+@pytest.fixture
+def run(tmp_path):
+    """A run in a folder of runs, by what its protocol has."""
     held = {"protocol": "offline", "sampling": {"temperature": 0.7, "seed": 1}, "hash": "x"}
-    return {"protocol": held | {"prompts": {"count": 3}} | protocol}
+
+    def made(model="smol", **protocol):
+        shown = held | {"prompts": {"count": 3}} | protocol
+        return {"path": tmp_path / "runs" / model / "offline", "protocol": shown}
+
+    return made
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(floor, "FLOORS", tmp_path)
+def kept(run):
     sources = {
         "seed": floor.source(gaps(), SHARE, True, ["a", "b"]),
         "engine": floor.source(gaps(shift=0.1), SHARE, False, ["a", "c"]),
     }
     found = {"protocol": "offline", "model": "smol", "is_share": True, "sources": sources}
+    floor.path_of(run()).parent.mkdir()
     floor.path_of(run()).write_text(json.dumps(found))
     return floor.path_of(run())
 
 
-def test_a_headline_below_the_floor_says_so_by_its_largest_source(kept):
+def test_a_headline_below_the_floor_says_so_by_its_largest_source(run, kept):
     said = floor.below(run(), 0.03, 40)
     assert said.startswith(
         "; below this protocol's floor: one model differs from itself by up to 1"
@@ -62,16 +69,16 @@ def test_a_headline_below_the_floor_says_so_by_its_largest_source(kept):
     assert floor.below(run(), -0.5, 40) == ""
 
 
-def test_a_floor_holds_for_other_prompts_and_seeds_and_for_no_other_protocol(kept):
+def test_a_floor_holds_for_other_prompts_and_seeds_and_for_no_other_protocol(run, kept):
     other_seed = {"temperature": 0.7, "seed": 9}
     same = run(hash="y", prompts={"count": 99}, sampling=other_seed)
-    assert floor.path_of(same) == kept
+    assert floor.path_of(same) == floor.path_of(run("another")) == kept
     assert floor.below(run(sampling={"temperature": 1.0}), 0.0, 40) == ""
     assert floor.planned(run(sampling={"temperature": 1.0})) == []
     assert "on 30 prompts" in floor.planned(same)[0]
 
 
-def test_a_damaged_file_names_the_command(kept):
+def test_a_damaged_file_names_the_command(run, kept):
     kept.write_text(json.dumps({"sources": {}}))
     with pytest.raises(cli.BadData, match="make floor writes it anew"):
         floor.below(run(), 0.01, 40)

@@ -18,8 +18,6 @@ from decksmith.measure.results import stats, text
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.stats import Array
 
-FLOORS = cli.ROOT / "results/floors"
-
 
 class Source(TypedDict):
     """Of two runs that differ by one thing alone, in the unit of the headline where both decks render."""
@@ -70,11 +68,12 @@ def reach(found: Source, prompts: int) -> float:
 
 
 def path_of(run: Run) -> Path:
-    """Where the floor of a run's protocol is kept."""
+    """Where the floor of a run's protocol is kept: in a folder `floors` beside that of the runs (results/runs)."""
     held = {key: value for key, value in run["protocol"].items() if key not in ("hash", "prompts")}
     sampling = cast(Record, held.get("sampling") or {})
     held["sampling"] = {key: value for key, value in sampling.items() if key != "seed"}
-    return FLOORS / f"{stream.fingerprint(held)[:16]}.json"
+    above = run["path"].resolve().parents
+    return above[min(2, len(above) - 1)] / "floors" / f"{stream.fingerprint(held)[:16]}.json"
 
 
 def largest(run: Run, prompts: int) -> tuple[str, float, Floor] | None:
