@@ -37,13 +37,13 @@ bench-merge: .venv/.python
 	  MERGE=1 SHARD= make/bench "$$each" "$$model"
 	done
 
-## regressions: what MODEL does worse than BASE; passes if more than MARGIN is ruled out
+### regressions: what MODEL does worse than BASE; passes if more than MARGIN is ruled out
 regressions: .venv/.python
 	bin/bench-compare $(MARGIN:%=--margin %) $(BENCH_GROUP) $(patsubst %,results/bench/%,$(firstword $(MODEL)) $(BASE))
 
 GUARDED = $(firstword $(filter-out reference,$(MODEL))) $(BASE)
 .PHONY: guard
-## guard: what MODEL does worse than BASE of what a fine-tune breaks first: cost, asking, one sentence
+## guard: what MODEL does worse than BASE: cost, asking, one sentence and a status
 guard: run-check run-tools .venv/.bench $(BENCH_TOOLS)
 	bin/bench-plan guard
 	BUDGET='$(BUDGET)' bin/within tools python3 -m decksmith.bench.benchmarks.groups guard $(GUARDED)

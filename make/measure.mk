@@ -159,7 +159,7 @@ prompts-check: $(or $(OWN_PROMPTS),$(PROMPTS)) | .venv/.python
 
 LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
 .PHONY: template
-## template: learn TEMPLATE= from FROM=company.pptx or a page, and draw both
+### template: learn TEMPLATE= from FROM=company.pptx or a page, and draw both
 template: $(if $(filter command environment,$(origin FROM)),run-tools)
 	$(if $(filter command environment,$(origin FROM)),,echo 'Name a file: make template FROM=company.pptx' >&2; exit 78)
 	if [ -e $(LEARNT) ] && ! grep -q 'read by bin/template-learn' $(LEARNT); then
@@ -206,7 +206,7 @@ plan: .venv/.python
 	$(if $(LOGS),bin/bench-plan,bin/run-plan) $(EFFECT:%=--effect %) $(or $(LOGS),$(RUNS))
 
 .PHONY: floor
-## floor: how far runs of MODEL are apart by the machine alone; headlines and plans say it
+## floor: how far two runs of MODEL are apart by the machine alone
 floor: export PROTOCOL := $(PROTOCOL)
 floor: export SETTING := $(SETTING)
 floor: export PROMPTS := $(PROMPTS)
@@ -219,11 +219,11 @@ floor: run-tools .venv/.local assets/engine/node_modules/.done
 register: $(RUNS:%=%/prompts.jsonl)
 	bin/run-plan --register $(BY_PROTOCOL) $(RUNS)
 
-## capsule: one tar of RUN, from which every number can be derived again
+### capsule: one tar of RUN, from which every number can be derived again
 capsule: .venv/.python
 	bin/run-pack --out results/capsules $(or $(RUN),$(RUNS))
 
-## replay: derive every number of CAPSULE again, offline; names what differs
+### replay: derive every number of CAPSULE again, offline; names what differs
 replay: run-tools
 	IMAGES=off bin/run-replay $(CAPSULE)
 

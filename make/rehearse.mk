@@ -86,7 +86,7 @@ A := results/rehearsal-rl
 CHAIN := smol smol-sft smol-rft smol-dpo smol-grpo
 ON = TRAINER=trl FROM=$(A)/sft
 .PHONY: rehearsal-rl rehearsal-rl-report
-## rehearsal-rl: from the fine-tune on: best of n, DPO, GRPO by a rendered reward, compared
+### rehearsal-rl: from the fine-tune on: best of n, DPO, GRPO by a rendered reward, compared
 rehearsal-rl: .venv/.python
 	$(PHASES) $(A)/phases.jsonl \
 	  'set-up|61|setup .venv/.train' \

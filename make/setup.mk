@@ -163,6 +163,6 @@ assets/renderer/node_modules/.built: assets/renderer/node_modules/.done \
 	touch $@
 
 .PHONY: clean
-## clean: remove the toolchain, never results
+### clean: remove the toolchain, never results
 clean:
 	rm -rf .venv */node_modules assets/*/node_modules .pytest_cache .ruff_cache

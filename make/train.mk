@@ -160,7 +160,7 @@ data-check: .venv/.corpus $(SFT_TOOLS)
 	bin/chat-check $(RECIPE:%=--recipe %) $(OTHER:%=--base %) $(DATA) > /dev/null
 
 .PHONY: push
-## push: data/chat against REPO=owner/name on the Hub; PUSH=1 sends it
+### push: data/chat against REPO=owner/name on the Hub; PUSH=1 sends it
 push: $(if $(REPO),.venv/.hub)
 	[ -n "$(REPO)" ] || { echo "REPO says where: make push REPO=owner/name" >&2; exit 2; }
 	bin/hub-push data/chat --repo $(REPO) $(PUSH:%=--push) $(PUBLIC:%=--public)
@@ -169,7 +169,7 @@ $(FROM)/merged/config.json: | .venv/.corpus
 	bin/model-export --run $(FROM) --merge > /dev/null
 
 .PHONY: site
-## site: ask Slurm what this cluster is, propose slurm/site.env, write it after a yes
+## site: ask Slurm what this cluster is; slurm/site.env, written after a yes
 site:
 	$(SITE)
 	$(PYTHON) make/site_env.py
@@ -177,7 +177,7 @@ site:
 given = $(if $(filter command environment,$(origin $1)),$($1),$2)
 THE_ADAPTER = $(call given,ADAPTER,$(COPIES)/adapter)
 .PHONY: shipped
-## shipped: which copy of ADAPTER may ship: merged, GGUF in 16, 8 and 4 bits, ALSO; LIMIT prompts
+## shipped: which copy of ADAPTER may ship: merged, or GGUF in 16, 8 and 4 bits
 shipped: export PROTOCOL := $(PROTOCOL)
 shipped: export SETTING := $(SETTING)
 shipped: export PROMPTS := $(PROMPTS)
@@ -193,7 +193,7 @@ shipped: run-tools .venv/.train .venv/.local assets/engine/node_modules/.done
 	.venv/bin/python3 make/shipped.py $(THE_ADAPTER) $(COPIES) $(ALSO)
 
 .PHONY: dose
-## dose: would more data help? trained on 1/8 to all of DATA's rows, asked; SBATCH=sbatch: as an array
+## dose: would more data help? trained on 1/8 to all of DATA's rows, and asked
 dose: TRAINER = trl
 dose: DATA = results/rehearsal/chat
 dose: ENGINE = $(if $(filter smol%,$(RECIPE)),local,vllm)
@@ -246,7 +246,7 @@ status:
 
 REWARD_PROMPTS := $(if $(filter command environment,$(origin PROMPTS)),--prompts $(PROMPTS))
 .PHONY: reward-serve
-## reward-serve: rewards of decks for somebody else's training loop, until Ctrl-C
+### reward-serve: rewards of decks for somebody else's training loop, until Ctrl-C
 reward-serve: run-tools
 	exec bin/reward-serve $(REWARD_PROMPTS) $(FLAGS)
 
@@ -268,7 +268,7 @@ endef
 curve: export POINT = $(CURVE_POINT)
 CURVE_LIMIT := $(if $(filter command environment,$(origin LIMIT)),--limit $(LIMIT))
 CURVE_TOOLS := $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train assets/engine/node_modules/.done)
-## curve: BENCH over the checkpoints of SFT, also while it trains
+### curve: BENCH over the checkpoints of SFT, also while it trains
 curve: trained run-tools .venv/.bench $(CURVE_TOOLS)
 	bin/eval-serve $(CURVE_LIMIT) & server=$$!
 	trap 'kill -INT $$server 2> /dev/null && wait $$server || true' EXIT
