@@ -1,8 +1,14 @@
 # Measure: who is asked what, and what may be said of it. The pipelines stand in the Makefile.
 
+# The protocol edit asks three editors of a script beside the embedded model, for more.
+EDITS := $(filter edit%,$(PROTOCOL))
+ifdef EDITS
+  MODEL ?= edit-perfect edit-rewrite edit-nothing smol
+  LIMIT ?= $(if $(filter file,$(origin MODEL)),24)
+endif
 # Who is asked: models by their names in assets/models.toml, or as openai/NAME, ollama/NAME, an address
 # (docs/models.md); and `reference`, which is none: decks that people wrote for the first twelve prompts.
-MODEL ?= $(if $(EDITS),edit-perfect edit-rewrite edit-nothing smol,$(REFERENCE) smol smol-sft)
+MODEL ?= $(REFERENCE) smol smol-sft
 # Under which conditions (assets/conditions); plain is the absence of one.
 CONDITION ?= plain
 # The template that decks follow, a file of data/templates, in demo, baseline and corpus.
@@ -14,7 +20,7 @@ PROMPTS ?= data/prompts.jsonl
 # What of PROMPTS is a request: a column's name or number, or line, paragraph, heading, item.
 REQUEST ?=
 # How many prompts, drawn over all domains; a larger number keeps those of a smaller one.
-LIMIT ?= $(if $(filter file,$(origin MODEL)),$(if $(EDITS),24,6))
+LIMIT ?= $(if $(filter file,$(origin MODEL)),6)
 # Requests in flight, in place of the registry's number.
 JOBS ?=
 # The second of four parts is 2/4, for an array of jobs; `make merge` joins the parts.
@@ -47,7 +53,6 @@ CAPSULE ?=
 export OPEN REPAIR
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
 # Edits have prompts of their own, and editors of a script (docs/edit.md).
-EDITS = $(filter edit%,$(PROTOCOL))
 OUR_PROMPTS = $(if $(EDITS),data/edits/edits.jsonl,$(PROMPTS))
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
   $(FIRST),$(LIMIT))),reference)

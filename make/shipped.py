@@ -49,7 +49,7 @@ class Copy:
                 yield url, model.name
             return
         threads, where = embedded.settings({}).threads, str(self.path.resolve())
-        chosen = embedded.EngineSettings(threads, 1, {}, None, self.name, where, 8192)
+        chosen = embedded.EngineSettings(threads, 1, {}, self.name, where, 8192)
         with embedded.share(chosen) as lease:
             yield lease.base_url, "embedded"
 

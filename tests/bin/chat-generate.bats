@@ -280,7 +280,7 @@ answered() { grep -c '"text":"---'; }
   [[ $stderr == *"no server answers: http://127.0.0.1:9/v1: "*"; http://127.0.0.1:10/v1: "* ]]
 }
 
-served() { echo "{\"url\":\"$2\",\"models\":[\"base\",\"tuned\"],\"engine\":\"vllm 1\",\"base\":\"b\",\"adapter\":{\"sha256\":\"$3\"}}" > "serve/$1.json"; }
+served() { echo "{\"url\":\"$2\",\"models\":[\"base\",\"tuned\"],\"engine\":\"vllm 1\",\"base\":\"b\",\"adapters\":{\"tuned\":{\"sha256\":\"$3\"}}}" > "serve/$1.json"; }
 
 @test "serve: is whatever server announces itself; its adapter is recorded, and another adapter is another model" {
   export DECKSMITH_SERVE=$PWD/serve http_proxy=http://127.0.0.1:9

@@ -119,7 +119,7 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
 @test "an unknown protocol and a broken one are configuration errors" {
   run deck-judge --run r --protocol nope < in.jsonl
   assert_failure 78
-  assert_line --partial 'there are: offline, open, published'
+  assert_line --partial 'there are: edit, offline, open, published'
   sed 's/^overlap = /overlay = /' "$ROOT/assets/protocols/offline.toml" > mine.toml
   run deck-judge --run r --protocol mine.toml < in.jsonl
   assert_failure 78

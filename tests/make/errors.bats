@@ -21,7 +21,7 @@ refused() {
   refused 'There is no model typo in assets/models.toml, assets/gguf.toml or data/models. Type MODEL=NAME with one of: local smol ' baseline MODEL="smol typo"
   refused '. Others: openai/NAME, ollama/llama3.2:3b or an address (docs/models.md)' baseline MODEL=llama3.2:3b
   refused 'There is no model gpt5.4 in assets/models.toml, assets/gguf.toml or data/models. Did you mean gpt-5.4? Type ' demo MODEL=gpt5.4
-  refused 'There is no protocol ofline in assets/protocols. Did you mean offline? Type PROTOCOL=NAME with one of: offline ' report PROTOCOL=ofline
+  refused 'There is no protocol ofline in assets/protocols. Did you mean offline? Type PROTOCOL=NAME with one of: edit offline ' report PROTOCOL=ofline
   refused 'There is no condition revize in assets/conditions. Did you mean revise?' conditions CONDITION="plain few-shot+revize"
   refused 'There is no benchmark gsm9k:8 in assets/benchmarks or assets/groups. Did you mean gsm8k?' bench BENCH="arithmetic gsm9k:8"
   refused 'There is no trainer typo. Type TRAINER=NAME with one of: nemo-rl trl' sft TRAINER=typo

@@ -117,7 +117,7 @@ def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_do
             copies.adapters.merge_into(adapter, "smol", tmp_path / f"{name}-merged")
             file = tmp_path / f"{name}.gguf"
             copies.write(tmp_path / f"{name}-merged", embedded.weights(), file, "q8")
-            chosen = embedded.EngineSettings(1, 1, {}, None, name, str(file), 4096)
+            chosen = embedded.EngineSettings(1, 1, {}, name, str(file), 4096)
             with embedded.share(chosen) as lease:
                 found[name] = fidelity.parting(measured, lease.base_url, name, asked, reply)
     assert found["good"]["prompt"] and found["broken"]["prompt"]
