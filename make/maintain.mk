@@ -15,13 +15,17 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 .PHONY: check
 ### check: the inner loop, a minute: lint, and the tests that are fast and need no browser
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
-	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
+	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow and not long" $(TESTS)
 
-.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint audit locks bench-self bench-render bench-render-pages bench-pipeline bench-stats \
+.PHONY: test test-long test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint audit locks bench-self bench-render bench-render-pages bench-pipeline bench-stats \
   sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card judge-controls real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
-## test: all tests: Python, scripts, pages in a browser
+## test: the tests: Python, scripts, pages in a browser; a quarter of an hour on two cores
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
-	$(PYTEST) $(TESTS)
+	$(PYTEST) -m "not long" $(TESTS)
+
+### test-long: the tests that `make test` leaves out, another quarter
+test-long: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
+	$(PYTEST) -m long $(TESTS)
 
 # As root on Debian 12: Slurm and Apptainer are installed, everything else runs as an ordinary user.
 ### test-slurm: jobs on a real cluster of two nodes on this machine (root, Debian 12)

@@ -260,6 +260,7 @@ LOOPS = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_replies_that_go_round_in_circles_are_graded_and_are_no_errors():
     asks = [
         ("arithmetic", "1", {}),

@@ -252,6 +252,7 @@ answered() { grep -c '"text":"---'; }
   [ "$(cat asked?.jsonl | grep -c '"status": 200')" -le 26 ] # the two in flight at its death may have been counted there
 }
 
+# marks: long
 @test "a server that falls silent is left out, and taken back when it answers" {
   export DECKSMITH_PULSE=0.1
   start_several 2 --latency 0.2

@@ -58,6 +58,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   assert_failure 2
 }
 
+# marks: long
 @test "decks of one's own that have one name have a folder each, whether they are built together or one by one" {
   mkdir a b
   for folder in a b; do printf -- '---\ntheme: default\n---\n\n# Deck %s\n\n---\n\n## Two\n' $folder > $folder/deck.md; done
@@ -72,6 +73,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   run ! cmp a-deck/build/deck.pdf b-deck/build/deck.pdf
 }
 
+# marks: long
 @test "pictures that a deck asks for are there as deck-illustrate puts them, its own too, and a missing one is said" {
   mkdir images
   cp "$ROOT/assets/pictures/"$(ls "$ROOT/assets/pictures" | grep -m 1 jpg) images/own.jpg

@@ -11,6 +11,7 @@ SENTENCE='Nineteen amber kettles sing over the quiet harbour until the lamps go 
   assert_output 'model-export: there is no finished checkpoint in run/checkpoints; sft-train or sft.sbatch makes them'
 }
 
+# marks: long
 @test "what sft-train trained, the embedded engine says after model-export, and the base does not" {
   mkdir data
   printf '{"id":"a","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"What is the word of the day?"},{"role":"assistant","content":"%s"}]}\n' \

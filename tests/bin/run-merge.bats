@@ -117,6 +117,7 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
   assert_output --regexp '^\{"id":"p1"'
 }
 
+# marks: long
 @test "graded questions of a benchmark are joined alike, with all samples, and are those of a run made in one piece" {
   export DECKSMITH_BENCH=$PWD/bench
   bench-prepare arithmetic | record-sample --limit 9 > questions.jsonl

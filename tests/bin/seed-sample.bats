@@ -16,6 +16,7 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
   cmp seeds.jsonl <(echo "$output")
 }
 
+# marks: long
 @test "a dead endpoint ends with 75 and its words" {
   run --separate-stderr seed-sample --n 1 --base-url http://127.0.0.1:9/v1 --slug m --run .
   assert_failure 75

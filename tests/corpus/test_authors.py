@@ -376,6 +376,7 @@ class Counter:
         return self.lines.count([ident, "begins"])
 
 
+@pytest.mark.long
 def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice_and_nobody_is_orphaned(
     tmp_path,
 ):

@@ -1170,6 +1170,7 @@ def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_n
     assert len(server.jobs()) == 1
 
 
+@pytest.mark.long
 def test_slidevbench_is_one_of_the_benchmarks(serving, tmp_path):
     endpoint = subprocess.Popen(
         [ROOT / ".venv/bin/python3", ROOT / "tests/endpoint.py", "--model", "policy"],

@@ -409,6 +409,7 @@ def seen(examined, vision, repeats=2):
     )
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
     vision[1].mood = "locked"
@@ -417,6 +418,7 @@ def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
     vision[1].mood = "well"
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision):
     vision[1].mood = "babbling"
@@ -427,6 +429,7 @@ def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision
     assert "excluded: 2 unusable replies of the judge." in card_page.page(card)
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_the_card_recovers_what_was_planted_and_pays_for_each_judging_once(examined, vision):
     endpoint = vision[1]
@@ -463,6 +466,7 @@ def test_the_card_recovers_what_was_planted_and_pays_for_each_judging_once(exami
     assert (examined[0] / "exam/b/low-contrast/1/judge/1.txt").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_the_script_prints_the_card_of_what_is_on_stdin(examined):
     run, records = examined

@@ -134,6 +134,7 @@ def posted(url, path, body, **headers):
         connection.close()
 
 
+@pytest.mark.long
 def test_a_packed_body_is_refused_before_it_is_unpacked_by_every_server(server):
     process, url, path = server
     posted(url, path, b"{}")  # what it loads for any request

@@ -238,6 +238,7 @@ def without_by(value):
 @pytest.mark.browser
 @pytest.mark.fuzz
 @pytest.mark.timeout(1800)
+@pytest.mark.long
 def test_of_random_bits_in_a_real_run_none_changes_a_result_in_silence(tmp_path):
     server, url = endpoint(tmp_path)
     root = make(tmp_path / "root", core(2), REGISTRY.format(url=url))

@@ -18,6 +18,7 @@ SAMPLE = {"honest", "designed/poster", "prompt_echoed", "other_language", *UNREA
 
 @pytest.mark.browser
 @pytest.mark.slow
+@pytest.mark.long
 def test_nonsense_passes_less_than_an_honest_deck_and_text_that_cannot_be_seen_hardly_anything(
     tmp_path,
 ):

@@ -123,6 +123,7 @@ def test_a_deck_passes_its_shuffled_words_fail_and_both_are_kept(reader, monkeyp
 
 
 @pytest.mark.parametrize("case", [pytest.param("", marks=engine)])
+@pytest.mark.long
 def test_other_servers_and_threads_say_the_same_and_a_killed_server_is_replaced(
     reader, monkeypatch, case
 ):

@@ -90,6 +90,7 @@ def test_it_makes_a_report_once_and_then_has_nothing_to_do(finished):
     assert page.stat().st_mtime_ns == written and asked(root) == 4
 
 
+@pytest.mark.long
 def test_a_larger_limit_asks_only_for_what_is_new_and_a_smaller_one_nothing(root):
     assert measured(root, "LIMIT=2").returncode == 0
     assert asked(root) == 2
@@ -102,6 +103,7 @@ def test_a_larger_limit_asks_only_for_what_is_new_and_a_smaller_one_nothing(root
     assert len(scores(root)) == 3
 
 
+@pytest.mark.long
 def test_other_prompts_have_a_run_of_their_own(copied):
     root = copied
     kept = scores(root)
@@ -290,6 +292,7 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert found["judge"]["judge"] == "offline checks"
 
 
+@pytest.mark.long
 def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_is_named(copied):
     root = copied
     registry = root / "assets/models.toml"

@@ -32,6 +32,7 @@ def asked(root):
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.long
 def test_each_planted_gain_is_found_and_no_other_and_nothing_is_asked_twice(tmp_path):
     server, url = endpoint(tmp_path, "--log", "asked.jsonl", "--gains")
     try:

@@ -151,6 +151,7 @@ def test_streamed_chunks_join_to_the_reply_and_end_with_the_usage(base):
     ) == words(base)
 
 
+@pytest.mark.long
 def test_the_same_request_gives_the_same_bytes_whatever_was_asked_before(base):
     first = words(base, max_tokens=16)
     assert words(base, max_tokens=16, seed=8) != first
@@ -509,6 +510,7 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
     waits.until(lambda: waits.ended(pid))
 
 
+@pytest.mark.long
 def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address(monkeypatch):
     monkeypatch.setenv("DECKSMITH_ENGINE_THREADS", "2")
     with embedded.lease() as first:

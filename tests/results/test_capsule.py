@@ -134,6 +134,7 @@ words = 0.1
 """
 
 
+@pytest.mark.long
 def test_a_replay_chooses_and_revises_again_what_a_condition_did(tmp_path):
     server, url = endpoint(tmp_path, "--gains")
     registry = f'[reviser]\nbase_url = "{url}"\nslug = "reviser"\n'
@@ -275,6 +276,7 @@ def test_another_label_is_named(packed, root, tmp_path):
 DECKS = '[reference]\nlabel = "People"\nbase_url = "files:data/reference/"\nslug = "reference"\n'
 
 
+@pytest.mark.long
 def test_decks_of_a_folder_pack_and_replay_and_another_deck_is_named(tmp_path):
     shipped = [row for _, row in stream.records(ROOT / "data/prompts.jsonl") if row["id"] == "p002"]
     root = make(tmp_path / "root", shipped, DECKS)

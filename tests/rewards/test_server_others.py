@@ -63,6 +63,7 @@ def tiny():
     return transformers.LlamaForCausalLM(config), tokenizer
 
 
+@pytest.mark.long
 def test_trls_grpo_trainer_takes_a_step_on_rewards_of_decks_and_leaves_masked_ones_out(
     server, monkeypatch, tmp_path
 ):

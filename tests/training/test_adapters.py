@@ -325,6 +325,7 @@ def test_a_base_that_is_nowhere_is_missing_with_the_reason(monkeypatch, tmp_path
 
 
 @pytest.mark.engine
+@pytest.mark.long
 def test_two_processes_export_the_embedded_model_once_and_it_is_the_model_of_the_gguf_file(
     monkeypatch, tmp_path
 ):

@@ -581,6 +581,7 @@ class Hub(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.long
 def test_a_training_shows_one_live_line_with_the_losses_asks_the_hub_for_nothing_and_tells_it_nothing(
     recipe,
 ):

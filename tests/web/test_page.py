@@ -44,6 +44,7 @@ def made(folder, prompts, single=False, **how):
     return page
 
 
+@pytest.mark.long
 def test_a_page_that_is_one_file_works_as_well_and_has_nothing_beside_it(tmp_path):
     page = made(tmp_path, 12, single=True, reads=True, slides_too="plain")
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
@@ -68,6 +69,7 @@ def test_a_page_of_many_decks_works_from_disk_shows_hostile_text_literally_and_a
         )
 
 
+@pytest.mark.long
 def test_the_page_of_a_run_that_goes_on_loads_itself_again_and_disturbs_nobody(tmp_path):
     runs = [
         synthetic.run(tmp_path / name, name, skill, 6, slides_too="plain")
