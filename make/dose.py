@@ -6,10 +6,8 @@ RECIPE, TRAINER, ENGINE, ROWS (of how many rows the whole is made), PROTOCOL, SE
 With SBATCH the trainings are an array of jobs, each `make dose POINT=n`, which does that one alone. Killed anywhere, it goes on.
 """
 
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +16,7 @@ from pathlib import Path
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs, text
 from decksmith.measure.results.summary import domains, worth
+from decksmith.train.serving.server import dies_with_us
 from decksmith.train.training import dose, recipes
 
 # Measured on two cores: seconds of a step of smol-lora, and of a deck of the embedded engine.
@@ -37,11 +36,6 @@ def pace(out, points, log):
     took = [row for _, row in stream.records(log)] if log.is_file() else []
     steps = sum(point["steps"] for point in points for row in took if row["id"] == point["name"])
     return sum(row["seconds"] for row in took) / steps if steps else STEP
-
-
-def dies_with_us():
-    """In the server: kill -9 leaves no orphan that holds a model."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def one(point, out, section):

@@ -61,7 +61,7 @@ def measured(first, others):
     return {
         "protocol": str(protocol),
         "model": str(model.get("slug") or model["name"]),
-        "is_share": measure == "checks",
+        "is_share": measure in summary.SHARES,
         "sources": sources,
     }
 

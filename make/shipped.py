@@ -97,14 +97,18 @@ def kept(path, inputs, made):
     return found
 
 
+def endpoint(copy, url, engine):
+    """What the file of a copy's server says (models/servers.py): other weights are another model."""
+    own = {copy.name: {"sha256": copy.sha256}}
+    named = {"models": [copy.name], "base": copy.path.name, "adapters": own}
+    return {"url": url, "engine": engine, **named}
+
+
 def run(copy, out, url, engine):
     """Protocol and benchmarks of one copy, by make."""
     name, place = f"{out.name}-{copy.name}", out / f"serve/{copy.name}"
     place.mkdir(parents=True, exist_ok=True)
-    served = {"url": url, "models": [copy.name], "engine": engine, "base": copy.path.name}
-    stream.write(
-        place / "here.json", json.dumps(served | {"adapter": {"sha256": copy.sha256}}) + "\n"
-    )
+    stream.write(place / "here.json", json.dumps(endpoint(copy, url, engine)) + "\n")
     environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKEOVERRIDES")}
     environment |= {"DECKSMITH_SERVE": str(place.resolve())}
     environment |= {"DECKSMITH_MODELS": str((out / "models").resolve())}

@@ -260,6 +260,13 @@ LOOPS = [
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("filler", ["\n", "! ", "$1 ", "word ", "12 "])
+def test_a_long_reply_costs_no_more_than_its_end(filler):
+    """Where it states its answer without a mark, a grader that looked at all of it would need a minute and call it wrong."""
+    text = filler * (40_000 // len(filler)) + "\n\nShe has 4 apples."
+    assert [found["verdict"] for found in graded([record("arithmetic", text, "4", 1)])] == ["right"]
+
+
 @pytest.mark.long
 def test_replies_that_go_round_in_circles_are_graded_and_are_no_errors():
     asks = [

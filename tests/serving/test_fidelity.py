@@ -6,7 +6,7 @@ import sys
 
 import numpy
 import pytest
-from decksmith.models import embedded
+from decksmith.models import embedded, servers
 from decksmith.train.serving import fidelity
 from decksmith.train.training import adapters, base_models, copies
 
@@ -127,3 +127,17 @@ def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_do
     other = found["broken"]
     assert other["at"] is not None and other["measured"][0] >= other["measured"][1]
     assert other["copy"][1] >= other["copy"][0]
+
+
+def test_a_copy_with_other_weights_is_another_model_to_whoever_asks_it(tmp_path, monkeypatch):
+    import shipped  # of make/
+
+    monkeypatch.setenv("DECKSMITH_SERVE", str(tmp_path))
+    told, copied = [], []
+    for data in (b"one", b"other"):
+        (tmp_path / "q4.gguf").write_bytes(data)
+        copied.append(shipped.Copy("q4", tmp_path / "q4.gguf"))
+        said = shipped.endpoint(copied[-1], "http://127.0.0.1:9/v1", "embedded")
+        (tmp_path / "here.json").write_text(json.dumps(said))
+        told.append(servers.served("q4")["adapter"])
+    assert told == [copy.sha256 for copy in copied] and len({*told}) == 2

@@ -227,11 +227,11 @@ def _start(command: _Launch, log: Path) -> subprocess.Popen[bytes]:
             stderr=out,
             env=command.environment,
             start_new_session=True,
-            preexec_fn=_dies_with_us,
+            preexec_fn=dies_with_us,
         )
 
 
-def _dies_with_us() -> None:
+def dies_with_us() -> None:
     """In the child: no way of ending us leaves an orphan."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -7,6 +7,9 @@ and it holds one value that the question does not give. Courtesies, checks and r
 import re
 
 SHORT = 4  # words of an answer without a digit that a sentence ends with
+LONGEST = (
+    2000  # characters at either end of a reply in which it may state its answer without a mark
+)
 APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
 
 # What names an answer, and what stands between it and the answer, in the languages that models reply in.
@@ -176,8 +179,8 @@ def _said(text: str) -> str | None:
 
 
 def statements(text: str, question: str = "") -> list[str]:
-    """The sentences and lines of a reply, without courtesies, checks at its end, comments and remarks in brackets."""
-    parts = map(str.strip, SENTENCE_END.split(CHECK.sub("", text).strip()))
+    """The sentences and lines at the end of a reply, without courtesies, checks at its end, comments and remarks in brackets."""
+    parts = map(str.strip, SENTENCE_END.split(CHECK.sub("", text.strip()[-LONGEST:]).strip()))
     given = set(NUMBER.findall(question))
     return [
         part
@@ -192,7 +195,7 @@ def statements(text: str, question: str = "") -> list[str]:
 
 def _stated(text: str, question: str) -> str | None:
     """What a reply without a marked answer comes to; None where its last statement is open or has no value."""
-    if (ahead := AHEAD.fullmatch(text.strip())) and (found := _value(ahead[1], question)):
+    if (ahead := AHEAD.fullmatch(text.strip()[:LONGEST])) and (found := _value(ahead[1], question)):
         return found
     said = statements(text, question)
     return _value(said[-1], question) if said else None
@@ -276,5 +279,5 @@ def subject(text: str, question: str) -> str | None:
     """What the last sentence of a reply says of itself in a word of the question; None where an answer is marked, or for another sentence."""
     if boxed(text) is not None or FINAL.search(text):
         return None
-    found = SUBJECT.match(re.split(r"(?<=[.!?])\s+|\n", text.strip())[-1])
+    found = SUBJECT.match(re.split(r"(?<=[.!?])\s+|\n", text.strip()[-LONGEST:])[-1])
     return found[1] if found and re.search(rf"\b{found[2]}\b", question, re.I) else None
