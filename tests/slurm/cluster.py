@@ -283,6 +283,19 @@ class Cluster:
             capture_output=True,
         )
 
+    def ready(self, name):
+        """`checkout` as `make setup` leaves it: a renderer of this user's own, built; no containers."""
+        place = self.checkout(name)
+        (place / "results").mkdir()
+        (place / "slurm/site.env").write_text("CONTAINER=none\n")
+        modules = place / "assets/renderer/node_modules"
+        shared = modules.resolve()
+        modules.unlink()
+        shutil.copytree(shared, modules, symlinks=True, ignore=shutil.ignore_patterns(".cache"))
+        subprocess.run(["chown", "-Rh", f"{USER}:{USER}", modules, place / "results"], check=True)
+        self.run([place / ".venv/bin/node", "assets/renderer/build.mjs"], cwd=place)
+        return place
+
     def checkout(self, name="decksmith"):
         """`work/NAME`: the files of this checkout as they are, links to its toolchain, no images, no results; a git repository."""
         copy = self.work / name

@@ -1,11 +1,9 @@
 """make experiment on a real Slurm: trained, asked and compared by a chain of jobs; one is cancelled, and the same line goes on."""
 
 import re
-import shutil
-import subprocess
 
 import pytest
-from cluster import USER, _until
+from cluster import _until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 WORDS = (
@@ -21,15 +19,7 @@ WORDS = (
 
 @pytest.fixture(scope="module")
 def site(slurm):
-    place = slurm.checkout("chain")
-    (place / "results").mkdir()
-    (place / "slurm/site.env").write_text("CONTAINER=none\n")
-    modules = place / "assets/renderer/node_modules"
-    shared = modules.resolve()
-    modules.unlink()
-    shutil.copytree(shared, modules, symlinks=True, ignore=shutil.ignore_patterns(".cache"))
-    subprocess.run(["chown", "-Rh", f"{USER}:{USER}", modules, place / "results"], check=True)
-    slurm.run([place / ".venv/bin/node", "assets/renderer/build.mjs"], cwd=place)
+    place = slurm.ready("chain")
     slurm.run(["make", "results/rehearsal/chat/report.json"], cwd=place)
     return place
 

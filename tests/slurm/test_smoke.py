@@ -1,29 +1,16 @@
 """slurm/smoke.sbatch on a cluster without GPUs: the embedded model is trained, served and asked, and a row that fails stops no other."""
 
 import re
-import shutil
-import subprocess
 
 import pytest
-from cluster import USER, _until
+from cluster import _until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
 def site(slurm):
-    place = slurm.checkout("smoke")
-    (place / "results").mkdir()
-    (place / "slurm/site.env").write_text("CONTAINER=none\n")
-    # As `make setup` leaves it: a renderer of this user's own, built.
-    modules = place / "assets/renderer/node_modules"
-    shared = modules.resolve()
-    modules.unlink()
-    shutil.copytree(shared, modules, symlinks=True, ignore=shutil.ignore_patterns(".cache"))
-    subprocess.run(["chown", "-Rh", f"{USER}:{USER}", modules], check=True)
-    slurm.run([place / ".venv/bin/node", "assets/renderer/build.mjs"], cwd=place)
-    subprocess.run(["chown", f"{USER}:{USER}", place / "results"], check=True)
-    return place
+    return slurm.ready("smoke")
 
 
 def smoke(slurm, site, **env):
