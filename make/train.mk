@@ -87,6 +87,9 @@ SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/mod
 TRAIN_trl = bin/sft-train --run $(SFT)
 TRAIN_nemo-rl = bin/job-submit slurm/sft.sbatch --run $(SFT) $(SUBMITTED)
 LEARN_trl = $(TRAIN_trl)
+# What a job wants is said before anything is made.
+NEED_nemo-rl = $(if $(HOST),,containers/need train $(OR_LACKING))
+NEED_vllm = containers/need serve
 define LEARN_nemo-rl
 bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json $(OR_LACKING)
 bin/job-submit slurm/rl.sbatch --run $(SFT) $(SUBMITTED)
@@ -236,6 +239,8 @@ EXPERIMENT = SFT='$(SFT)' TRAINER=$(TRAINER) ENGINE=$(ENGINE) FLAGS='$(FLAGS)' m
 ## experiment: sft, export and finetuned as a chain of jobs; typed again, what is missing
 experiment: run-tools .venv/.corpus $(SFT_TOOLS)
 	$(SITE)
+	$(NEED_$(TRAINER))
+	$(NEED_$(ENGINE))
 	$(EXPERIMENT) begun train || { $(CONFIGURE); bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json; }
 	$(EXPERIMENT) submit $(MAKEOVERRIDES)
 
