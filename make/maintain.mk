@@ -187,9 +187,9 @@ lint: .venv/.dev
 	.venv/bin/mypy lib/decksmith make/audit.py make/given.py make/model_names.py make/site_env.py
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
-	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/verify slurm/*.sh \
+	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/need containers/verify slurm/sbatch slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
-	  tests/slurm/setup .ci/run tests/helper.bash
+	  tests/slurm/setup tests/slurm/other .ci/run tests/helper.bash
 
 # Lists of advisories in OSV's JSON, ZIPs or JSON lines; without one osv.dev's are fetched.
 ADVISORIES ?=

@@ -159,6 +159,7 @@ mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 FROM=$(steps_done)
 unlucky= # set where no fault of the job ends it
 # Long before the limit USR1 says that the job is preempted (PreemptParameters=send_user_signal).
+# shellcheck disable=SC2329  # by the trap
 warned() {
   local left
   left=$(seconds_left)

@@ -1,9 +1,11 @@
-"""make experiment on a real Slurm: trained, asked and compared by a chain of jobs; one is cancelled, and the same line goes on."""
+"""make experiment on a real Slurm: trained, asked and compared by a chain of jobs; one is cancelled, and the same line goes on.
+
+The nodes have no network: what jobs read was fetched before they were submitted."""
 
 import re
 
 import pytest
-from cluster import _until
+from cluster import Cluster, _until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 WORDS = (
@@ -15,6 +17,12 @@ WORDS = (
     "LIMIT=1",
     "PAIR=smol smol-tuned",
 )
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    with Cluster(offline=True) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +43,8 @@ def logs(site):
 
 
 def test_a_chain_of_which_a_job_is_cancelled_goes_on_by_the_same_line(slurm, site):
+    alone = slurm.submit("--wrap=! ip route get 192.0.2.1")
+    assert slurm.wait(alone, 60) == ("COMPLETED", 0)  # "Network is unreachable"
     first = said(slurm, site, "experiment")
     found = re.search(
         r"^train: job (\d+)\nfinetuned: job (\d+), when job \1 has ended well$", first, re.M
