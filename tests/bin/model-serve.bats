@@ -83,6 +83,18 @@ ended() { await dead "$1"; }
   done
 }
 
+@test "signals that come while the questions are asked end it without their answers" {
+  STUB=mute model-serve --adapter adapter --name x 2> said &
+  SERVER=$!
+  await grep -qs mute serve/x.log
+  kill -USR1 "$SERVER"
+  kill -TERM "$SERVER" || true
+  wait "$SERVER" # the status is 0
+  ended "$(said_in_log pid)"
+  run cat said
+  assert_output --regexp 'SIG(USR1|TERM): stopping the server$'
+}
+
 @test "a server whose keeper was killed ends too" {
   start
   kill -KILL "$SERVER"

@@ -47,7 +47,8 @@ OVER = {
 
 # linuxproc, task/none: no cgroups needed. config_overrides: two cores may claim 64. bf_interval: heterogeneous jobs and requeued ones
 # are started by the backfill scheduler. ReturnToService: a killed node comes back. SlurmdTimeout: a dead node is given up in a minute.
-# KillWait: the time between TERM and KILL that sites give, shortened.
+# KillWait: the time between TERM and KILL that sites give, shortened. UnkillableStepTimeout: a busy machine takes its time to
+# end processes, and a node that is slow at it would be drained after a minute.
 PARTITIONS = "PartitionName=gpu Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP"
 CONF = """
 ClusterName=decksmith
@@ -73,6 +74,7 @@ SelectTypeParameters=CR_Core
 ReturnToService=2
 SlurmdTimeout=60
 KillWait=10
+UnkillableStepTimeout=900
 SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none

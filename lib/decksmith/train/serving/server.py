@@ -252,6 +252,8 @@ def _signals() -> list[signal.Signals]:
 
 
 def _stop(number: int, _: object) -> None:
+    for one in _signals():  # a second one would cut short what ends the server
+        signal.signal(one, signal.SIG_IGN)
     raise _Asked(signal.Signals(number).name)
 
 
