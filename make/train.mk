@@ -127,7 +127,7 @@ ASK_GPUS = --gres=none $$(sed "s/N$$/$$gpus/" <<< "$${GPUS:---gres=gpu:N}")
 define SERVE_JOB
 mkdir -p results/serve
 $(SBATCH) --output=results/serve/%j.out $(ASK_GPUS) $(SERVERS:%=--array=1-%) slurm/serve.sbatch $(SERVED)
-$(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned. To end it: scancel --batch --signal=USR1 JOB)
+$(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned$(if $(filter local,$(ENGINE)), PAIR='smol-base smol-tuned'). To end it: scancel --batch --signal=USR1 JOB)
 endef
 # A server of its own for each of MODELS. With THEN server and run are one job, which ends with the run; the last job
 # begins when all have ended well.
