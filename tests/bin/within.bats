@@ -158,7 +158,7 @@ SOME2_API_KEY=a "b" $c'
 @test "CONTAINER=docker shows with DRY=1 how a model is served in its image, keys by name" {
   SOME_KEY=sk-1 IMAGES=auto CONTAINER=docker DRY=1 run within serve vllm serve base
   assert_success
-  assert_output --partial "docker run --rm -i --pull never --read-only --pid host --ipc host --user $(id -u):$(id -g) --network host --gpus all"
+  assert_output --partial "docker run --rm -i --pull never --read-only --pid host --user $(id -u):$(id -g) --network host --gpus all"
   assert_output --partial " -e SOME_KEY "
   refute_output --partial sk-1
   assert_output --regexp " decksmith/serve:[0-9a-f]{12} $BIN/within serve vllm serve base\$"

@@ -35,9 +35,7 @@ def podman(folder, script, stdin="", **variables):
     """`script` in a bash of the user, which has Podman for its engine: (status, stdout, stderr)."""
     env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": f"/home/{USER}", "CONTAINER": "podman"}
     env |= {"IMAGES": "on", "DECKSMITH_RENDERS": "off", "XDG_RUNTIME_DIR": f"/tmp/run-{USER}"}
-    if Path("/usr/bin/fuse-overlayfs").exists():
-        env |= {"STORAGE_DRIVER": "overlay"}
-        env |= {"STORAGE_OPTS": "overlay.mount_program=/usr/bin/fuse-overlayfs"}
+    env |= {"STORAGE_DRIVER": "overlay"}
     for name in ("SSL_CERT_FILE", "DEBIAN_MIRROR"):
         env |= {name: os.environ[name]} if name in os.environ else {}
     done = subprocess.run(
