@@ -31,12 +31,13 @@ test-long: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 ### test-slurm: jobs on a real cluster of two nodes on this machine (root, Debian 12)
 test-slurm: setup .venv/.dev .venv/.train
 	tests/slurm/setup
-	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm --ignore tests/slurm/test_images.py
+	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm --ignore tests/slurm/test_images.py \
+	  --ignore tests/slurm/test_podman.py
 
-### test-images: our images, built and used for real (root, Debian 12)
+### test-images: our images, built and used for real, by Apptainer and by Podman (root, Debian 12)
 test-images: setup .venv/.dev
 	tests/slurm/setup
-	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm/test_images.py
+	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm/test_images.py tests/slurm/test_podman.py
 
 # Checkouts of slime or miles, at v0.2.1 or any commit that has the delegate.
 CLIENTS ?=
@@ -181,8 +182,8 @@ conditions-check: setup .venv/.dev
 
 ### lint: ruff, the import contract, types, shellcheck
 lint: .venv/.dev
-	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/*.py
-	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/*.py
+	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin containers/containerfile make/*.py
+	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin containers/containerfile make/*.py
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
 	.venv/bin/mypy lib/decksmith make/audit.py make/given.py make/model_names.py make/site_env.py
 	.venv/bin/python3 tests/pages.py --check
