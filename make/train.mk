@@ -177,11 +177,12 @@ site:
 given = $(if $(filter command environment,$(origin $1)),$($1),$2)
 THE_ADAPTER = $(call given,ADAPTER,$(COPIES)/adapter)
 .PHONY: shipped
-## shipped: which copy of ADAPTER may ship: merged, or GGUF in 16, 8 and 4 bits
+## shipped: which copy of ADAPTER may ship: merged, GGUF in 16 to 4 bits, by vLLM
 shipped: export PROTOCOL := $(PROTOCOL)
 shipped: export SETTING := $(SETTING)
 shipped: export PROMPTS := $(PROMPTS)
 shipped: export REPLY := $(REPLY)
+shipped: export SERVE := $(SERVE)
 shipped: export LIMIT = $(call given,LIMIT,12)
 shipped: export BENCHES = $(call given,BENCH,)
 shipped: run-tools .venv/.train .venv/.local assets/engine/node_modules/.done

@@ -2,14 +2,14 @@
 over that, the checks that its decks pass and benchmarks. `make shipped` (make/shipped.py) asks the copies.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, cast
 
 import numpy
 
 from decksmith.bench.benchmarks import metrics
 from decksmith.bench.benchmarks.metrics import BenchComparison
-from decksmith.core.records import Record
 from decksmith.measure.results import regressions, stats
 from decksmith.measure.results.comparison import PairedDifference, Run
 from decksmith.measure.results.summary import worth
@@ -19,6 +19,15 @@ MEASURED = "measured"
 MARGIN = 0.1  # of the checks passed, a deck that does not render passing none
 LESS = 0.05  # by how much less likely a copy may find the measured one's replies: geometric means over their tokens
 TOKENS = 64  # of a greedy reply
+
+
+class Reading(TypedDict):
+    """How a model reads a reply: the prompt's tokens; the bits of each token of the reply; and the likeliest token there, with its bits."""
+
+    prompt: list[int]
+    bits: list[float]
+    top: list[int]
+    top_bits: list[float]
 
 
 class Parting(TypedDict):
@@ -40,15 +49,33 @@ def reply(url: str, messages: Any) -> list[int]:
     return cast(list[int], said["choices"][0]["token_ids"])
 
 
-def parting(measured: str, url: str, name: str, messages: Any, said: list[int]) -> Parting:
-    """Where the copy `name` at `url` parts from the measured reply. Both read that reply: up to the first other token it is the
-    copy's own, so that one pass tells all. Raises OSError, ValueError."""
+def read(url: str, engine: str, name: str, messages: Any, tokens: list[int]) -> Reading:
+    """How the model `name` of a server reads a reply to `messages`, given as tokens. Raises OSError, ValueError."""
+    asked = {"model": name, "messages": messages}
+    if not engine.startswith("vllm"):
+        body = {**asked, "tokens": tokens}
+        return cast(Reading, readiness.get(url, "/v1/likelihood", body, 3600))
+    prompt = readiness.get(url, "/tokenize", asked, 3600)["tokens"]
+    body = {"model": name, "prompt": [*prompt, *tokens], "max_tokens": 1, "prompt_logprobs": 1}
+    said = readiness.get(url, "/v1/completions", body, 3600)["choices"][0]["prompt_logprobs"]
+    places = [
+        {int(t): -one["logprob"] / math.log(2) for t, one in row.items()}
+        for row in said[len(prompt) :]
+    ]
+    top = [min(place, key=lambda each: place[each]) for place in places]
+    return {
+        "prompt": prompt,
+        "bits": [place[token] for place, token in zip(places, tokens, strict=True)],
+        "top": top,
+        "top_bits": [place[token] for place, token in zip(places, top, strict=True)],
+    }
 
-    def read(server: str, model: str, tokens: list[int]) -> Record:
-        body = {"model": model, "messages": messages, "tokens": tokens}
-        return cast(Record, readiness.get(server, "/v1/likelihood", body, 3600))
 
-    ours, theirs = read(measured, MEASURED, said), read(url, name, said)
+def parting(
+    said: list[int], ours: Reading, theirs: Reading, other: Callable[[list[int]], Reading]
+) -> Parting:
+    """Where a copy parts from the measured reply `said`, which the measured one read as `ours` and the copy as `theirs`: up to the first
+    other token it is the copy's own, so that one pass tells all. other: how the measured one reads these tokens."""
     found: Parting = {
         "at": next((n for n, top in enumerate(theirs["top"]) if top != said[n]), None),
         "measured": [],
@@ -57,8 +84,8 @@ def parting(measured: str, url: str, name: str, messages: Any, said: list[int]) 
         "prompt": ours["prompt"] == theirs["prompt"],
     }
     if (at := found["at"]) is not None:
-        other = read(measured, MEASURED, [*said[:at], theirs["top"][at]])["bits"][at]
-        found["measured"] = [2 ** -ours["bits"][at], 2**-other]
+        its = other([*said[:at], theirs["top"][at]])["bits"][at]
+        found["measured"] = [2 ** -ours["bits"][at], 2**-its]
         found["copy"] = [2 ** -theirs["bits"][at], 2 ** -theirs["top_bits"][at]]
     return found
 
@@ -69,6 +96,14 @@ def decks(run: Run, measured: Run) -> BenchComparison:
     both = sorted(ours.keys() & theirs.keys())
     found, needed = metrics.gap([ours[k] for k in both], [theirs[k] for k in both], MARGIN)
     return _entry("decks", MARGIN, found, needed)
+
+
+def prompts_wanted(measured: Run) -> int | None:
+    """With about how many prompts decks can show that a copy is no worse, at a chance of 0.8: of the measured one's decks alone, so that it
+    is known before any copy is looked at. Two copies that are alike are taken to differ on a prompt as two prompts do. None: many."""
+    own = [value for _, value in sorted(worth(measured["records"]).items())]
+    apart = [one - other for one, other in zip(own, [*own[1:], *own[:1]], strict=True)]
+    return stats.smallest_sample(lambda n: metrics.ruled_out(apart, MARGIN, n), most=5000)
 
 
 def replies(found: Sequence[Parting]) -> BenchComparison:
@@ -88,13 +123,28 @@ def _entry(
 
 
 def settle(found: dict[str, list[BenchComparison]]) -> None:
-    """Give each entry, by copy, its p by Holm's method over all copies and parts, its verdict and its sentence."""
+    """Give each entry, by copy, its p by Holm's method over all copies and parts, its verdict and its sentence. That a loss is
+    ruled out is corrected too: what one interval alone shows is not enough where several copies are asked."""
     every = [(name, entry) for name, entries in found.items() for entry in entries]
     metrics.corrected([entry for _, entry in every if not entry["refused"]])
     for name, entry in every:
         own = entry["benchmark"] == "replies"
         said = _replies(name, entry) if own else regressions.benchmark(name, MEASURED, entry)
         entry["verdict"], entry["sentence"] = said
+    held = [entry for _, entry in every if entry["verdict"] in ("holds", "better")]
+    for entry, p in zip(held, stats.holm([_of_loss(entry) for entry in held]), strict=True):
+        if p > 1 - stats.LEVEL:
+            entry["verdict"] = "cannot tell"
+            entry["sentence"] += f", but not over {len(every)} tests (Holm)"
+
+
+def _of_loss(entry: BenchComparison) -> float:
+    """The two-sided p, by the normal distribution, that the loss is the margin, by the entry's own interval."""
+    found = entry["difference"]
+    if entry["benchmark"] == "replies":
+        return found["p"] or 0.0
+    mean, lo, margin = (value or 0.0 for value in (found["mean"], found["lo"], entry["margin"]))
+    return math.erfc(1.96 * (mean + margin) / (mean - lo) / math.sqrt(2)) if lo < mean else 0.0
 
 
 def _replies(name: str, entry: BenchComparison) -> tuple[str, str]:
@@ -108,15 +158,18 @@ def _replies(name: str, entry: BenchComparison) -> tuple[str, str]:
     return "worse", f"{said}, which is more than {100 * LESS:g}"
 
 
-def verdict(entries: Sequence[BenchComparison], partings: Sequence[Parting]) -> str:
+def verdict(
+    entries: Sequence[BenchComparison], partings: Sequence[Parting], by_decks: bool = True
+) -> str:
     """What may be said of a copy: "is worse" where any part shows a loss, "may ship" where every part rules one out, else
-    of how few prompts nothing is known."""
-    said = {entry.get("verdict") for entry in entries}
-    if "worse" in said:
+    of how few prompts nothing is known. by_decks: whether these are as many as decks need; else decks can show a loss and nothing else."""
+    if any(entry.get("verdict") == "worse" for entry in entries):
         return "is worse"
     if not all(one["prompt"] for one in partings):
-        return "not known: it reads other prompts"
-    if said and said <= {"holds", "better"}:
-        return "may ship"
-    few = [entry["difference"]["n"] for entry in entries if entry.get("verdict") == "cannot tell"]
-    return f"not known with {min(few, default=0)} prompts"
+        return "reads other prompts"
+    asked = [one for one in entries if by_decks or one["benchmark"] != "decks"]
+    open_ = [one for one in asked if one.get("verdict") not in ("holds", "better")]
+    if open_ or not asked:
+        few = min((one["difference"]["n"] for one in open_), default=0)
+        return f"not known: {few} prompts"
+    return "may ship" if by_decks else "may ship, by replies"
