@@ -232,15 +232,15 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	wait $$job || { status=$$?; [ -s "$$number" ] || { PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.slurm < "$$number.said"; exit 75; }; exit $$status; }
 	[ -e $$log ] || { echo "the job ended before it began" >&2; exit 75; }
 
-EXPERIMENT = SFT='$(SFT)' TRAINER=$(TRAINER) ENGINE=$(ENGINE) FLAGS='$(FLAGS)' make/experiment
+EXPERIMENT = SFT='$(SFT)' TRAINER=$(TRAINER) ENGINE=$(ENGINE) RECIPE=$(RECIPE) PAIR='$(PAIR)' SETTING='$(SETTING)' FLAGS='$(FLAGS)' make/experiment
 .PHONY: experiment status
-## experiment: sft, export and finetuned as a chain of jobs; typed again, what is missing
+## experiment: check, sft, shipped, finetuned, compare: jobs; typed again, what is missing
 experiment: run-tools .venv/.corpus $(SFT_TOOLS)
 	$(SITE)
-	$(EXPERIMENT) begun train || { $(CONFIGURE); bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json; }
+	$(EXPERIMENT) begun check || $(EXPERIMENT) begun train || $(CONFIGURE)
 	$(EXPERIMENT) submit $(MAKEOVERRIDES)
 
-### status: each stage of the experiment: done, under way or to do
+### status: each stage of the experiment: done, under way or to do, and how long yet
 status:
 	$(SITE)
 	$(EXPERIMENT) status
