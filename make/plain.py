@@ -73,6 +73,13 @@ class Plain:
             bits, top_bits = (likely.gather(1, at[:, None])[:, 0].tolist() for at in places)
         return {"prompt": prompt, "bits": bits, "top": best.tolist(), "top_bits": top_bits}
 
+    def bits(self, messages: list[dict[str, str]]) -> float:
+        """The mean bits of a token of the last message, the end of it too, as the reply to those before."""
+        said = [*self.tokenizer.encode(messages[-1]["content"], add_special_tokens=False)]
+        body = {"messages": messages[:-1], "tokens": [*said, self.tokenizer.eos_token_id]}
+        found = self.likelihood(body)["bits"]
+        return float(sum(found) / len(found))
+
     def _prompt(self, messages: list[dict[str, str]]) -> list[int]:
         found = self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=True

@@ -66,7 +66,7 @@ PAIR ?= base tuned
 COPIES ?= results/$(firstword $(MAKECMDGOALS))
 # GGUF files that others made of ADAPTER's model, which shipped asks too: ALSO="unsloth=/path/to/q4.gguf ..".
 ALSO ?=
-# The most tokens of a deck in shipped, floor and dose.
+# The most tokens of a deck in shipped, floor and dose; of dose 0: no decks, held-out answers alone.
 REPLY ?= 1024
 # A GGUF file of another base than the embedded one, whose tokenizer the copies of shipped take.
 LIKE ?=
