@@ -126,6 +126,8 @@ def curves(points, out):
             found = dose.doubling(counts, values, domains(loaded[0]["records"]))
             lines.append(f"- Same {curve}, checks of decks: {dose.sentence(found)}.")
         rows += cells
+    asked = f"{os.environ['LIMIT']} prompts, decks of at most {os.environ['REPLY']} tokens."
+    lines = [asked, "", *lines] if by_decks else lines
     header = ["curve", "rows", "steps", *(["held-out tokens"] if by_held else [])]
     header += ["render", "checks"] if by_decks else []
     return "\n".join([*text.markdown_table(header, rows, 1), "", *lines])
