@@ -1,4 +1,5 @@
-"""transformers behind the addresses of the embedded engine, one request after the other: what the trainer itself would say.
+"""transformers behind the addresses of the embedded engine, one request after the other: what the trainer itself would say. And how
+a server of any engine reads a reply, token by token.
 
 In 32 bits on a CPU and in bfloat16 on a GPU. A reply of /v1/chat/completions brings its tokens as numbers, `token_ids`.
 """
@@ -6,6 +7,7 @@ In 32 bits on a CPU and in bfloat16 on a GPU. A reply of /v1/chat/completions br
 import contextlib
 import importlib
 import json
+import math
 import os
 import threading
 import time
@@ -13,6 +15,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
+
+from decksmith.train.serving import fidelity, readiness
 
 
 class Plain:
@@ -120,3 +124,32 @@ def served(model: Plain) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_port}/v1"
         finally:
             server.shutdown()
+
+
+def reply(url: str, messages: Any, tokens: int) -> list[int]:
+    """The greedy reply of a server of this file, as numbers of tokens. Raises OSError, ValueError."""
+    body = {"model": "plain", "messages": messages, "temperature": 0, "max_tokens": tokens}
+    said = readiness.get(url, "/v1/chat/completions", body, 3600)
+    return cast(list[int], said["choices"][0]["token_ids"])
+
+
+def read(url: str, engine: str, name: str, messages: Any, tokens: list[int]) -> fidelity.Reading:
+    """How the model `name` of a server reads a reply to `messages`, given as tokens. Raises OSError, ValueError."""
+    asked = {"model": name, "messages": messages}
+    if not engine.startswith("vllm"):
+        body = {**asked, "tokens": tokens}
+        return cast(fidelity.Reading, readiness.get(url, "/v1/likelihood", body, 3600))
+    prompt = readiness.get(url, "/tokenize", asked, 3600)["tokens"]
+    body = {"model": name, "prompt": [*prompt, *tokens], "max_tokens": 1, "prompt_logprobs": 1}
+    said = readiness.get(url, "/v1/completions", body, 3600)["choices"][0]["prompt_logprobs"]
+    places = [
+        {int(token): -one["logprob"] / math.log(2) for token, one in row.items()}
+        for row in said[len(prompt) :]
+    ]
+    top = [min(place, key=lambda each: place[each]) for place in places]
+    return {
+        "prompt": prompt,
+        "bits": [place[token] for place, token in zip(places, tokens, strict=True)],
+        "top": top,
+        "top_bits": [place[token] for place, token in zip(places, top, strict=True)],
+    }

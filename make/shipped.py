@@ -98,10 +98,10 @@ def ask(copies, out):
         key = [fidelity.TOKENS, engine, copies[0].sha256]
 
         def own(prompt, tokens):
-            return fidelity.read(measured, engine, MEASURED, prompt["messages"], tokens)
+            return plain.read(measured, engine, MEASURED, prompt["messages"], tokens)
 
         def begun(prompt):
-            tokens = fidelity.reply(measured, prompt["messages"])
+            tokens = plain.reply(measured, prompt["messages"], fidelity.TOKENS)
             return {"tokens": tokens, "read": own(prompt, tokens)}
 
         said = kept(out, MEASURED, prompts, key, begun)
@@ -111,7 +111,7 @@ def ask(copies, out):
 
                 def parted(prompt, url=url, copy=copy, engine_of=engine_of):
                     tokens, ours = said[prompt["id"]].values()
-                    theirs = fidelity.read(url, engine_of, copy.name, prompt["messages"], tokens)
+                    theirs = plain.read(url, engine_of, copy.name, prompt["messages"], tokens)
                     other = lambda changed: own(prompt, changed)  # noqa: E731
                     return fidelity.parting(tokens, ours, theirs, other)
 

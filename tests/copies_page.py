@@ -22,7 +22,7 @@ does not render. A copy *may ship* where three losses are ruled out: of 10 point
 token of the measured replies, and of BENCH's margin. It *is worse* where a loss is shown. Both are corrected over copies and parts
 (Holm).
 
-Decks need many prompts for that: 70 where all render, 120 where one of twenty does not, 350 where half do not. The measured copy's
+Decks need many prompts for that: 50 where all render, 90 where one of twenty does not, 300 where half do not. The measured copy's
 decks say how many, before any copy is looked at. With fewer, decks can show a loss alone, and a copy *may ship, by replies*.
 """,
     "floor": """# How much of a difference is noise of the machine?

@@ -174,9 +174,8 @@ def test_a_gguf_copy_has_the_values_of_the_merged_model_in_llamas_order(tmp_path
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_does_not(
-    tmp_path, monkeypatch
+    tmp_path,
 ):
-    monkeypatch.setattr(fidelity, "TOKENS", 24)
     good, broken = tmp_path / "adapter", tmp_path / "broken"
     adapters.unpack(base_models.cli.ROOT / "data/adapter", good)
     shutil.copytree(good, broken)
@@ -188,10 +187,10 @@ def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_do
     asked = [{"role": "user", "content": "Write a Slidev deck of three slides about bees."}]
     found = {}
     with plain.served(plain.Plain(base_models.folder("smol"), good)) as measured:
-        reply = fidelity.reply(measured, asked)
+        reply = plain.reply(measured, asked, 24)
 
         def own(tokens):
-            return fidelity.read(measured, "transformers", "measured", asked, tokens)
+            return plain.read(measured, "transformers", "measured", asked, tokens)
 
         for name, adapter in (("good", good), ("broken", broken)):
             copies.adapters.merge_into(adapter, "smol", tmp_path / f"{name}-merged")
@@ -199,7 +198,7 @@ def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_do
             copies.write(tmp_path / f"{name}-merged", embedded.weights(), file, "q8")
             chosen = embedded.EngineSettings(1, 1, {}, name, str(file), 4096)
             with embedded.share(chosen) as lease:
-                theirs = fidelity.read(lease.base_url, "embedded", name, asked, reply)
+                theirs = plain.read(lease.base_url, "embedded", name, asked, reply)
                 found[name] = fidelity.parting(reply, own(reply), theirs, own)
     assert found["good"]["prompt"] and found["broken"]["prompt"]
     own, likely = found["good"]["likely"]

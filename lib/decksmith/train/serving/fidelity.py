@@ -13,7 +13,6 @@ from decksmith.bench.benchmarks.metrics import BenchComparison
 from decksmith.measure.results import regressions, stats
 from decksmith.measure.results.comparison import PairedDifference, Run
 from decksmith.measure.results.summary import worth
-from decksmith.train.serving import readiness
 
 MEASURED = "measured"
 MARGIN = 0.1  # of the checks passed, a deck that does not render passing none
@@ -40,35 +39,6 @@ class Parting(TypedDict):
     copy: list[float]
     likely: list[float]
     prompt: bool
-
-
-def reply(url: str, messages: Any) -> list[int]:
-    """The greedy reply of a server of make/plain.py, as numbers of tokens. Raises OSError, ValueError."""
-    body = {"model": MEASURED, "messages": messages, "temperature": 0, "max_tokens": TOKENS}
-    said = readiness.get(url, "/v1/chat/completions", body, 3600)
-    return cast(list[int], said["choices"][0]["token_ids"])
-
-
-def read(url: str, engine: str, name: str, messages: Any, tokens: list[int]) -> Reading:
-    """How the model `name` of a server reads a reply to `messages`, given as tokens. Raises OSError, ValueError."""
-    asked = {"model": name, "messages": messages}
-    if not engine.startswith("vllm"):
-        body = {**asked, "tokens": tokens}
-        return cast(Reading, readiness.get(url, "/v1/likelihood", body, 3600))
-    prompt = readiness.get(url, "/tokenize", asked, 3600)["tokens"]
-    body = {"model": name, "prompt": [*prompt, *tokens], "max_tokens": 1, "prompt_logprobs": 1}
-    said = readiness.get(url, "/v1/completions", body, 3600)["choices"][0]["prompt_logprobs"]
-    places = [
-        {int(t): -one["logprob"] / math.log(2) for t, one in row.items()}
-        for row in said[len(prompt) :]
-    ]
-    top = [min(place, key=lambda each: place[each]) for place in places]
-    return {
-        "prompt": prompt,
-        "bits": [place[token] for place, token in zip(places, tokens, strict=True)],
-        "top": top,
-        "top_bits": [place[token] for place, token in zip(places, top, strict=True)],
-    }
 
 
 def parting(
@@ -131,20 +101,21 @@ def settle(found: dict[str, list[BenchComparison]]) -> None:
         own = entry["benchmark"] == "replies"
         said = _replies(name, entry) if own else regressions.benchmark(name, MEASURED, entry)
         entry["verdict"], entry["sentence"] = said
-    held = [entry for _, entry in every if entry["verdict"] in ("holds", "better")]
-    for entry, p in zip(held, stats.holm([_of_loss(entry) for entry in held]), strict=True):
-        if p > 1 - stats.LEVEL:
+    ruled_out = stats.holm([_of_loss(entry) for _, entry in every])
+    for (_, entry), p in zip(every, ruled_out, strict=True):
+        if p > 1 - stats.LEVEL and entry["verdict"] in ("holds", "better"):
             entry["verdict"] = "cannot tell"
             entry["sentence"] += f", but not over {len(every)} tests (Holm)"
 
 
 def _of_loss(entry: BenchComparison) -> float:
     """The two-sided p, by the normal distribution, that the loss is the margin, by the entry's own interval."""
-    found = entry["difference"]
-    if entry["benchmark"] == "replies":
-        return found["p"] or 0.0
-    mean, lo, margin = (value or 0.0 for value in (found["mean"], found["lo"], entry["margin"]))
-    return math.erfc(1.96 * (mean + margin) / (mean - lo) / math.sqrt(2)) if lo < mean else 0.0
+    found, margin = entry["difference"], entry["margin"] or 0.0
+    if entry["refused"] or found["mean"] is None or found["lo"] is None:
+        return math.nan
+    over = found["mean"] + (0.0 if entry["benchmark"] == "replies" else margin)
+    half = found["mean"] - found["lo"]
+    return math.erfc(1.96 * over / half / math.sqrt(2)) if half else 0.0
 
 
 def _replies(name: str, entry: BenchComparison) -> tuple[str, str]:
