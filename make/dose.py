@@ -60,6 +60,15 @@ def one(point, out, section):
         asked(run, name, point["name"])
 
 
+def is_done(point, out):
+    """Whether a point is trained, has read and was asked."""
+    kept = [out / point["name"] / "adapter/manifest.json"]
+    kept += [out / point["name"] / "held.json"] if os.environ["TRAINER"] == "trl" else []
+    run = f"results/runs/{out.name}-{point['name']}/{os.environ['SETTING']}/summary.json"
+    kept += [cli.ROOT / run] if os.environ["REPLY"] != "0" else []
+    return all(path.is_file() for path in kept)
+
+
 def likely(adapter, out):
     """By held row the geometric mean of the chances that a model gives to the tokens of its answer."""
     model = plain.Plain(base_models.folder(adapters.base_of(adapter)), adapter)
@@ -157,10 +166,13 @@ def main(out, data):
     if at := os.environ.get("POINT"):
         one(points[int(at)], out, section)
         return
-    left = [point for point in points if not (out / point["name"] / "adapter").is_dir()]
+    left = [
+        point for point in points if not (out / point["name"] / "adapter/manifest.json").is_file()
+    ]
     steps = sum(point["steps"] for point in left)
     each = pace(out, points, out / "took.jsonl")
-    decks = len(points) * int(os.environ["LIMIT"]) * (os.environ["REPLY"] != "0")
+    lacking = [n for n, point in enumerate(points) if not is_done(point, out)]
+    decks = len(lacking) * int(os.environ["LIMIT"]) * (os.environ["REPLY"] != "0")
     local = (
         f"; about {text.duration(steps * each + decks * DECK)} here"
         if not os.environ.get("SBATCH") and os.environ["TRAINER"] == "trl"
@@ -170,7 +182,8 @@ def main(out, data):
         f"{len(left)} of {len(points)} trainings to come, {steps:,} steps in all, and {decks} decks{local}. "
         "What is finished is kept"
     )
-    if submit := os.environ.get("SBATCH"):
+    submit = os.environ.get("SBATCH")
+    if submit and lacking:
         (out / "log").mkdir(exist_ok=True)
         words = [
             f"{key}='{os.environ[key]}'"
@@ -179,13 +192,14 @@ def main(out, data):
         ]
         words.append(f"SET='{' '.join(given)}'")
         job = f"cd '{cli.ROOT}' && make dose COPIES='{out}' DATA='{data}' {' '.join(words)} SBATCH= POINT=$SLURM_ARRAY_TASK_ID"
-        array = [f"--array=0-{len(points) - 1}", f"--output={out}/log/%A_%a.out", "--wrap", job]
+        tasks = ",".join(map(str, lacking))
+        array = [f"--array={tasks}", f"--output={out}/log/%A_%a.out", "--wrap", job]
         done = subprocess.run(
             [*submit.split(), "--wait", *os.environ.get("FLAGS", "").split(), *array]
         )
         if done.returncode:
             raise cli.TryAgain(f"a job failed: {out}/log; type the same command again")
-    else:
+    elif not submit:
         for point in points:
             one(point, out, section)
     said = curves(points, out)
