@@ -73,7 +73,8 @@ def prompts_wanted(measured: Run) -> int | None:
     is known before any copy is looked at. Two copies that are alike are taken to differ on a prompt as two prompts do. None: many."""
     own = [value for _, value in sorted(worth(measured["records"]).items())]
     apart = [one - other for one, other in zip(own, [*own[1:], *own[:1]], strict=True)]
-    return stats.smallest_sample(lambda n: metrics.ruled_out(apart, MARGIN, n), most=5000)
+    with numpy.errstate(divide="ignore"):  # of so few that are alike nothing varies
+        return stats.smallest_sample(lambda n: metrics.ruled_out(apart, MARGIN, n), most=5000)
 
 
 def replies(found: Sequence[Parting]) -> BenchComparison:
@@ -142,5 +143,5 @@ def verdict(
     open_ = [one for one in asked if one.get("verdict") not in ("holds", "better")]
     if open_ or not asked:
         few = min((one["difference"]["n"] for one in open_), default=0)
-        return f"not known: {few} prompts"
+        return f"not known: {few} prompt{'' if few == 1 else 's'}"
     return "may ship" if by_decks else "may ship, by replies"
