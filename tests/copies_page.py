@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A part of docs/copies.md, from what the last `make shipped`, `make floor` or `make dose` left in results: tests/copies_page.py shipped"""
+"""A part of docs/copies.md, from what the last `make shipped`, `make floor` or `make dose` left in results:
+
+tests/copies_page.py shipped results/shipped/shipped.md
+"""
 
 import sys
-
-from decksmith.core import cli
+from pathlib import Path
 
 SAID = {
     "shipped": """# Is the copy that ships the one that was measured?
@@ -61,8 +63,8 @@ NOTE = {
 
 
 def main():
-    name = sys.argv[1]
-    found = (cli.ROOT / f"results/{name}/{name}.md").read_text()
+    name, path = sys.argv[1:]
+    found = Path(path).read_text()
     print(SAID[name])
     print(f"Of the last `make {name}` on two busy cores.{NOTE[name]}\n")
     if name == "shipped":  # of the sentences, those about two copies
