@@ -66,13 +66,7 @@ def points(counts: dict[int, int], epochs: int, batch: int) -> list[Point]:
     for curve in ("steps", "epochs"):
         for dose in DOSES[:-1]:
             taken = steps[1 if curve == "steps" else dose]
-            one: Point = {
-                "name": f"{curve}-{dose}",
-                "curve": curve,
-                "rows": counts[dose],
-                "steps": taken,
-            }
-            found.append(one)
+            found.append(Point(name=f"{curve}-{dose}", curve=curve, rows=counts[dose], steps=taken))
     return [*found, {"name": "all", "curve": "both", "rows": counts[1], "steps": steps[1]}]
 
 
