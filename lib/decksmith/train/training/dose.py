@@ -19,7 +19,7 @@ from decksmith.train.corpus import chat_data
 from decksmith.train.corpus.records import TrainRow
 
 DOSES = (8, 4, 2, 1)  # the rows are divided by
-HELD = 16  # answers at most that no model is trained on
+HELD = 8  # answers at most that no model is trained on
 
 
 class Point(TypedDict):
