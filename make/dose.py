@@ -22,6 +22,7 @@ from decksmith.train.training import adapters, base_models, dose, recipes
 
 # Measured on two cores: seconds of a step of smol-lora, and of a deck of the embedded engine.
 STEP, DECK = 3.5, 12.0
+READ = 128  # tokens of a held-out answer, from its beginning
 
 
 def make(words, **more):
@@ -74,7 +75,7 @@ def likely(adapter, out):
     model = plain.Plain(base_models.folder(adapters.base_of(adapter)), adapter, rough=True)
     rows = [row for _, row in stream.records(out / "data/held.jsonl")]
     cli.say(f"{adapter.parent.name}: reads {len(rows)} answers that no model was trained on")
-    return {row["id"]: 2 ** -model.bits(row["messages"]) for row in rows}
+    return {row["id"]: 2 ** -model.bits(row["messages"], READ) for row in rows}
 
 
 def asked(run, name, label):

@@ -77,10 +77,11 @@ class Plain:
             bits, top_bits = (likely.gather(1, at[:, None])[:, 0].tolist() for at in places)
         return {"prompt": prompt, "bits": bits, "top": best.tolist(), "top_bits": top_bits}
 
-    def bits(self, messages: list[dict[str, str]]) -> float:
-        """The mean bits of a token of the last message, the end of it too, as the reply to those before."""
+    def bits(self, messages: list[dict[str, str]], most: int) -> float:
+        """The mean bits of a token of the last message, as the reply to those before: of `most` tokens, its end among them."""
         said = [*self.tokenizer.encode(messages[-1]["content"], add_special_tokens=False)]
-        body = {"messages": messages[:-1], "tokens": [*said, self.tokenizer.eos_token_id]}
+        tokens = [*said, self.tokenizer.eos_token_id][:most]
+        body = {"messages": messages[:-1], "tokens": tokens}
         found = self.likelihood(body)["bits"]
         return float(sum(found) / len(found))
 

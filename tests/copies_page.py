@@ -50,7 +50,7 @@ trains on 1/8, 1/4, 1/2 and all of the rows: smaller shares lie in larger ones, 
 the same epochs, one the same steps. It says what is to come and how long it takes. Each model is asked by the protocol, and reads
 answers that none was trained on (with TRAINER=trl). With SBATCH the trainings are an array of jobs.
 
-*Held-out tokens*: how likely a model finds a token of those answers (geometric mean). Few rows move it already, where hardly a deck
+*Held-out tokens*: how likely a model finds a token of those answers' first 128 (geometric mean). Few rows move it already, where hardly a deck
 renders. The gain of a doubling is the slope of the line through log2 of the rows. Its interval is over answers or prompts, and wider
 where the trainings lie off the line: each was run once.
 """,
