@@ -66,7 +66,7 @@ def test_a_headline_below_the_floor_says_so_by_its_largest_source(run, kept):
     assert said.startswith(
         "; below this protocol's floor: one model differs from itself by up to 1"
     )
-    assert said.endswith("points (95 %, by engine)")
+    assert said.endswith("points (95 %, by engine on 40 prompts)")
     assert floor.below(run(), -0.5, 40) == ""
 
 
