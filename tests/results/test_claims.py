@@ -205,7 +205,7 @@ def test_a_headline_below_the_floor_of_its_protocol_says_so_and_one_above_does_n
     floor.path_of(loaded[0]).parent.mkdir()
     floor.path_of(loaded[0]).write_text(json.dumps(found))
     size = f"{100 * floor.reach(source, 24):.1f}"
-    told = f"below this protocol's floor: one model differs from itself by up to {size} points (95 %, by seed)."
+    told = f"below this protocol's floor: one model differs from itself by up to {size} points (95 %, by seed on 24 prompts)."
     assert said(loaded)[0].endswith(told)
     source["half"] = 0.01
     floor.path_of(loaded[0]).write_text(json.dumps(found))
