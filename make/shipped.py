@@ -201,7 +201,7 @@ def page(copies, out):
     stream.write(out / "shipped.json", json.dumps(notes, indent=2) + "\n")
     header = ["copy", "MB", "tokens/s", "parts at", "checks", "verdict"]
     told = f"decks tell with about {wanted or 'more than 5,000'} prompts"
-    rest = f"replies and benchmarks; of {n}, they can show a loss alone"
+    rest = f"replies and benchmarks; {n} decks can show a loss, and nothing else"
     decided = f"{n} prompts, decks of at most {os.environ['REPLY']} tokens. Said before any copy was looked at, by how the measured one's decks vary: {told}. "
     decided += f"The gate rests on {'decks, replies and benchmarks' if by_decks else rest}."
     return "\n".join([*text.markdown_table(header, rows, 1), "", decided, "", *lines])

@@ -56,8 +56,8 @@ where the trainings lie off the line: each was run once.
 """,
 }
 NOTE = {
-    "shipped": " `alpha-x3` is broken on purpose: its LoRA was merged with three times its scale.",
-    "floor": "",
+    "shipped": " Requests: tests/fixtures/short-requests.csv. No vLLM was there. `alpha-x3` is broken on purpose: its LoRA was merged with three times its scale.",
+    "floor": " Requests: tests/fixtures/short-requests.csv.",
     "dose": "",
 }
 
