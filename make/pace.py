@@ -42,7 +42,8 @@ def count(stage: str) -> tuple[int, int, str]:
     elif stage != "finetuned":
         return 0, 0, ""
     folders = [RUNS / model / SETTING for model in models]
-    asked = max([0, *(len(rows(folder / "prompts.jsonl")) for folder in folders)])
+    places = [*folders, Path(f"results/{NAME}-shipped")]
+    asked = max(len(rows(place / "prompts.jsonl")) for place in places)
     done = greedy + sum(len(rows(folder / "journal/gen.jsonl")) for folder in folders)
     if stage == "shipped":
         copies = Path(f"results/{NAME}-shipped/models/copies.toml")
