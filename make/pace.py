@@ -42,7 +42,7 @@ def count(stage: str) -> tuple[int, int, str]:
     elif stage != "finetuned":
         return 0, 0, ""
     folders = [RUNS / model / SETTING for model in models]
-    places = [*folders, Path(f"results/{NAME}-shipped")]
+    places = [*folders, *([Path(f"results/{NAME}-shipped")] if stage == "shipped" else [])]
     asked = max(len(rows(place / "prompts.jsonl")) for place in places)
     done = greedy + sum(len(rows(folder / "journal/gen.jsonl")) for folder in folders)
     if stage == "shipped":
