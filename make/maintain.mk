@@ -318,7 +318,8 @@ bench-stats: .venv/.dev
 ### copies-page: what the last `make shipped`, `floor` and `dose` said: docs/copies.md
 copies-page: .venv/.python
 	for part in shipped floor dose; do
-	  [ ! -f results/$$part/$$part.md ] || PYTHONPATH=lib $(PART) docs/copies.md $$part tests/copies_page.py $$part
+	  said=$$(ls -t results/$$part*/$$part.md 2> /dev/null | head -n 1 || :)
+	  [ -z "$$said" ] || PYTHONPATH=lib $(PART) docs/copies.md $$part tests/copies_page.py $$part "$$said"
 	done
 
 ### bench-floor: the floor against simulation: docs/maintain/floor.md

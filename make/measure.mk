@@ -29,7 +29,7 @@ SHARD ?=
 BUDGET ?=
 # Sample with this seed in place of the protocol's.
 SEED ?=
-# What floor compares MODEL's run with beside its own: runs of the same model, made otherwise: WITH="engine=results/runs/..".
+# Of floor: runs of the same model made otherwise, WITH="engine=results/runs/.."; WITH="evening=now" asks once more.
 WITH ?=
 # 1: what damaged lines of a run's journals held is asked, and paid for, again.
 REPAIR ?=

@@ -66,7 +66,7 @@ PAIR ?= base tuned
 COPIES ?= results/$(firstword $(MAKECMDGOALS))
 # GGUF files that others made of ADAPTER's model, which shipped asks too: ALSO="unsloth=/path/to/q4.gguf ..".
 ALSO ?=
-# The most tokens of a deck in shipped, floor and dose.
+# The most tokens of a deck in shipped, floor and dose; of dose 0: no decks, held-out answers alone.
 REPLY ?= 1024
 # A GGUF file of another base than the embedded one, whose tokenizer the copies of shipped take.
 LIKE ?=
@@ -180,11 +180,12 @@ site:
 given = $(if $(filter command environment,$(origin $1)),$($1),$2)
 THE_ADAPTER = $(call given,ADAPTER,$(COPIES)/adapter)
 .PHONY: shipped
-## shipped: which copy of ADAPTER may ship: merged, or GGUF in 16, 8 and 4 bits
+## shipped: which copy of ADAPTER may ship: merged, GGUF in 16 to 4 bits, by vLLM
 shipped: export PROTOCOL := $(PROTOCOL)
 shipped: export SETTING := $(SETTING)
 shipped: export PROMPTS := $(PROMPTS)
 shipped: export REPLY := $(REPLY)
+shipped: export SERVE := $(SERVE)
 shipped: export LIMIT = $(call given,LIMIT,12)
 shipped: export BENCHES = $(call given,BENCH,)
 shipped: run-tools .venv/.train .venv/.local assets/engine/node_modules/.done
@@ -234,17 +235,17 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	wait $$job || { status=$$?; [ -s "$$number" ] || { PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.slurm < "$$number.said"; exit 75; }; exit $$status; }
 	[ -e $$log ] || { echo "the job ended before it began" >&2; exit 75; }
 
-EXPERIMENT = SFT='$(SFT)' TRAINER=$(TRAINER) ENGINE=$(ENGINE) FLAGS='$(FLAGS)' make/experiment
+EXPERIMENT = SFT='$(SFT)' TRAINER=$(TRAINER) ENGINE=$(ENGINE) RECIPE=$(RECIPE) PAIR='$(PAIR)' SETTING='$(SETTING)' FLAGS='$(FLAGS)' make/experiment
 .PHONY: experiment status
-## experiment: sft, export and finetuned as a chain of jobs; typed again, what is missing
+## experiment: check, sft, shipped, finetuned, compare: jobs; typed again, what is missing
 experiment: run-tools .venv/.corpus $(SFT_TOOLS)
 	$(SITE)
 	$(NEED_$(TRAINER))
 	$(NEED_$(ENGINE))
-	$(EXPERIMENT) begun train || { $(CONFIGURE); bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json; }
+	$(EXPERIMENT) begun check || $(EXPERIMENT) begun train || $(CONFIGURE)
 	$(EXPERIMENT) submit $(MAKEOVERRIDES)
 
-### status: each stage of the experiment: done, under way or to do
+### status: each stage of the experiment: done, under way or to do, and how long yet
 status:
 	$(SITE)
 	$(EXPERIMENT) status

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -457,6 +458,20 @@ def test_three_engines_write_the_same_tokens_or_part_where_two_are_nearly_as_goo
 
 
 # Ends and beginnings
+
+
+def test_a_reply_is_read_as_transformers_reads_it(served):
+    sys.path.append(str(cli.ROOT / "make"))
+    import plain
+
+    asked = [user(QUESTION)]
+    with plain.served(plain.Plain(BASE)) as url:
+        reply = plain.reply(url, asked, 24)
+        ours = plain.read(url, "transformers", "base", asked, reply)
+    theirs = plain.read(served.url, "vllm", "base", asked, reply)
+    assert theirs["prompt"] == ours["prompt"] and len(theirs["bits"]) == len(reply) == 24
+    assert sum(theirs["bits"]) == pytest.approx(sum(ours["bits"]), rel=0.05)  # 16 bits, and 32
+    assert sum(a == b for a, b in zip(theirs["top"], reply, strict=True)) >= 20
 
 
 def test_after_a_server_was_killed_the_next_one_is_asked_only_what_is_missing(served, tmp_path):
