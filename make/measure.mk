@@ -1,9 +1,12 @@
 # Measure: who is asked what, and what may be said of it. The pipelines stand in the Makefile.
 
-# The protocol edit asks three editors of a script beside the embedded model, for more.
+# The protocol edit asks three editors of a script beside the embedded model and its fine-tune, for more, and several at once.
 EDITS := $(filter edit%,$(PROTOCOL))
 ifdef EDITS
-  MODEL ?= edit-perfect edit-rewrite edit-nothing smol
+  ifeq ($(origin MODEL),undefined)
+    MAKEFLAGS += -j3
+  endif
+  MODEL ?= edit-perfect edit-rewrite edit-nothing smol smol-sft
   LIMIT ?= $(if $(filter file,$(origin MODEL)),24)
 endif
 # Who is asked: models by their names in assets/models.toml, or as openai/NAME, ollama/NAME, an address
