@@ -1,12 +1,13 @@
 # Measure: who is asked what, and what may be said of it. The pipelines stand in the Makefile.
 
-# The protocol edit asks three editors of a script beside the embedded model and its fine-tune, for more, and several at once.
+# The protocol edit asks three editors of a script beside the embedded model and its fine-tune, for more. Two at once: whoever
+# writes longest begins, and the editors follow each other, since they share what is drawn.
 EDITS := $(filter edit%,$(PROTOCOL))
 ifdef EDITS
   ifeq ($(origin MODEL),undefined)
-    MAKEFLAGS += -j3
+    MAKEFLAGS += -j2
   endif
-  MODEL ?= edit-perfect edit-rewrite edit-nothing smol smol-sft
+  MODEL ?= smol-sft edit-perfect edit-rewrite edit-nothing smol
   LIMIT ?= $(if $(filter file,$(origin MODEL)),24)
 endif
 # Who is asked: models by their names in assets/models.toml, or as openai/NAME, ollama/NAME, an address

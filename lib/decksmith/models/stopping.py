@@ -20,12 +20,8 @@ WORDS = {
     "no slide": "no slide has begun",
     "no line": "it has no line of what was asked",
 }
-LINE = 12  # characters of a line of what was asked, below which it tells nothing
-
-
-def line_of(text: str) -> str:
-    """A line without the marks of a list, a heading or a diff."""
-    return text.strip(" \t+-*#>")
+# A line of 12 characters or more, without the marks of a list, a heading or a diff.
+_LINE = re.compile(r"^[ \t+*#>-]*([^\s+*#>-].{11,}?)[ \t]*$", re.M)
 
 
 class Watch(StreamSplitter):
@@ -38,8 +34,7 @@ class Watch(StreamSplitter):
     def __init__(self, rule: StopRule, apart: bool = True, asked: str = "") -> None:
         super().__init__(self.hear)
         self.rule = rule
-        lines = {line_of(line) for line in asked.splitlines()} if "no_line_tokens" in rule else ()
-        self.lines = {line for line in lines if len(line) >= LINE}
+        self.lines = {*_LINE.findall(asked)} if "no_line_tokens" in rule else set[str]()
         self.most = rule["no_slide_tokens"] or (rule["no_line_tokens"] if self.lines else 0)
         # Characters that a look may need.
         self.reach = max(LONGEST * rule["repeats"], 2 * self.most + EVERY)
@@ -66,8 +61,8 @@ class Watch(StreamSplitter):
     def _seen(self, text: str) -> Stopped | None:
         """What the rule says after `look` characters, of which `text` are the last."""
         if not self.begun and guessed(text) >= self.most:
-            said = {line_of(line) for line in text.splitlines()}
-            self.begun = bool(said & self.lines if self.lines else _BEGUN.search(text))
+            said = self.lines & {*_LINE.findall(text)}
+            self.begun = bool(said if self.lines else _BEGUN.search(text))
             if not self.begun:
                 why: Why = "no line" if self.lines else "no slide"
                 return {"why": why, "kept": self.look, "read": self.look}
