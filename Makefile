@@ -26,7 +26,7 @@ include make/rehearse.mk make/maintain.mk
 baseline: $(REPORT)/index.html
 	$(COMPARE)
 # While decks come in, the report shows those that there are.
-baseline $(REPORT)/index.html: SHOW = | bin/run-report --during $(@D) $(BY_PROTOCOL) --out $(REPORT) $(RUNS)
+baseline $(REPORT)/index.html: SHOW = $(if $(filter -j%,$(MAKEFLAGS)),,| bin/run-report --during $(@D) $(BY_PROTOCOL) --out $(REPORT) $(RUNS))
 
 # 1. Prompts: of PROMPTS those that the protocol takes, LIMIT of them, this part of SHARD.
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS_FROM) %/$(FOR_RUN) | run-tools

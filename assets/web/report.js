@@ -624,7 +624,7 @@
 
   function replyFacts() {
     const usage = deck.usage;
-    return [["finish", deck.stopped ? `stopped after ${deck.stopped.read} characters: ${deck.stopped.why === "repeats" ? "it repeats itself" : "no slide has begun"}` : deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
+    return [["finish", deck.stopped ? `stopped after ${deck.stopped.read} characters: ${{ repeats: "it repeats itself", "no line": "it has no line of what was asked" }[deck.stopped.why] || "no slide has begun"}` : deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
       usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`]].filter(Boolean);
   }
 
@@ -661,14 +661,15 @@
 
   function difference() {
     if (!other || other === deck || other.prompt !== deck.prompt) other = others().find(ours) || others()[0];
-    const [a, b] = [wrote(deck), wrote(other)];
+    const was = other === deck.was; // the deck before an edit stands at the left
+    const [a, b] = was ? [wrote(other), wrote(deck)] : [wrote(deck), wrote(other)];
     const found = diff(a, b);
     const count = (kind) => { const n = found.filter(([one]) => one === kind).length; return `${n} line${n === 1 ? "" : "s"}`; };
     const choice = h("select", { "aria-label": "Compared with", onchange: (event) => { other = others()[event.target.value]; show(); } },
       ...others().map((row, at) => h("option", { value: at, selected: row === other }, `${row.model.label}${row.id === row.prompt ? "" : ` ${row.id}`}`)));
     return h("div.sides", null,
       h("p.soft", null, `The same: ${count("=")}. Only at the left: ${count("-")}. Only at the right: ${count("+")}.`),
-      h("div.two", null, who(deck), h("div", null, choice)), h("div.lines.diff", { tabindex: 0, role: "region", "aria-label": "Difference" }, folded(beside(found), a, b)));
+      h("div.two", null, ...(was ? [h("div", null, choice), who(deck)] : [who(deck), h("div", null, choice)])), h("div.lines.diff", { tabindex: 0, role: "region", "aria-label": "Difference" }, folded(beside(found), a, b)));
   }
 
   /** The rows of a difference; long stretches without one are folded. */

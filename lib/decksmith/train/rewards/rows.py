@@ -6,10 +6,10 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 from decksmith.core import cli, incoming, stream
-from decksmith.core.records import Asks, ChecklistItem, Message, Record
+from decksmith.core.records import Asks, ChecklistItem, Edit, Message, Record
 from decksmith.measure.judging import prompt_rows
 from decksmith.measure.judging.records import Reward
 from decksmith.train.corpus import chat_rows
@@ -17,8 +17,15 @@ from decksmith.train.corpus import chat_rows
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
-FIELDS = ("id", "request", "messages", "asks", "checklist")  # of a prompt, all that are looked at
-NESTED = ("messages", "asks", "checklist")
+FIELDS = (
+    "id",
+    "request",
+    "messages",
+    "asks",
+    "checklist",
+    "edit",
+)  # of a prompt, all that are looked at
+NESTED = ("messages", "asks", "checklist", "edit")
 HOW = (
     "give asks or checklist, or the id of a prompt that reward-serve was started with (--prompts): "
     "docs/reward-server.md"
@@ -35,6 +42,7 @@ class Prompt(TypedDict):
     messages: list[Message]
     asks: Asks
     checklist: list[ChecklistItem]
+    edit: NotRequired[Edit]
 
 
 class RewardAnswer(Reward, total=False):
@@ -70,7 +78,7 @@ class Rows:
             found = _parsed(label)
             label = found if isinstance(found, dict) else {"id": label}
         fields = {**_fields(row), **_fields(label if isinstance(label, dict) else {})}
-        if not fields.get("asks") and not fields.get("checklist"):
+        if not any(fields.get(name) for name in ("asks", "checklist", "edit")):
             if known := self.known.get(str(fields.get("id"))):
                 return known
             named = "the row names no prompt"
@@ -161,6 +169,7 @@ def _prompt(fields: Row) -> Prompt:
         "messages": messages,
         "asks": fields.get("asks") or {},
         "checklist": fields.get("checklist") or [],
+        **({"edit": fields["edit"]} if fields.get("edit") else {}),
     }
     prompt_rows.valid(_schema(), {**made, "sets": []})
     return cast(Prompt, made)
