@@ -1,18 +1,21 @@
 """What many decks cost, from the first request to the report: prints a page (docs/maintain/scale.md).
 
-  tests/bench_decks.py [PROMPTS ..]     1,000 3,000 10,000 without numbers
+  tests/bench_decks.py [--copies N] [PROMPTS ..]     1,000 3,000 10,000 without numbers
 
 Four models answer at tests/endpoint.py, from a seed: each reply is one of our decks (data/gold and
 data/reference) behind a sentence of its own, or a refusal, half a deck, or one that does not compile. The
 stages are the Makefile's, joined by pipes, and run for one model after the other. The first model's are
-killed with SIGKILL when half of the prompts are asked, and run again. Two things stand in for time and disk
-alone: a deck is drawn once, and its renders then come from deck-render's cache; and equal pictures of a run
-become hard links once the run is done. What drawing costs is measured on the decks' first renders.
+killed with SIGKILL when half of the prompts are asked, and run again. What stands in for time and disk: a
+deck is drawn and read once, and comes from deck-render's cache and the journal of readings then; equal
+pictures of a run become hard links once the run is done. What a deck costs the first time is measured apart.
+--copies N: only N prompts go through the stages; for more, their records stand under other ids.
 """
 
+import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +28,18 @@ from bench_pipeline import STAGES, used
 from bench_scale import memory
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "lib")]
+
+from decksmith.core import stream  # noqa: E402
+from decksmith.measure.judging import scoring  # noqa: E402
+from decksmith.measure.results import (  # noqa: E402
+    claims,
+    report,
+    report_data,
+    report_pictures,
+    runs,
+)
+
 MODELS = ("model-1", "model-2", "model-3", "model-4")
 ASK = "chat-generate --base-url {url} --slug {model} --jobs 64 --protocol offline --run {run}"
 # The journal of each stage that keeps one.
@@ -35,6 +50,7 @@ JOURNALS = {
     "deck-render": "render",
     "deck-judge": "judge",
 }
+PROMPT = ("id", "sets", "messages", "asks", "checklist", "sources", "turn")
 EVERY = 0.25  # seconds between two looks
 AT = 100_000  # decks, of which the page says what they cost
 DECKS = sorted([*ROOT.glob("data/gold/*/deck.md"), *ROOT.glob("data/reference/*.md")])
@@ -58,7 +74,9 @@ class Pipe:
     def __init__(self, place: Path, model: str, url: str, asked: Path) -> None:
         self.place, self.asked = place, asked
         self.run = place / "runs" / model / "offline"
-        self.run.mkdir(parents=True, exist_ok=True)
+        (self.run / "journal").mkdir(parents=True, exist_ok=True)
+        if (read := place / "first/runs/reference/offline/journal/reads.jsonl").exists():
+            shutil.copy(read, self.run / "journal")
         shutil.copy(asked, self.run / "prompts.jsonl")
         first = ASK.format(url=url, model=model, run="{run}")
         self.lines = [line.format(run=self.run, jobs=1) for line in (first, *STAGES[1:])]
@@ -172,8 +190,8 @@ def command(line: str, place: Path, out: str = "/dev/null", given: Path | None =
 
 
 def drawn(place: Path, url: str) -> dict[str, float]:
-    """Draw each deck once into the cache of renders: `{decks, cpu, report_cpu, bytes}`, CPU seconds of drawing a
-    deck and of its pictures in a report, and the bytes of its pictures."""
+    """Draw each deck once into the cache of renders: `{decks, cpu, judge_cpu, report_cpu, bytes}`, CPU seconds of
+    drawing a deck, of reading and judging it, and of its pictures in a report, and the bytes of its pictures."""
     asked, decks = place / "first.jsonl", place / "decks"
     decks.mkdir()
     with asked.open("w") as file:
@@ -195,6 +213,7 @@ def drawn(place: Path, url: str) -> dict[str, float]:
     return {
         "decks": n,
         "cpu": pipe.cpu["deck-render"] / n,
+        "judge_cpu": pipe.cpu["deck-judge"] / n,
         "report_cpu": done["cpu"] / n,
         "bytes": size / n,
     }
@@ -246,13 +265,70 @@ def measured(place: Path, url: str, count: int) -> dict[str, Any]:
     }
 
 
+def copied(place: Path, source: Path, count: int) -> None:
+    """The runs of `source` in `place`, with `count` records each: theirs, again and again, under other ids."""
+    for model in MODELS:
+        old = source / "runs" / model / "offline"
+        run = place / "runs" / model / "offline"
+        shutil.copytree(old, run, copy_function=os.link, ignore=lambda *_: ["journal"])
+        for name in ("scores.jsonl", "summary.json", "prompts.jsonl"):
+            (run / name).unlink()
+        records = [json.loads(line) for line in (old / "scores.jsonl").open()]
+        with (
+            (run / "scores.jsonl").open("wb") as scores,
+            (run / "prompts.jsonl").open("wb") as asked,
+        ):
+            for number in range(count):
+                record = json.loads(json.dumps(records[number % len(records)]))
+                record["id"] = f"{record['id'].partition('.')[0]}.{number}"
+                last, gen = record["messages"][-1], record["gen"]
+                last["content"] = re.sub(r"talk \d+ of", f"talk {number} of", last["content"])
+                gen.get("sample", {})["of"] = record["id"]
+                if "request" in gen:
+                    sent = {"messages": record["messages"], **gen["sampling"]}
+                    gen["request"] = stream.fingerprint(sent)
+                inputs = ["score", scoring.weighed(record)]
+                record["score"]["by"]["inputs"] = stream.fingerprint(inputs)
+                scores.write(stream.dumps(record) + b"\n")
+                row = {key: record[key] for key in PROMPT if key in record}
+                asked.write(stream.dumps(row) + b"\n")
+
+
+def page_alone(place: Path, source: Path, count: int) -> Any:
+    """How the page of `count` prompts opens, made of the records of `source` under other ids; what it says of them is said of those."""
+    loaded = runs.load([source / "runs" / model / "offline" for model in MODELS])
+    shutil.copytree(source / "report/img", place / "img", copy_function=os.link)
+    pictures = report_pictures.in_folder(place, loaded)
+    shown, found = report._shown(loaded, said := claims.compare(loaded), None), []
+    for run in loaded:
+        own = [*runs.whole(run)]
+        more = (
+            {
+                **own[n % len(own)],
+                "id": f"p{n}",
+                "gen": own[n % len(own)]["gen"] | {"sample": {"of": f"p{n}", "k": 0}},
+            }
+            for n in range(count)
+        )
+        found.append(
+            {key: value for key, value in run.items() if key != "made_from"} | {"records": more}
+        )
+    later = report_data.Later(place / "later")
+    data = report_data.data(found, pictures, said, later) | {"live": None, "key": "k"}
+    shown |= {"plots": [], "docs": None, "send": False}
+    stream.write(place / "index.html", report._html(shown, data, later))
+    files = sum(path.stat().st_size for path in (place / "later").iterdir())
+    page = _size(place / "index.html")
+    return {"page": page, "rest": page + files, **opened(place / "index.html")}
+
+
 def compared(place: Path) -> dict[str, Any]:
     """What summarizing, comparing and reporting the runs of `place` costs."""
-    runs = [place / "runs" / model / "offline" for model in MODELS]
-    each = [summarized(run, place) for run in runs]
+    folders = [place / "runs" / model / "offline" for model in MODELS]
+    each = [summarized(run, place) for run in folders]
     done = {"run-summarize": {key: max(one[key] for one in each) for key in ("wall", "peak")}}
     done["run-summarize"]["cpu"] = sum(one["cpu"] for one in each)
-    named = " ".join(map(str, runs))
+    named = " ".join(map(str, folders))
     done["run-compare"] = command(f"run-compare {named}", place)
     report = place / "report"
     done["run-report"] = command(f"run-report --out {report} {named}", place)
@@ -260,3 +336,144 @@ def compared(place: Path) -> dict[str, Any]:
     files = [path for path in report.rglob("*") if path.is_file() and "img" not in path.parts]
     page = {"page": _size(report / "index.html"), "rest": sum(map(_size, files))}
     return {"after": done, "report": {**page, **opened(report / "index.html")}}
+
+
+def table(rows: list[list[str]]) -> str:
+    head, *rest = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([head, f"|---|{'---:|' * (len(rows[0]) - 1)}", *rest])
+
+
+def paged(first: dict[str, float], found: list[dict[str, Any]]) -> str:
+    """The page of what was measured, the smallest size first."""
+    asked = [one for one in found if "stages" in one]
+    largest, last = asked[-1], found[-1]
+    decks, all_decks = len(MODELS) * largest["prompts"], len(MODELS) * last["prompts"]
+    rows = [["step", "CPU s a deck", *[f"MiB, {one['prompts']:,}" for one in found], "kB a deck"]]
+    hours = {}
+    for name, one in largest["stages"].items():
+        cpu, size = one["cpu"] / decks, one["bytes"] / decks / 1e3
+        peaks = [f"{o['stages'][name]['peak']:.0f}" if "stages" in o else "" for o in found]
+        if name == "deck-render":
+            size += first["bytes"] / 1e3
+            rows.append([f"{name}, drawn before", f"{cpu:.3f}", *peaks, ""])
+            name, cpu, peaks = f"{name}, drawn now", first["cpu"], [""] * len(found)
+        if name == "deck-judge":
+            rows.append([f"{name}, read before", f"{cpu:.3f}", *peaks, ""])
+            name, cpu, peaks = f"{name}, read now", first["judge_cpu"], [""] * len(found)
+        hours[name] = cpu
+        rows.append([name, f"{cpu:.3f}", *peaks, f"{size:.1f}" if size else ""])
+    for name, one in last["after"].items():
+        cpu = one["cpu"] / all_decks
+        peaks = [f"{o['after'][name]['peak']:.0f}" for o in found]
+        size = f"{(last['report']['rest']) / all_decks / 1e3:.1f}" if name == "run-report" else ""
+        title = {"run-report": "run-report, pictures there", "again": "run-report again"}.get(
+            name, name
+        )
+        rows.append([title, f"{cpu:.4f}", *peaks, size])
+        hours[title] = cpu if name != "again" else 0.0
+    pictures = first["report_cpu"]
+    rows.append(["run-report, its pictures", f"{pictures:.3f}", *[""] * len(found), ""])
+    hours["run-report, its pictures"] = pictures
+    costly = sorted(hours.items(), key=lambda item: -item[1])[:3]
+    total = sum(hours.values()) * AT / 3600
+    kept = float(first["bytes"]) + sum(one["bytes"] for one in largest["stages"].values()) / decks
+    after = {name: last["after"][name] for name in ("run-compare", "run-report")}
+    restart = largest["restart"]
+    news = ", ".join(f"{name} {seconds:.0f}" for name, seconds in restart["seconds"].items())
+    opens = [
+        ["decks", "page, MB", "answers, ms", "JS heap, MiB", "nodes", "in files beside it, MB"]
+    ]
+    for one in found:
+        said = one["report"]
+        opens.append(
+            [
+                f"{len(MODELS) * one['prompts']:,}",
+                f"{said['page'] / 1e6:.1f}",
+                f"{said['ready_ms']:.0f}",
+            ]
+            + [
+                f"{said['heap_mib']:.0f}",
+                f"{said['nodes']:,}",
+                f"{(said['rest'] - said['page']) / 1e6:.0f}",
+            ]
+        )
+    copies = [one["prompts"] for one in found if "stages" not in one]
+    said = (
+        f" For {' and '.join(f'{n:,}' for n in copies)} prompts the records of {largest['prompts']:,} stand under other ids."
+        if copies
+        else ""
+    )
+    return f"""# At 100,000 decks
+
+Written by `make bench-decks` on {os.cpu_count()} cores: prompts by four models of a scripted endpoint, through all stages. A deck is
+drawn and read once and then taken from where that is kept; equal pictures become hard links.{said}
+Load at the end: {os.getloadavg()[1]:.0f}.
+
+{table(rows)}
+
+MiB: the most that a step's processes held, by the number of prompts; of run-summarize one model, of the last four all models.
+
+100,000 decks take **{total:.0f} core hours** and {kept * AT / 1e9:.0f} GB. Of the hours {", ".join(f"{name} {cpu * AT / 3600:.0f}" for name, cpu in costly)}.
+run-compare then holds {_scaled(after["run-compare"], found, "run-compare"):.1f} GB and run-report {_scaled(after["run-report"], found, "run-report"):.1f} GB, if memory grows as it does here.
+
+## Killed in the middle
+
+All stages of a run were killed (SIGKILL) with {restart["kept"]:,} of {largest["prompts"]:,} replies kept. Typed again, each had its first new work after
+so many seconds: {news}.
+
+## Opening the report
+
+The pinned Chromium opens it from disk; the middle of three visits.
+
+{table(opens)}
+"""
+
+
+def _scaled(one: Any, found: list[dict[str, Any]], name: str) -> float:
+    """GB at AT decks: a line through the smallest and the largest size."""
+    (a, low), (b, high) = [
+        (o["prompts"] * len(MODELS), o["after"][name]["peak"]) for o in (found[0], found[-1])
+    ]
+    slope = (high - low) / max(1, b - a)
+    return (high + slope * (AT - b)) / 1024
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("prompts", nargs="*", type=int)
+    options.add_argument("--copies", type=int, help="Prompts that go through the stages.")
+    options.add_argument("--place", type=Path, default=ROOT / "results/bench-decks")
+    args = options.parse_args()
+    place = args.place
+    endpoint = [ROOT / "tests/endpoint.py", "--decks", place / "decks"]
+    if not (place / "first.json").exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        (place / "first.json").write_text(json.dumps(drawn(place, "")))
+    server = subprocess.Popen([sys.executable, *endpoint], stdout=subprocess.PIPE, text=True)
+    found = []
+    try:
+        url = server.stdout.readline().strip()
+        sizes = args.prompts or [1_000, 3_000, 10_000]
+        for count in sorted({*sizes, *([args.copies] if args.copies else [])}):
+            folder, kept = place / str(count), place / f"{count}.json"
+            if not kept.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                (folder / "first").symlink_to(place / "first")
+                (folder / "renders").symlink_to(place / "renders")
+                if args.copies and count > args.copies:
+                    copied(folder, place / str(args.copies), count)
+                    made = {"prompts": count, **compared(folder)}
+                else:
+                    made = measured(folder, url, count)
+                kept.write_text(json.dumps(made))
+            found.append(json.loads(kept.read_text()))
+    finally:
+        server.kill()
+        server.wait()
+    print(paged(json.loads((place / "first.json").read_text()), found))
+
+
+if __name__ == "__main__":
+    main()
