@@ -20,7 +20,7 @@ ANSWER = (
 ADVERB = r"(?:(?:also|thus|therefore|then|hence|so|now|clearly|indeed|simply|just|exactly|equal\s+to|donc|dus|daher|somit|folglich|quindi|entonces|portanto),?\s+)"
 LINK = rf"(?:(?:is|lautet|ist|est|es|é|è|är|jest|adalah|là|هو|هي)\b\**\s*+:?|[:：=]|是|为|は|은|는)(?:\s*\**{ADVERB})*+"
 FINAL = re.compile(
-    rf"<(?P<tag>answer|final|final_answer)>\s*+(?P<tagged>.*?)\s*</(?P=tag)>|^\#{{4}}[ \t]*+(?P<hashes>[^a-zA-Z\s][^\n]*)"
+    rf"<(?P<tag>answer|final|final_answer)>\s*+(?P<tagged>(?:(?!<(?P=tag)>).)*?)\s*</(?P=tag)>|^\#{{4}}[ \t]*+(?P<hashes>[^a-zA-Z\s][^\n]*)"
     rf"|(?<![a-z])(?:{ANSWER})[\"\*_]*+\s*+{LINK}[\s*\"]*+(?P<answer>[^\s*\"][^\n]*?)(?=\.\s|。|[.}}]*$|\n)",
     re.I | re.M | re.S,
 )
