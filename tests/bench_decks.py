@@ -1,6 +1,6 @@
 """What many decks cost, from the first request to the report: prints a page (docs/maintain/scale.md).
 
-  tests/bench_decks.py [--copies N] [PROMPTS ..]     1,000 3,000 10,000 without numbers
+  tests/bench_decks.py [PROMPTS ..] [--copies N] [--pages N ..]     1,000 3,000 10,000 without numbers
 
 Four models answer at tests/endpoint.py, from a seed: each reply is one of our decks (data/gold and
 data/reference) behind a sentence of its own, or a refusal, half a deck, or one that does not compile. The
@@ -9,13 +9,13 @@ killed with SIGKILL when half of the prompts are asked, and run again. What stan
 deck is drawn and read once, and comes from deck-render's cache and the journal of readings then; equal
 pictures of a run become hard links once the run is done. What a deck costs the first time is measured apart.
 --copies N: only N prompts go through the stages; for more, their records stand under other ids.
+--pages N ..: of so many prompts the report's page alone is made, of the first size's records, and opened.
 """
 
 import argparse
 import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -64,8 +64,15 @@ def prompts(path: Path, count: int) -> None:
         for number in range(count):
             row = json.loads(json.dumps(known[number % len(known)]))
             row["id"] = f"{row['id']}.{number}"
-            row["messages"][-1]["content"] += f"\n\nThis is talk {number} of the day."
+            row["messages"][-1]["content"] += named(number)
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def named(number: int) -> str:
+    """What tells a request from all others, and asks for nothing: a figure would be looked for."""
+    return (
+        "\n\nOur word for it is " + "".join(chr(97 + int(digit)) * 2 for digit in str(number)) + "."
+    )
 
 
 class Pipe:
@@ -281,8 +288,8 @@ def copied(place: Path, source: Path, count: int) -> None:
             for number in range(count):
                 record = json.loads(json.dumps(records[number % len(records)]))
                 record["id"] = f"{record['id'].partition('.')[0]}.{number}"
-                last, gen = record["messages"][-1], record["gen"]
-                last["content"] = re.sub(r"talk \d+ of", f"talk {number} of", last["content"])
+                gen = record["gen"]
+                record["messages"][-1]["content"] += named(number)
                 gen.get("sample", {})["of"] = record["id"]
                 if "request" in gen:
                     sent = {"messages": record["messages"], **gen["sampling"]}
@@ -343,7 +350,7 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join([head, f"|---|{'---:|' * (len(rows[0]) - 1)}", *rest])
 
 
-def paged(first: dict[str, float], found: list[dict[str, Any]]) -> str:
+def paged(first: Any, found: list[dict[str, Any]], pages: list[dict[str, Any]]) -> str:
     """The page of what was measured, the smallest size first."""
     asked = [one for one in found if "stages" in one]
     largest, last = asked[-1], found[-1]
@@ -377,13 +384,12 @@ def paged(first: dict[str, float], found: list[dict[str, Any]]) -> str:
     costly = sorted(hours.items(), key=lambda item: -item[1])[:3]
     total = sum(hours.values()) * AT / 3600
     kept = float(first["bytes"]) + sum(one["bytes"] for one in largest["stages"].values()) / decks
-    after = {name: last["after"][name] for name in ("run-compare", "run-report")}
     restart = largest["restart"]
     news = ", ".join(f"{name} {seconds:.0f}" for name, seconds in restart["seconds"].items())
     opens = [
         ["decks", "page, MB", "answers, ms", "JS heap, MiB", "nodes", "in files beside it, MB"]
     ]
-    for one in found:
+    for one in [*found, *pages]:
         said = one["report"]
         opens.append(
             [
@@ -397,6 +403,7 @@ def paged(first: dict[str, float], found: list[dict[str, Any]]) -> str:
                 f"{(said['rest'] - said['page']) / 1e6:.0f}",
             ]
         )
+    alone = "Of the largest the page alone was made, of a smaller one's records." if pages else ""
     copies = [one["prompts"] for one in found if "stages" not in one]
     said = (
         f" For {' and '.join(f'{n:,}' for n in copies)} prompts the records of {largest['prompts']:,} stand under other ids."
@@ -413,8 +420,8 @@ Load at the end: {os.getloadavg()[1]:.0f}.
 
 MiB: the most that a step's processes held, by the number of prompts; of run-summarize one model, of the last four all models.
 
-100,000 decks take **{total:.0f} core hours** and {kept * AT / 1e9:.0f} GB. Of the hours {", ".join(f"{name} {cpu * AT / 3600:.0f}" for name, cpu in costly)}.
-run-compare then holds {_scaled(after["run-compare"], found, "run-compare"):.1f} GB and run-report {_scaled(after["run-report"], found, "run-report"):.1f} GB, if memory grows as it does here.
+100,000 decks take **{total:.0f} core hours** and {kept * AT / 1e9:.0f} GB. Most of it: {", ".join(f"{name} {cpu * AT / 3600:.0f} h" for name, cpu in costly)}; the first of
+these is the next bottleneck. In memory run-compare takes {_scaled(found, "run-compare")} and run-report {_scaled(found, "run-report")}.
 
 ## Killed in the middle
 
@@ -423,25 +430,28 @@ so many seconds: {news}.
 
 ## Opening the report
 
-The pinned Chromium opens it from disk; the middle of three visits.
+The pinned Chromium opens it from disk; the middle of three visits. {alone}
 
 {table(opens)}
 """
 
 
-def _scaled(one: Any, found: list[dict[str, Any]], name: str) -> float:
-    """GB at AT decks: a line through the smallest and the largest size."""
+def _scaled(found: list[dict[str, Any]], name: str) -> str:
+    """The memory at AT decks by a line through the smallest and the largest size."""
+    if len(found) < 2:
+        return "nobody knows how much (one size was measured)"
     (a, low), (b, high) = [
-        (o["prompts"] * len(MODELS), o["after"][name]["peak"]) for o in (found[0], found[-1])
+        (one["prompts"] * len(MODELS), one["after"][name]["peak"]) for one in (found[0], found[-1])
     ]
-    slope = (high - low) / max(1, b - a)
-    return (high + slope * (AT - b)) / 1024
+    slope = (high - low) / (b - a)
+    return f"{(high + slope * (AT - b)) / 1024:.1f} GB ({1024 * slope:.0f} kB a deck)"
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("prompts", nargs="*", type=int)
     options.add_argument("--copies", type=int, help="Prompts that go through the stages.")
+    options.add_argument("--pages", nargs="*", type=int, default=[], help="Pages made alone.")
     options.add_argument("--place", type=Path, default=ROOT / "results/bench-decks")
     args = options.parse_args()
     place = args.place
@@ -472,7 +482,16 @@ def main() -> None:
     finally:
         server.kill()
         server.wait()
-    print(paged(json.loads((place / "first.json").read_text()), found))
+    pages = []
+    for count in args.pages:
+        if not (kept := place / f"page-{count}.json").exists():
+            folder = place / f"page-{count}"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            opens = page_alone(folder, place / str(found[0]["prompts"]), count)
+            kept.write_text(json.dumps({"prompts": count, "report": opens}))
+        pages.append(json.loads(kept.read_text()))
+    print(paged(json.loads((place / "first.json").read_text()), found, pages))
 
 
 if __name__ == "__main__":

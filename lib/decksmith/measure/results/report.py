@@ -11,13 +11,7 @@ from decksmith import __version__
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.scoring import EDIT
-from decksmith.measure.results import (
-    claims,
-    looks,
-    report_data,
-    report_pictures,
-    tables,
-)
+from decksmith.measure.results import claims, looks, report_data, report_pictures, tables
 from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import better, from_folder, is_headline
 from decksmith.measure.results.plots import loss, plots

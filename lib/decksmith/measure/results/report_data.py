@@ -58,10 +58,8 @@ class Later:
     """What a page reads later, deck by deck: texts for the page itself, or files in `folder`."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self.texts: list[str] = []
-        self.sum = hashlib.sha256()
-        self.files = 0
+        self.folder, self.files = folder, 0
+        self.texts, self.sum = list[str](), hashlib.sha256()
         for path in folder.glob("*.js") if folder else ():
             path.unlink()
 

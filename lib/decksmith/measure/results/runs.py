@@ -4,7 +4,6 @@ as the tables and plots name them."""
 import itertools
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import cast
 from pydantic import TypeAdapter, ValidationError
 
 from decksmith.core import cli, stream
-from decksmith.core.records import By, Numbers, Optionals, Record
+from decksmith.core.records import Numbers, Optionals, Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.records import Rendered
 from decksmith.measure.judging import identity, scoring
@@ -30,7 +29,6 @@ OFFLINE = (
 )
 EXTERNAL = "scores of another tool"  # stands where a run has the name of its protocol
 FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has
-_ID = re.compile(rb'\{"id":"([\w.~-]+)"')
 AGREEMENTS = cli.ROOT / "results/judges"  # how far judges follow people, by rubric
 COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0567f", "#2a8c8c")
 
@@ -163,10 +161,9 @@ def in_folder(folder: Path) -> Run:
 
 def _is_altered(record: DeckRecord) -> bool:
     """Whether a record is another than the one that its score was made from."""
-    by: By | None = record["score"].get("by")
-    inputs = by.get("inputs") if by else None
-    weighed = scoring.weighed(cast(Record, record))
-    return bool(inputs) and inputs != stream.fingerprint(["score", weighed])
+    inputs = cast(Record, record["score"].get("by") or {}).get("inputs")
+    weighed = ["score", scoring.weighed(cast(Record, record))]
+    return bool(inputs) and inputs != stream.fingerprint(weighed)
 
 
 def whole(run: Run, wanted: Collection[str] | None = None) -> Iterator[DeckRecord]:
@@ -175,12 +172,9 @@ def whole(run: Run, wanted: Collection[str] | None = None) -> Iterator[DeckRecor
         yield from run["records"]
         return
     with open(run["path"] / "scores.jsonl", "rb") as file:
-        for line in file:
-            head = _ID.match(line)
-            if line.strip() and (wanted is None or not head or head[1].decode() in wanted):
-                record = cast(DeckRecord, stream.loads(line))
-                if wanted is None or record["id"] in wanted:
-                    yield record
+        for record, line in zip(run["records"], filter(bytes.strip, file), strict=True):
+            if wanted is None or record["id"] in wanted:
+                yield cast(DeckRecord, stream.loads(line))
 
 
 def of(folder: Path, summary: Summary, protocol: Identity, rows: list[DeckRecord]) -> Run:

@@ -16,7 +16,7 @@ import numpy
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.core.records import Asks, By, Failure, prompt_of, sample_of
+from decksmith.core.records import Asks, By, Failure, Record, prompt_of, sample_of
 from decksmith.measure.judging.records import DeckRecord, Features, Grounding, Score, Spent
 from decksmith.measure.judging.scoring import EDIT
 from decksmith.measure.results import stats, usage
@@ -61,14 +61,12 @@ class Light:
     """Records as they are read, each then without its X-ray: of 108 kB in memory 21 are left."""
 
     def __init__(self) -> None:
-        self.sum = hashlib.sha256()
-        self.between = b"["
+        self.sum, self.between = hashlib.sha256(), b"["
 
     def take(self, record: DeckRecord) -> DeckRecord:
         self.sum.update(self.between + stream.canonical(record))
         self.between = b","
-        if render := record.get("render"):
-            render.pop("xray", None)
+        cast(Record, record.get("render") or {}).pop("xray", None)
         return record
 
     def fingerprint(self) -> str:

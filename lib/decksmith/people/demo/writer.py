@@ -92,8 +92,7 @@ def excerpt(deck: Deck, slides: Iterable[Slide]) -> str:
 
 
 def ended(text: str) -> int:
-    """How many slides of a deck that is still being written have ended. A line of dashes ends one
-    once something stands behind it: until then no parser knows of a next slide."""
+    """How many slides of a text that grows have ended: dashes end one once something follows."""
     return text.rstrip("- \n").count("\n---")
 
 
