@@ -246,6 +246,17 @@ ROWS ?= 100000
 bench-scale: setup .venv/.dev
 	$(SPEED) tests/bench_scale.py $(ROWS)
 
+# Prompts of bench-decks, and how many of them go through the stages: with WHOLE=100 the records of
+# so many stand under other ids in larger sizes. Kept in results/bench-decks: what was measured is not again.
+SIZES ?= 1000 3000 10000
+WHOLE ?=
+# Prompts of which the report's page alone is made and opened.
+PAGES ?=
+### bench-decks: prompts by four models, from asking to the report: docs/maintain/scale.md
+bench-decks: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done
+	.venv/bin/python3 tests/bench_decks.py $(SIZES) $(WHOLE:%=--copies %) $(if $(PAGES),--pages $(PAGES)) > docs/maintain/scale.md.tmp
+	mv docs/maintain/scale.md.tmp docs/maintain/scale.md
+
 ### bench-grading: 50,000 replies of mixed kinds, and the verifiers alone: docs/maintain/speed.md
 bench-grading: setup .venv/.dev
 	PYTHONPATH=lib $(SPEED) tests/bench_grading.py
