@@ -17,16 +17,13 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from decksmith.bench.benchmarks import generators, gym, sources
 from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, RowSource, Task
-from decksmith.core import cli, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.models import registry
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
 
 # What a description may have; the first four are known from its place (load).
 FIELDS = set(BenchmarkSpec.__annotations__) - {"name", "kind", "path", "folder"}
@@ -111,18 +108,12 @@ def _fault(spec: Record, kind: str | None) -> str | None:
     return None
 
 
-@functools.cache
-def _schema() -> "Draft202012Validator":
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(json.loads((cli.ROOT / "assets/schemas/expected.json").read_text()))
-
-
 def lack(spec: BenchmarkSpec, task: Task) -> str | None:
     """What keeps the grader of a benchmark from grading a row (assets/schemas/expected.json); None where nothing does."""
     grader = spec["grader"]
     expected: Any = task.get("expected")
-    if error := next(_schema().iter_errors({grader: expected}), None):
+    schema = config_files.validator("expected.json")
+    if error := next(schema.iter_errors({grader: expected}), None):
         return f"expected of a row for {grader}: {error.message[:200]}"
     if grader == "choice":
         choices = task["fields"].get("choices")
