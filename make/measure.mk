@@ -199,7 +199,7 @@ merge: $(RUNS:%=%/prompts.jsonl)
 .PHONY: runs report plan register capsule replay
 ## runs: the finished runs, with their decks, scores and cost
 runs: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.measure.results.layout
+	.venv/bin/python3 make/run_table.py
 
 ## report: the report of MODEL's finished runs again
 report: .venv/.python
