@@ -1,4 +1,4 @@
-"""python3 -c TEXT CHARACTERS SECONDS BYTES, a PDF on stdin: its pages as JSON, as many as have so many characters."""
+"""python3 read_pdf.py CHARACTERS SECONDS BYTES, a PDF on stdin: its pages as JSON, as many as have so many characters."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""python3 -c TEXT FILE BYTES: the rows of a workbook's first sheet that is seen and not empty, a line of JSON each."""
+"""python3 read_sheet.py FILE BYTES: the rows of a workbook's first sheet that is seen and not empty, a line of JSON each."""
 
 import json
 import resource

@@ -29,12 +29,16 @@ CALLS = 10  # how often the model is asked
 SECONDS = 10.0  # of one call of a tool
 LETTERS = 10_000  # of its result
 AT_ONCE = 16  # calls of tools that one reply may make
-PYTHON = cast(Tool, config_files.asset("schemas/python-tool.json"))
 
 
 def offered(record: ChatRequest) -> list[Tool]:
     """The tools of a record in OpenAI's form, "python" among them the built-in one."""
-    return [PYTHON if isinstance(tool, str) else tool for tool in record.get("tools") or ()]
+    return [
+        cast(Tool, config_files.asset("schemas/python-tool.json"))
+        if isinstance(tool, str)
+        else tool
+        for tool in record.get("tools") or ()
+    ]
 
 
 def check(record: ChatRequest) -> None:

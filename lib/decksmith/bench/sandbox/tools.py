@@ -17,8 +17,6 @@ FORGOTTEN = (
 )
 # Runs the programs before this one unheard, then this one, in one namespace; MARK stands around what this one prints.
 MARK = "\0"
-_CELLS = (PROGRAMS / "python_tool.py").read_text()
-_CALL = (PROGRAMS / "call_tool.py").read_text()
 
 
 def use(
@@ -39,7 +37,7 @@ def use(
         return _python(code, cells, seconds)
     asked = {"name": name, "arguments": arguments}
     result = pool.common().run(
-        _CALL,
+        (PROGRAMS / "call_tool.py").read_text(),
         files={"tool_code.py": source, "arguments.json": json.dumps(asked)},
         take=("result.txt",),
         limits=Limits(wall=seconds, output=MOST, disk=4 << 20),
@@ -57,7 +55,8 @@ def _python(code: str, cells: Sequence[tuple[str, str]], seconds: float) -> str:
     # Each earlier program ended within `seconds`; this one has a clock of its own.
     limits = Limits(wall=seconds * (len(kept) + 1) + 1, output=MOST, disk=4 << 20)
     given = json.dumps([kept, code, seconds])
-    ran = pool.common().run(f"{_CELLS}begin(*__import__('json').loads({given!r}))", limits=limits)
+    program = (PROGRAMS / "python_tool.py").read_text()
+    ran = pool.common().run(f"{program}begin(*__import__('json').loads({given!r}))", limits=limits)
     if not ran.stdout.startswith(MARK):
         said = ran.message or "they ended"
         return f"error: the calls before this one could not be run again ({said}){FORGOTTEN}"

@@ -28,7 +28,6 @@ NOTICE = (
     "Each page is headed by its document and its number."
 )
 _NAME = re.compile(r"\w[\w. ()-]{0,99}")
-_READ_PDF = (cli.ROOT / "assets/programs/read_pdf.py").read_text()
 
 
 class NotRead(ValueError):
@@ -211,7 +210,8 @@ def _html_text(name: str, text: str) -> str:
 
 
 def _pdf(name: str, data: bytes, budget: int) -> tuple[list[str], int]:
-    command = [sys.executable, "-c", _READ_PDF, *map(str, (budget, SECONDS, MEMORY))]
+    program = str(cli.ROOT / "assets/programs/read_pdf.py")
+    command = [sys.executable, program, *map(str, (budget, SECONDS, MEMORY))]
     environment = {"PYTHONNOUSERSITE": "1"}
     try:
         done = subprocess.run(

@@ -38,7 +38,6 @@ _MARK = re.compile(
 # Four words that begin like a sentence, and no `Audience: ..` or bullet: a request by itself.
 _ALONE = re.compile(r"(?!\w[\w ]{0,30}:)[^\W_a-z]\S*(?: +\S+){3}")
 _STRUCTURE = re.compile(r"\s*(?:\{\s*[\"}]|\{\s*$|\[\s*[\"{\[]|\[\s*\]?\s*$)")
-_READ_SHEET = (cli.ROOT / "assets/programs/read_sheet.py").read_text()
 
 _PIECE = re.compile(rf"\A{_STRUCTURE.pattern}|%PDF|\A\d+ \d+ obj\b|(?m:^sep=.$)")
 Row = tuple[str, list[str]]  # where, and the cells
@@ -298,7 +297,8 @@ def _csv(path: Path, lines: Lines, separator: str) -> Iterator[Row]:
 
 
 def _sheet(path: Path) -> Iterator[Row]:
-    command = [sys.executable, "-c", _READ_SHEET, str(path.resolve()), str(SHEET)]
+    program = str(cli.ROOT / "assets/programs/read_sheet.py")
+    command = [sys.executable, program, str(path.resolve()), str(SHEET)]
     quiet = {"PYTHONNOUSERSITE": "1", "OPENBLAS_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=subprocess.DEVNULL, env=quiet) as reader:

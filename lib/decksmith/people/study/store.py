@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from itsdangerous import URLSafeSerializer
 
 MOST_RATERS = 20_000
-SCHEMA = (cli.ROOT / "assets/schemas/votes.sql").read_text()
+SCHEMA = cli.ROOT / "assets/schemas/votes.sql"
 VERSION = 2  # of this schema
 
 Action = Literal["vote", "skip", "undo"]
@@ -197,7 +197,7 @@ class Study:
             if (said := self._value("PRAGMA integrity_check")) != "ok":
                 raise sqlite3.DatabaseError(said)
             if version == 0:
-                for statement in SCHEMA.split(";\n"):
+                for statement in SCHEMA.read_text().split(";\n"):
                     self._db.execute(statement)
         if version not in (0, VERSION):
             raise cli.BadData(
