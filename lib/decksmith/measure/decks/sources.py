@@ -28,6 +28,21 @@ NOTICE = (
     "Each page is headed by its document and its number."
 )
 _NAME = re.compile(r"\w[\w. ()-]{0,99}")
+_READ_PDF = f"""
+import io, json, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, ({SECONDS}, {SECONDS}))
+resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+from pypdf import PdfReader
+pages, size = [], 0
+reader = PdfReader(io.BytesIO(sys.stdin.buffer.read()))
+for page in reader.pages:
+    pages.append(page.extract_text())
+    size += len(pages[-1])
+    if size > int(sys.argv[1]):
+        break
+print(json.dumps({{"pages": pages, "of": len(reader.pages)}}))
+"""
 
 
 class NotRead(ValueError):
@@ -210,9 +225,7 @@ def _html_text(name: str, text: str) -> str:
 
 
 def _pdf(name: str, data: bytes, budget: int) -> tuple[list[str], int]:
-    program = str(cli.ROOT / "assets/programs/read_pdf.py")
-    command = [sys.executable, program, *map(str, (budget, SECONDS, MEMORY))]
-    environment = {"PYTHONNOUSERSITE": "1"}
+    command, environment = [sys.executable, "-c", _READ_PDF, str(budget)], {"PYTHONNOUSERSITE": "1"}
     try:
         done = subprocess.run(
             command, input=data, capture_output=True, timeout=3 * SECONDS, env=environment
