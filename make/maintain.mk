@@ -182,10 +182,10 @@ conditions-check: setup .venv/.dev
 
 ### lint: ruff, the import contract, types, shellcheck
 lint: .venv/.dev
-	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin containers/containerfile make/*.py
-	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin containers/containerfile make/*.py
+	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin containers/containerfile make/*.py assets/gym/*.py assets/programs/*.py
+	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin containers/containerfile make/*.py assets/gym/*.py assets/programs/*.py
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
-	.venv/bin/mypy lib/decksmith make/audit.py make/given.py make/model_names.py make/site_env.py
+	.venv/bin/mypy lib/decksmith make/audit.py make/doctor.py make/given.py make/local_servers.py make/model_names.py make/site_env.py assets/gym/gym_worker.py
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
 	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/need containers/verify slurm/sbatch slurm/*.sh \

@@ -164,7 +164,7 @@ MODEL_FETCH = $(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED))
 .PHONY: prompts-check
 ## prompts-check: what is measured of each request of PROMPTS=mine.txt, to be corrected
 prompts-check: $(or $(OWN_PROMPTS),$(PROMPTS)) | .venv/.python
-	$(PROMPTS_READ) | bin/within tools python3 -m decksmith.measure.results.asked_table $(or $(OWN_PROMPTS),$(PROMPTS))
+	$(PROMPTS_READ) | bin/within tools python3 make/asked_table.py $(or $(OWN_PROMPTS),$(PROMPTS))
 
 LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
 .PHONY: template
@@ -203,7 +203,7 @@ merge: $(RUNS:%=%/prompts.jsonl)
 .PHONY: runs report plan register capsule replay
 ## runs: the finished runs, with their decks, scores and cost
 runs: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.measure.results.layout
+	.venv/bin/python3 make/run_table.py
 
 ## report: the report of MODEL's finished runs again
 report: .venv/.python

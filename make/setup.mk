@@ -18,7 +18,7 @@ setup: run-tools .venv/.local assets/engine/node_modules/.done
 .PHONY: doctor
 ## doctor: what this machine has and MODEL needs; each lack with its remedy
 doctor:
-	PYTHONPATH=lib $(PYTHON) -m decksmith.core.doctor --protocol $(PROTOCOL) $(MODEL)
+	$(PYTHON) make/doctor.py --protocol $(PROTOCOL) $(MODEL)
 
 # What the embedded engine needs, where it runs one of MODEL (on a GPU, where one is).
 ENGINE_TOOLS := $(shell $(PYTHON) make/given.py --needs $(MODEL) 2> /dev/null)
