@@ -439,6 +439,7 @@ def test_models_and_health_name_what_is_served(base):
     assert health["status"] == "ok" and health["leases"] >= 1 and health["parallel"] == 1
 
 
+@pytest.mark.long
 def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_where_the_base_does_not(
     base,
 ):

@@ -126,6 +126,7 @@ def test_where_our_code_is_wrong_the_deck_is_masked(tmp_path):
 
 
 @pytest.mark.browser
+@pytest.mark.long
 def test_a_deck_whose_process_was_killed_is_scored_again_and_leaves_nothing(tmp_path):
     def kill(scorer):
         waits.until(lambda: scorer.all[0].process and (tmp_path / "work").is_dir())
