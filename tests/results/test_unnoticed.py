@@ -136,6 +136,35 @@ def others_decks(there):
     return [ADA, REFERENCE]
 
 
+def cut_checklists(there):
+    """Two items of each checklist, under the ids of the shipped prompts."""
+    for run in (ADA, REFERENCE):
+        rows = rows_of(there / run)
+        for row in rows:
+            kept = [item["id"] for item in row["checklist"][:2]]
+            row["checklist"] = row["checklist"][:2]
+            said = row["judge"]
+            said["checklist"] = [one for one in said["checklist"] if one["id"] in kept]
+            gone = [a for a in said["asked"] if a["check"] == "checklist" and a["what"] not in kept]
+            said["asked"] = [one for one in said["asked"] if one not in gone]
+            said["findings"] = [
+                one
+                for one in said["findings"]
+                if one["check"] != "checklist"
+                or any(f"item {ident} of" in one["message"] for ident in kept)
+            ]
+            said["checks"]["of"] -= len(gone)
+            said["checks"]["passed"] -= sum(one["yes"] for one in gone)
+        settle(there / run, rows)
+        prompts = [
+            {key: row[key] for key in ("id", "messages", "asks", "checklist")} for row in rows
+        ]
+        (there / run / "prompts.jsonl").write_bytes(
+            b"".join(stream.dumps(row) + b"\n" for row in prompts)
+        )
+    return [ADA, REFERENCE]
+
+
 def no_journal(there):
     (there / ADA / "journal/gen.jsonl").unlink()
     return [ADA, REFERENCE]
@@ -156,6 +185,7 @@ REFUSED = {
 NAMED = {
     two_names: "ada and eve gave the same reply to 2 of 2 requests, word for word (p002, p010)",
     another_answers: "ada: the endpoint answered as 2 models: fake-large (1) and fake-small (1)",
+    cut_checklists: "2 of 2 prompts have another checklist than data/prompts.jsonl has under their ids (p002, p010)",
 }
 
 
@@ -235,7 +265,7 @@ def test_a_request_in_a_script_without_blanks_is_compared_by_its_letters():
 
 def test_the_shipped_prompts_are_different_requests():
     rows = [row for _, row in stream.records(ROOT / "data/prompts.jsonl")]
-    assert list(unnoticed._repeated(rows)) == []
+    assert list(unnoticed._repeated(rows)) == list(unnoticed._cut_prompts(rows)) == []
 
 
 @pytest.fixture

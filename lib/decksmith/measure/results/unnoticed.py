@@ -3,12 +3,13 @@ were cut off. Each is named beside the claims (`unnoticed`), or in the sentence 
 
 What contradicts itself within one run is refused before (verify)."""
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import cast
 
-from decksmith.core import stream
+from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import sources
 from decksmith.measure.judging import checks
@@ -16,11 +17,13 @@ from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import pairs, runs, verify
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.text import few, listed
+from decksmith.models import registry
 from decksmith.models.client import LIMITS
 from decksmith.models.records import Asked, Gen
 
 SAME = 20  # words of a reply that no two models write alike by chance
 ADDED = 0.2  # share of its words that a request may have more than another and still be the same
+PROMPTS = cli.ROOT / "data/prompts.jsonl"
 
 
 def unnoticed(loaded: list[Run]) -> list[str]:
@@ -29,9 +32,9 @@ def unnoticed(loaded: list[Run]) -> list[str]:
     ours = [run for run in loaded if not runs.is_external(run)]
     found = [line for a, b in itertools.combinations(ours, 2) for line in _one_model(a, b)]
     for run in ours:
-        found += _two_names(run)
+        found += [*_asked_as(run), *_two_names(run)]
     if ours:
-        found += _repeated(ours[0]["records"])
+        found += [*_repeated(ours[0]["records"]), *_cut_prompts(ours[0]["records"])]
     return found
 
 
@@ -69,6 +72,16 @@ def _weights(model: Asked) -> object:
     """What is known of the weights that answered; None for nothing."""
     served = model.get("served")
     return model.get("weights") or ((served["base"], served["adapter"]) if served else None)
+
+
+def _asked_as(run: Run) -> Iterator[str]:
+    """A run whose model the registry knows by another name at its endpoint now."""
+    model = run["summary"]["model"]
+    entry = registry.models().get(model["name"] or "")
+    if entry and model["slug"] and entry.slug != model["slug"]:
+        yield (
+            f"{run['label']}: {model['slug']} answered; the registry now means {entry.slug} by {model['name']}"
+        )
 
 
 def _two_names(run: Run) -> Iterator[str]:
@@ -127,6 +140,36 @@ def _within(short: list[str], long: list[str]) -> bool:
     """Whether all words of the one stand in the other, in their order."""
     rest = iter(long)
     return all(word in rest for word in short)
+
+
+@functools.cache
+def _shipped() -> dict[str, Record]:
+    """The prompts of this repository by their ids; none where they are not there."""
+    return {row["id"]: row for _, row in stream.records(PROMPTS)} if PROMPTS.is_file() else {}
+
+
+def _cut_prompts(records: list[DeckRecord]) -> Iterator[str]:
+    """Prompts with the id and request of a shipped one that ask for something else, or have another checklist."""
+    odd: dict[str, list[str]] = {"asks": [], "checklist": []}
+    prompts = {prompt_of(record): cast(Record, record) for record in records}
+    for ident, record in prompts.items():
+        row = _shipped().get(ident, record)
+        differing = [key for key in odd if record.get(key) != row.get(key)]
+        if differing and _alike(record, row):
+            for key in differing:
+                odd[key].append(ident)
+    for key, idents in odd.items():
+        if idents:
+            yield (
+                f"{len(idents)} of {len(prompts)} prompts have another {key} than data/prompts.jsonl has "
+                f"under their ids ({few(idents)}): compare these numbers with no others of these prompts"
+            )
+
+
+def _alike(record: Record, row: Record) -> bool:
+    """Whether two prompts of one id are the same request, by half of its words; else the id is its owner's affair."""
+    ours, theirs = ({*checks.units(sources.request(one))} for one in (row, record))
+    return 2 * len(theirs & ours) >= len(ours)
 
 
 # In the sentence of a pair
