@@ -29,7 +29,7 @@ test-long: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 
 # As root on Debian 12: Slurm and Apptainer are installed, everything else runs as an ordinary user.
 ### test-slurm: jobs on a real cluster of two nodes on this machine (root, Debian 12)
-test-slurm: setup .venv/.dev .venv/.train
+test-slurm: setup .venv/.dev .venv/.train .venv/.hub .venv/.corpus
 	tests/slurm/setup
 	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm --ignore tests/slurm/test_images.py \
 	  --ignore tests/slurm/test_podman.py
