@@ -87,9 +87,11 @@ teardown() {
 }
 
 # finish STATUS REASON: end this start, and decide whether there is another one.
+exec {log}>&1
 finish() {
   local status=$1 reason=$2 now
   trap '' USR1 TERM
+  exec >&"$log" # a signal may come while a function writes to a file
   say "ending: $reason"
   # Before the teardown, which a preemption may cut short.
   printf '{"job":"%s","restart":%d,"to":%d,"seconds":%d,"reason":"%s"}\n' "$SLURM_JOB_ID" "$RESTART" "$(steps_done)" "$SECONDS" "${reason//[\"\\]/ }" \

@@ -62,7 +62,7 @@ def serve(adapter, *words):
         *words,
     ]
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    env |= {"IMAGES": "off", "HF_HOME": str(adapter / "no-models")}
+    env |= {"IMAGES": "off", "CONTAINER": "none", "HF_HOME": str(adapter / "no-models")}
     done = subprocess.run(command, cwd=cli.ROOT, env=env, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 

@@ -62,6 +62,10 @@ def test_a_dry_run_prints_the_command_and_what_would_be_frozen_without_a_tokeniz
 
 def test_without_the_weights_nothing_is_submitted_and_the_command_is_named(root):
     done = sft(root)
+    image = f"{root}/containers/train.sif"
+    assert f"{image} is not there; make image-train\n" in done.stderr
+    (root / "containers/train.sif").touch()
+    done = sft(root)
     assert done.returncode == 2 and "sbatch" not in done.stdout
     name = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
     assert f"{name} is not in {root.parent}/models/hub" in done.stderr

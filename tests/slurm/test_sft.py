@@ -524,8 +524,8 @@ def test_a_node_that_dies_requeues_the_job_with_the_reason_in_one_line_and_leave
     _until(240, "step 1 is trained", lambda: metrics(folder), lambda: log(folder))
     slurm.kill("n2")
     _until(150, "the launcher has ended", lambda: "ed at step" in log(folder), lambda: log(folder))
-    line = log(folder).strip().splitlines()[-1]
-    assert re.search(f"requeued at step 0 of 60: {reason}$", line), log(folder)
+    last = said(folder)[-1]  # behind it stand Slurm's own words
+    assert re.search(f"^requeued at step 0 of 60: {reason}$", last), log(folder)
     nothing_left(slurm)
     slurm.run(["scancel", job])
     slurm.revive("n2")
