@@ -26,7 +26,7 @@ include make/rehearse.mk make/maintain.mk
 baseline: $(REPORT)/index.html
 	$(COMPARE)
 # While decks come in, the report shows those that there are.
-baseline $(REPORT)/index.html: SHOW = | bin/run-report --during $(@D) $(BY_PROTOCOL) --out $(REPORT) $(RUNS)
+baseline $(REPORT)/index.html: SHOW = $(if $(filter -j%,$(MAKEFLAGS)),,| bin/run-report --during $(@D) $(BY_PROTOCOL) --out $(REPORT) $(RUNS))
 
 # 1. Prompts: of PROMPTS those that the protocol takes, LIMIT of them, this part of SHARD.
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS_FROM) %/$(FOR_RUN) | run-tools
@@ -114,6 +114,7 @@ corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
 sft dpo rft: .venv/.corpus $(SFT_TOOLS)
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
+	$(NEED_$(TRAINER))
 	$(CONFIGURE)
 	bin/sft-check --run $(SFT) --preview 1 $(ELSEWHERE) > $(SFT)/check.json $(OR_LACKING)
 	$(TRAIN_$(TRAINER))
@@ -124,6 +125,7 @@ sft dpo rft: .venv/.corpus $(SFT_TOOLS)
 rl: .venv/.corpus $(RL_TOOLS)
 	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
 	$(SITE)
+	$(NEED_$(TRAINER))
 	$(CONFIGURE)
 	$(LEARN_$(TRAINER))
 	$(EXPORT)
@@ -132,6 +134,7 @@ rl: .venv/.corpus $(RL_TOOLS)
 ## serve: base and ADAPTER from one server, until Ctrl-C; SBATCH=sbatch: as jobs
 serve: .venv/.python $(SERVE_TOOLS)
 	$(SITE)
+	$(if $(SBATCH),$(NEED_$(ENGINE)))
 	$(if $(MODELS),$(SERVE_MODELS),$(SERVE_ONE))
 
 ## finetuned: the same protocol for PAIR against what is served, and the difference

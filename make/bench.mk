@@ -46,7 +46,7 @@ GUARDED = $(firstword $(filter-out reference,$(MODEL))) $(BASE)
 ## guard: what MODEL does worse than BASE: cost, asking, one sentence and a status
 guard: run-check run-tools .venv/.bench $(BENCH_TOOLS)
 	bin/bench-plan guard
-	BUDGET='$(BUDGET)' bin/within tools python3 -m decksmith.bench.benchmarks.groups guard $(GUARDED)
+	BUDGET='$(BUDGET)' bin/within tools python3 make/bench_asked.py costs guard $(GUARDED)
 	$(MAKE) --no-print-directory bench MODEL='$(GUARDED)' BENCH=guard
 	bin/bench-compare $(MARGIN:%=--margin %) --group guard $(GUARDED:%=results/bench/%)
 

@@ -2,8 +2,8 @@
 
     python3 make/dose.py OUT DATA
 
-RECIPE, TRAINER, ENGINE, ROWS (of how many rows the whole is made), PROTOCOL, SETTING, PROMPTS, LIMIT and REPLY come by environment.
-With SBATCH the trainings are an array of jobs, each `make dose POINT=n`, which does that one alone. Killed anywhere, it goes on.
+RECIPE, TRAINER, ENGINE, ROWS (of how many rows the whole is made), PROTOCOL, SETTING, PROMPTS, LIMIT and REPLY (0: no decks) come by
+environment. Where transformers trains, each model also reads answers that none was trained on (OUT/data/held.jsonl). With SBATCH the trainings are an array of jobs, each `make dose POINT=n`, which does that one alone. Killed anywhere, it goes on.
 """
 
 import json
@@ -13,14 +13,16 @@ import sys
 import time
 from pathlib import Path
 
+import plain
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs, text
 from decksmith.measure.results.summary import domains, worth
 from decksmith.train.serving.server import dies_with_us
-from decksmith.train.training import dose, recipes
+from decksmith.train.training import adapters, base_models, dose, recipes
 
 # Measured on two cores: seconds of a step of smol-lora, and of a deck of the embedded engine.
 STEP, DECK = 3.5, 12.0
+READ = 128  # tokens of a held-out answer, from its beginning
 
 
 def make(words, **more):
@@ -39,7 +41,7 @@ def pace(out, points, log):
 
 
 def one(point, out, section):
-    """Train a point and ask it, unless that is done."""
+    """Train a point, have it read and ask it, unless that is done."""
     run, name = out / point["name"], f"{out.name}-{point['name']}"
     share = point["name"].partition("-")[2] or "1"
     if not (run / "adapter/manifest.json").is_file():
@@ -53,7 +55,32 @@ def one(point, out, section):
         with open(out / "took.jsonl", "a") as log:
             seconds = round(time.monotonic() - begun, 1)
             log.write(json.dumps({"id": point["name"], "seconds": seconds}) + "\n")
-    entry = f'[{name}]\nlabel = "{point["name"]}"\nbase_url = "serve:"\nslug = "tuned"\njobs = 1\n'
+    if os.environ["TRAINER"] == "trl" and not (run / "held.json").is_file():
+        stream.write(run / "held.json", json.dumps(likely(run / "adapter", out)) + "\n")
+    if os.environ["REPLY"] != "0":
+        asked(run, name, point["name"])
+
+
+def is_done(point, out):
+    """Whether a point is trained, has read and was asked."""
+    kept = [out / point["name"] / "adapter/manifest.json"]
+    kept += [out / point["name"] / "held.json"] if os.environ["TRAINER"] == "trl" else []
+    run = f"results/runs/{out.name}-{point['name']}/{os.environ['SETTING']}/summary.json"
+    kept += [cli.ROOT / run] if os.environ["REPLY"] != "0" else []
+    return all(path.is_file() for path in kept)
+
+
+def likely(adapter, out):
+    """By held row the geometric mean of the chances that a model gives to the tokens of its answer."""
+    model = plain.Plain(base_models.folder(adapters.base_of(adapter)), adapter, rough=True)
+    rows = [row for _, row in stream.records(out / "data/held.jsonl")]
+    cli.say(f"{adapter.parent.name}: reads {len(rows)} answers that no model was trained on")
+    return {row["id"]: 2 ** -model.bits(row["messages"], READ) for row in rows}
+
+
+def asked(run, name, label):
+    """Serve what was trained, and ask it by make."""
+    entry = f'[{name}]\nlabel = "{label}"\nbase_url = "serve:"\nslug = "tuned"\njobs = 1\n'
     entry += f"price = {{ prompt = 0, completion = 0 }}\nparams = {{ max_tokens = {int(os.environ['REPLY'])} }}\n"
     place = run / "serve"
     place.mkdir(exist_ok=True)
@@ -80,36 +107,55 @@ def one(point, out, section):
 
 
 def curves(points, out):
-    """The table of both curves, and the sentence of each."""
+    """The table of both curves, and the sentences of each."""
+    by_held, by_decks = os.environ["TRAINER"] == "trl", os.environ["REPLY"] != "0"
     rows, lines = [], []
     for curve in ("epochs", "steps"):
         taken = [point for point in points if point["curve"] in (curve, "both")]
-        loaded = [
-            runs.in_folder(
-                cli.ROOT / f"results/runs/{out.name}-{point['name']}" / os.environ["SETTING"]
+        counts = [point["rows"] for point in taken]
+        cells = [[f"same {curve}", str(point["rows"]), str(point["steps"])] for point in taken]
+        if by_held:
+            values = [stream.json_file(out / point["name"] / "held.json") for point in taken]
+            for cell, each in zip(cells, values, strict=True):
+                cell.append(text.percent(round(sum(each.values()) / len(each), 3)))
+            found = dose.doubling(counts, values, {})
+            lines.append(
+                f"- Same {curve}, tokens of {len(values[0])} held-out answers: {dose.sentence(found)}."
             )
-            for point in taken
-        ]
-        cells = [worth(run["records"]) for run in loaded]
-        for point, cell, run in zip(taken, cells, loaded, strict=True):
-            share = text.whole_percent(sum(cell.values()) / len(cell))
-            renders = f"{run['summary']['rendered']} of {run['summary']['n']}"
-            same = f"same {curve}"
-            rows.append([same, str(point["rows"]), str(point["steps"]), renders, share])
-        found = dose.doubling(
-            [point["rows"] for point in taken], cells, domains(loaded[0]["records"])
-        )
-        lines.append(f"With the same {curve}, {dose.sentence(found)}.")
-    header = ["curve", "rows", "steps", "render", "checks passed"]
+        if by_decks:
+            loaded = [
+                runs.in_folder(
+                    cli.ROOT / f"results/runs/{out.name}-{point['name']}" / os.environ["SETTING"]
+                )
+                for point in taken
+            ]
+            values = [worth(run["records"]) for run in loaded]
+            for cell, each, run in zip(cells, values, loaded, strict=True):
+                renders = f"{run['summary']['rendered']} of {run['summary']['n']}"
+                cell += [renders, text.whole_percent(sum(each.values()) / len(each))]
+            found = dose.doubling(counts, values, domains(loaded[0]["records"]))
+            lines.append(f"- Same {curve}, checks of decks: {dose.sentence(found)}.")
+        rows += cells
+    asked = f"{os.environ['LIMIT']} prompts, decks of at most {os.environ['REPLY']} tokens."
+    lines = [asked, "", *lines] if by_decks else lines
+    header = ["curve", "rows", "steps", *(["held-out tokens"] if by_held else [])]
+    header += ["render", "checks"] if by_decks else []
     return "\n".join([*text.markdown_table(header, rows, 1), "", *lines])
 
 
 def main(out, data):
     out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
     whole = recipes.freeze(os.environ["RECIPE"], data, out / "data/whole")
     most = os.environ.get("ROWS")
     counts = dose.split(whole, out / "data", int(most) if most else None)
     given = os.environ.get("SET", "").split()
+    rows = (out / "data/1/train.jsonl").read_text()
+    inputs = [os.environ["RECIPE"], os.environ["TRAINER"], given, stream.fingerprint(rows)]
+    note = out / "inputs.json"
+    if note.is_file() and json.loads(note.read_text()) != inputs:
+        raise cli.BadData(f"{out} has trainings on other rows or settings: name another, COPIES=..")
+    stream.write(note, json.dumps(inputs) + "\n")
     config = recipes.recipe(
         os.environ["RECIPE"], data=out / "data/1", run=out / "all", base=None, overrides=given
     )
@@ -121,10 +167,13 @@ def main(out, data):
     if at := os.environ.get("POINT"):
         one(points[int(at)], out, section)
         return
-    left = [point for point in points if not (out / point["name"] / "adapter").is_dir()]
+    left = [
+        point for point in points if not (out / point["name"] / "adapter/manifest.json").is_file()
+    ]
     steps = sum(point["steps"] for point in left)
     each = pace(out, points, out / "took.jsonl")
-    decks = len(points) * int(os.environ["LIMIT"])
+    lacking = [n for n, point in enumerate(points) if not is_done(point, out)]
+    decks = len(lacking) * int(os.environ["LIMIT"]) * (os.environ["REPLY"] != "0")
     local = (
         f"; about {text.duration(steps * each + decks * DECK)} here"
         if not os.environ.get("SBATCH") and os.environ["TRAINER"] == "trl"
@@ -134,7 +183,8 @@ def main(out, data):
         f"{len(left)} of {len(points)} trainings to come, {steps:,} steps in all, and {decks} decks{local}. "
         "What is finished is kept"
     )
-    if submit := os.environ.get("SBATCH"):
+    submit = os.environ.get("SBATCH")
+    if submit and lacking:
         (out / "log").mkdir(exist_ok=True)
         words = [
             f"{key}='{os.environ[key]}'"
@@ -143,13 +193,14 @@ def main(out, data):
         ]
         words.append(f"SET='{' '.join(given)}'")
         job = f"cd '{cli.ROOT}' && make dose COPIES='{out}' DATA='{data}' {' '.join(words)} SBATCH= POINT=$SLURM_ARRAY_TASK_ID"
-        array = [f"--array=0-{len(points) - 1}", f"--output={out}/log/%A_%a.out", "--wrap", job]
+        tasks = ",".join(map(str, lacking))
+        array = [f"--array={tasks}", f"--output={out}/log/%A_%a.out", "--wrap", job]
         done = subprocess.run(
             [*submit.split(), "--wait", *os.environ.get("FLAGS", "").split(), *array]
         )
         if done.returncode:
             raise cli.TryAgain(f"a job failed: {out}/log; type the same command again")
-    else:
+    elif not submit:
         for point in points:
             one(point, out, section)
     said = curves(points, out)

@@ -7,8 +7,8 @@ in the deck as it should be.
 """
 
 import difflib
+import io
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import click
@@ -42,6 +42,8 @@ class EditRow(TypedDict):
     edit: Annotated[list[list[str]], "the reference: pairs of texts"]
 
 
+EDITORS = "results/edits"  # a folder for each editor of a script
+TEXT = "{http://schemas.openxmlformats.org/drawingml/2006/main}t"
 KINDS = tuple(
     "number shorten translate table diagram move split remove insert notes theme term".split()
 )
@@ -63,6 +65,8 @@ def prompt(row: EditRow) -> PromptRow:
         "may": may,
         "checks": row["checks"],
     }
+    if is_office(row):
+        edit["imported"] = f"{OFFICE}/{row['id']}-nothing"
     asked = f"{row['request']}{edits.BEFORE}{before}"
     return {
         "id": row["id"],
@@ -79,6 +83,8 @@ def prompt(row: EditRow) -> PromptRow:
 
 def before_after(row: EditRow) -> tuple[str, str]:
     """The deck of an edit, and as its reference leaves it. Raises cli.BadData."""
+    if is_office(row):
+        return _read(row, "nothing"), _read(row, "perfect")
     try:
         before = clean.clean((cli.ROOT / row["deck"]).read_text(encoding="utf-8"))[0]
         return before, edits.replaced(before, blocks(before, row["edit"]))
@@ -131,6 +137,47 @@ def chats(row: EditRow) -> Iterator[Record]:
         yield {"id": f"{row['id']}-{name}", "messages": said}
 
 
+# --- PowerPoint files: each text of a pair stands in one run of the file ------------------------------------------------
+
+OFFICE = "data/decks/edits"  # as deck-import keeps them
+
+
+def is_office(row: EditRow) -> bool:
+    """Whether an edit is of a PowerPoint file."""
+    return row["deck"].endswith(".pptx")
+
+
+def office(row: EditRow, editor: str) -> bytes:
+    """The file as an editor of a script leaves it. Raises cli.BadData."""
+    from pptx import Presentation
+
+    path = cli.ROOT / row["deck"]
+    if editor == "nothing":
+        return path.read_bytes()
+    show = Presentation(str(path))
+    runs = [run for slide in show.slides for run in slide._element.iter(TEXT)]
+    for old, new in row["edit"]:
+        found = [run for run in runs if old in (run.text or "")]
+        if len(found) != 1:
+            raise cli.BadData(f"{row['id']}: {old!r} is in {len(found)} runs of {row['deck']}")
+        found[0].text = found[0].text.replace(old, new)
+    for run in runs if editor == "rewrite" else ():
+        run.text += " again"
+    show.save(file := io.BytesIO())
+    return file.getvalue()
+
+
+def _read(row: EditRow, editor: str) -> str:
+    """The same as deck-import reads it. Raises cli.BadData, cli.Missing."""
+    from decksmith.measure.render import imported
+
+    path = cli.ROOT / EDITORS / editor / f"{row['id']}.pptx"
+    stream.write(path, office(row, editor))
+    into, ident = cli.ROOT / OFFICE, f"{row['id']}-{editor}"
+    imported.import_deck(ident, path, None, into)
+    return (into / f"{ident}.md").read_text(encoding="utf-8")
+
+
 # --- editors of a script: what a measure must give them is known -------------------------------------------------------
 
 
@@ -163,19 +210,20 @@ SCRIPTED: dict[str, Callable[[EditRow], str]] = {
 
 
 @cli.command(__doc__)
-@click.option(
-    "--scripted",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write the replies of the scripted editors into this folder.",
-)
+@click.option("--scripted", is_flag=True, help="Write the scripted editors' decks too.")
 @click.option("--train", is_flag=True, help="Print rows to train on in place of prompts.")
-def main(scripted: Path | None, train: bool) -> None:
+def main(scripted: bool, train: bool) -> None:
     for _, row in stream.records("/dev/stdin", EditRow):
+        if train and "held" in row["sets"]:
+            continue  # what is measured is not trained on
         for record in chats(row) if train else [prompt(row)]:
             stream.emit(record)
-        if scripted:
-            for name, editor in SCRIPTED.items():
-                stream.write(scripted / name / f"{row['id']}.md", editor(row).encode())
+        for name, editor in SCRIPTED.items() if scripted else ():
+            path = cli.ROOT / EDITORS / name / row["id"]
+            if is_office(row):
+                stream.write(path.with_suffix(".pptx"), office(row, name))
+            else:
+                stream.write(path.with_suffix(".md"), editor(row).encode())
 
 
 if __name__ == "__main__":

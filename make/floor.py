@@ -1,11 +1,12 @@
 """Ask one model several times, and say how far its runs are apart: `make floor`.
 
-    python3 make/floor.py OUT MODEL [SOURCE=RUN ..]
+    python3 make/floor.py OUT MODEL [SOURCE=RUN ..] [SOURCE=now ..]
 
 The runs are made by make under the names OUT-first, OUT-seed, OUT-parallel and OUT-again: by the protocol, by another seed, four
-requests at once, and once more by a server started anew. SOURCE=RUN is a run of the same model that was made otherwise: by another
-engine or layout, on another day. PROTOCOL, SETTING, PROMPTS, LIMIT and
-REPLY, the most tokens of a deck, come by environment. Killed anywhere, it goes on.
+requests at once, and once more, by a server started anew where it is the embedded one. SOURCE=RUN is a run of the same model that was
+made otherwise: by another engine or layout. SOURCE=now asks once more now, as OUT-SOURCE: at another hour, by a server that you
+started again. What was measured of other sources stays. PROTOCOL, SETTING, PROMPTS, LIMIT and REPLY, the most tokens of a deck, come
+by environment. Killed anywhere, it goes on.
 """
 
 import dataclasses
@@ -66,6 +67,13 @@ def measured(first, others):
     }
 
 
+def joined(path, found):
+    """A floor with the other sources that are kept of the same model."""
+    if path.is_file() and (known := stream.json_file(path)).get("model") == found["model"]:
+        found["sources"] = known["sources"] | found["sources"]
+    return found
+
+
 def table(found, prompts):
     """A floor as a markdown table, over so many prompts."""
     rows = []
@@ -83,7 +91,8 @@ def main(out, model, *more):
     asked = registry.model(model)
     if most := os.environ.get("REPLY"):
         asked.params = asked.params | {"max_tokens": int(most)}
-    names = {by: f"{out.name}-{by}" for by in BY}
+    now = [by for by, run in given.items() if run == "now"]
+    names = {by: f"{out.name}-{by}" for by in [*BY, *now]}
     (out / "models").mkdir(parents=True, exist_ok=True)
     entries = [entry(name, asked) for name in names.values()]
     stream.write(out / "models/floor.toml", "\n".join(entries))
@@ -94,21 +103,23 @@ def main(out, model, *more):
         if by == "parallel":
             environment["DECKSMITH_ENGINE_PARALLEL"] = MANY
         words = [f"{key}={os.environ[key]}" for key in ("PROTOCOL", "LIMIT", "PROMPTS")]
-        words += [f"{key}={value}" for key, value in BY[by].items()]
+        words += [f"{key}={value}" for key, value in BY.get(by, {}).items()]
         goal = f"results/runs/{name}/{setting}/summary.json"
         command = ["make", "--no-print-directory", goal, f"MODEL={name}", *words]
         if status := subprocess.run(command, cwd=cli.ROOT, env=environment).returncode:
             raise cli.Missing(f"{name}: make ended with {status}; type the same command again")
     first = runs.in_folder(cli.ROOT / "results/runs" / names.pop("first") / setting)
     others = {by: cli.ROOT / "results/runs" / name / setting for by, name in names.items()}
-    others |= {by: Path(folder) for by, folder in given.items()}
-    found = measured(first, {by: runs.in_folder(folder) for by, folder in others.items()})
-    for folder in others.values():
-        if floor.path_of(runs.in_folder(folder)).name != floor.path_of(first).name:
-            raise cli.BadData(f"{folder} is of another protocol than {first['path']}")
-    path = floor.path_of(first)
+    others |= {by: Path(folder) for by, folder in given.items() if by not in now}
+    path, loaded = floor.path_of(first), {by: runs.in_folder(run) for by, run in others.items()}
+    for run in loaded.values():
+        if floor.path_of(run).name != path.name:
+            raise cli.BadData(f"{run['path']} is of another protocol than {first['path']}")
+    found = joined(path, measured(first, loaded))
     stream.write(path, json.dumps(found, indent=2) + "\n")
-    said = "\n".join(table(found, first["summary"]["prompts"]))
+    most = f", decks of at most {os.environ['REPLY']} tokens" if os.environ.get("REPLY") else ""
+    prompts = first["summary"]["prompts"]
+    said = "\n".join([*table(found, prompts), "", f"{prompts} prompts{most}."])
     stream.write(out / "floor.md", said + "\n")
     print(text.shown(said))
     cli.say(f"kept in {path}: comparisons and plans by {found['protocol']} say it from now on")

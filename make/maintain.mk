@@ -29,14 +29,15 @@ test-long: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 
 # As root on Debian 12: Slurm and Apptainer are installed, everything else runs as an ordinary user.
 ### test-slurm: jobs on a real cluster of two nodes on this machine (root, Debian 12)
-test-slurm: setup .venv/.dev .venv/.train
+test-slurm: setup .venv/.dev .venv/.train .venv/.hub .venv/.corpus
 	tests/slurm/setup
-	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm --ignore tests/slurm/test_images.py
+	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm --ignore tests/slurm/test_images.py \
+	  --ignore tests/slurm/test_podman.py
 
-### test-images: our images, built and used for real (root, Debian 12)
+### test-images: our images, built and used for real, by Apptainer and by Podman (root, Debian 12)
 test-images: setup .venv/.dev
 	tests/slurm/setup
-	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm/test_images.py
+	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm/test_images.py tests/slurm/test_podman.py
 
 # Checkouts of slime or miles, at v0.2.1 or any commit that has the delegate.
 CLIENTS ?=
@@ -181,15 +182,15 @@ conditions-check: setup .venv/.dev
 
 ### lint: ruff, the import contract, types, shellcheck
 lint: .venv/.dev
-	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin make/*.py
-	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin make/*.py
+	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin containers/containerfile make/*.py assets/gym/*.py assets/programs/*.py
+	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin containers/containerfile make/*.py assets/gym/*.py assets/programs/*.py
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
-	.venv/bin/mypy lib/decksmith make/audit.py make/given.py make/model_names.py make/site_env.py
+	.venv/bin/mypy lib/decksmith make/audit.py make/doctor.py make/given.py make/local_servers.py make/model_names.py make/site_env.py assets/gym/gym_worker.py
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
-	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/verify slurm/*.sh \
+	.venv/bin/shellcheck -x bin/within make/bench make/help make/room make/completion.sh containers/build containers/need containers/verify slurm/sbatch slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
-	  tests/slurm/setup .ci/run tests/helper.bash
+	  tests/slurm/setup tests/slurm/other .ci/run tests/helper.bash
 
 # Lists of advisories in OSV's JSON, ZIPs or JSON lines; without one osv.dev's are fetched.
 ADVISORIES ?=
@@ -244,6 +245,17 @@ ROWS ?= 100000
 ### bench-scale: 100,000 rows of a benchmark, kill -9, a journal of 1 GB: docs/maintain/speed.md
 bench-scale: setup .venv/.dev
 	$(SPEED) tests/bench_scale.py $(ROWS)
+
+# Prompts of bench-decks, and how many of them go through the stages: with WHOLE=100 the records of
+# so many stand under other ids in larger sizes. Kept in results/bench-decks: what was measured is not again.
+SIZES ?= 1000 3000 10000
+WHOLE ?=
+# Prompts of which the report's page alone is made and opened.
+PAGES ?=
+### bench-decks: prompts by four models, from asking to the report: docs/maintain/scale.md
+bench-decks: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done
+	.venv/bin/python3 tests/bench_decks.py $(SIZES) $(WHOLE:%=--copies %) $(if $(PAGES),--pages $(PAGES)) > docs/maintain/scale.md.tmp
+	mv docs/maintain/scale.md.tmp docs/maintain/scale.md
 
 ### bench-grading: 50,000 replies of mixed kinds, and the verifiers alone: docs/maintain/speed.md
 bench-grading: setup .venv/.dev
@@ -317,7 +329,8 @@ bench-stats: .venv/.dev
 ### copies-page: what the last `make shipped`, `floor` and `dose` said: docs/copies.md
 copies-page: .venv/.python
 	for part in shipped floor dose; do
-	  [ ! -f results/$$part/$$part.md ] || PYTHONPATH=lib $(PART) docs/copies.md $$part tests/copies_page.py $$part
+	  said=$$(ls -t results/$$part*/$$part.md 2> /dev/null | head -n 1 || :)
+	  [ -z "$$said" ] || PYTHONPATH=lib $(PART) docs/copies.md $$part tests/copies_page.py $$part "$$said"
 	done
 
 ### bench-floor: the floor against simulation: docs/maintain/floor.md

@@ -1,9 +1,13 @@
 # Measure: who is asked what, and what may be said of it. The pipelines stand in the Makefile.
 
-# The protocol edit asks three editors of a script beside the embedded model, for more.
+# The protocol edit asks three editors of a script beside the embedded model and its fine-tune, for more. Two at once: whoever
+# writes longest begins, and the editors follow each other, since they share what is drawn.
 EDITS := $(filter edit%,$(PROTOCOL))
 ifdef EDITS
-  MODEL ?= edit-perfect edit-rewrite edit-nothing smol
+  ifeq ($(origin MODEL),undefined)
+    MAKEFLAGS += -j2
+  endif
+  MODEL ?= smol-sft edit-perfect edit-rewrite edit-nothing smol
   LIMIT ?= $(if $(filter file,$(origin MODEL)),24)
 endif
 # Who is asked: models by their names in assets/models.toml, or as openai/NAME, ollama/NAME, an address
@@ -29,7 +33,7 @@ SHARD ?=
 BUDGET ?=
 # Sample with this seed in place of the protocol's.
 SEED ?=
-# What floor compares MODEL's run with beside its own: runs of the same model, made otherwise: WITH="engine=results/runs/..".
+# Of floor: runs of the same model made otherwise, WITH="engine=results/runs/.."; WITH="evening=now" asks once more.
 WITH ?=
 # 1: what damaged lines of a run's journals held is asked, and paid for, again.
 REPAIR ?=
@@ -93,7 +97,7 @@ PROMPTS_FROM := $(or $(OWN_PROMPTS),$(OUR_PROMPTS)) $(wildcard assets/protocols/
 SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
 # What is read of PROMPTS, in the one way in which `make baseline` takes them.
 PROMPTS_READ := bin/prompt-check $(BY_PROTOCOL) --request '$(REQUEST)' $(or $(OWN_PROMPTS),$(PROMPTS))
-EDITS_READ := bin/within tools python3 make/edits.py --scripted results/edits
+EDITS_READ := bin/within tools python3 make/edits.py --scripted
 PROMPTS_TAKEN := $(if $(OWN_PROMPTS),$(PROMPTS_READ) | $(SAMPLE),$(SAMPLE) < $(OUR_PROMPTS) $(EDITS:%=| $(EDITS_READ)))
 REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
 REPORT_FLAGS = --out $(REPORT) $(TRAINING:%=--training %)
@@ -160,7 +164,7 @@ MODEL_FETCH = $(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED))
 .PHONY: prompts-check
 ## prompts-check: what is measured of each request of PROMPTS=mine.txt, to be corrected
 prompts-check: $(or $(OWN_PROMPTS),$(PROMPTS)) | .venv/.python
-	$(PROMPTS_READ) | bin/within tools python3 -m decksmith.measure.results.asked_table $(or $(OWN_PROMPTS),$(PROMPTS))
+	$(PROMPTS_READ) | bin/within tools python3 make/asked_table.py $(or $(OWN_PROMPTS),$(PROMPTS))
 
 LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
 .PHONY: template
@@ -199,7 +203,7 @@ merge: $(RUNS:%=%/prompts.jsonl)
 .PHONY: runs report plan register capsule replay
 ## runs: the finished runs, with their decks, scores and cost
 runs: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.measure.results.layout
+	.venv/bin/python3 make/run_table.py
 
 ## report: the report of MODEL's finished runs again
 report: .venv/.python
@@ -219,6 +223,19 @@ floor: export LIMIT = $(call given,LIMIT,12)
 floor: export REPLY = $(call given,REPLY,)
 floor: run-tools .venv/.local assets/engine/node_modules/.done
 	PYTHONPATH=lib .venv/bin/python3 make/floor.py $(call given,COPIES,results/floor-$(call given,MODEL,smol-sft)) $(call given,MODEL,smol-sft) $(WITH)
+
+OFFICE := results/edits/office
+OFFICE_EDITORS := office-perfect office-rewrite office-nothing
+$(OFFICE)/%.pptx: data/edits/decks/%.md | run-tools
+	bin/deck-build $< --format pptx --run $(@D) > /dev/null
+	mv $(@D)/data-edits-decks-$*/build/deck.pptx $@
+
+.PHONY: edits-office
+### edits-office: edits of PowerPoint files by three editors of a script
+edits-office: $(OFFICE)/ferry.pptx $(OFFICE)/biblio.pptx
+	bin/within render python3 make/edits.py --scripted < data/edits/office.jsonl > $(OFFICE)/prompts.jsonl
+	$(foreach e,$(OFFICE_EDITORS),bin/deck-import --as $e --prompts $(OFFICE)/prompts.jsonl results/edits/$(e:office-%=%)/x*.pptx > /dev/null;)
+	$(MAKE) baseline PROTOCOL=edit PROMPTS=$(OFFICE)/prompts.jsonl MODEL="$(OFFICE_EDITORS)" NAME=edits-office
 
 ### register: write down before the first reply how MODEL's runs will be compared
 register: $(RUNS:%=%/prompts.jsonl)

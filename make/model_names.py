@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
-from decksmith.core import config_files, local_servers  # noqa: E402
+sys.path[:0] = [
+    str(Path(__file__).resolve().parent),
+    str(Path(__file__).resolve().parents[1] / "lib"),
+]
+import local_servers  # noqa: E402
+from decksmith.core import config_files  # noqa: E402
 
 Entry = Mapping[str, object]  # with the keys of assets/models.toml
 # Whose models are said as WHOSE/NAME; the entry of that name says where and how they are asked.

@@ -1,11 +1,13 @@
-"""transformers behind the addresses of the embedded engine, one request after the other: what the trainer itself would say.
+"""transformers behind the addresses of the embedded engine, one request after the other: what the trainer itself would say. And how
+a server of any engine reads a reply, token by token.
 
-In 32 bits on a CPU and in bfloat16 on a GPU. A reply of /v1/chat/completions brings its tokens as numbers, `token_ids`.
+In 32 bits on a CPU, unless it is rough, and in bfloat16 on a GPU. A reply of /v1/chat/completions brings its tokens as numbers, `token_ids`.
 """
 
 import contextlib
 import importlib
 import json
+import math
 import os
 import threading
 import time
@@ -14,19 +16,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
+from decksmith.train.serving import fidelity, readiness
+
 
 class Plain:
-    """A model of a Hugging Face folder, with an adapter where one is named."""
+    """A model of a Hugging Face folder, with an adapter where one is named. rough: in bfloat16 and on all cores, as it is trained."""
 
-    def __init__(self, folder: Path, adapter: Path | None = None) -> None:
+    def __init__(self, folder: Path, adapter: Path | None = None, rough: bool = False) -> None:
         torch, transformers = map(importlib.import_module, ("torch", "transformers"))
         transformers.utils.logging.disable_progress_bar()
         transformers.utils.logging.set_verbosity_error()
         self.torch, self.lock = torch, threading.Lock()
         # As the embedded engine: threads that wait for a core cost more than they do.
-        torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+        torch.set_num_threads(max(1, (os.cpu_count() or 2) - (not rough)))
         place = "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = torch.bfloat16 if place == "cuda" else torch.float32
+        dtype = torch.bfloat16 if rough or place == "cuda" else torch.float32
         model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         if adapter:
             model = importlib.import_module("peft").PeftModel.from_pretrained(model, adapter)
@@ -73,6 +77,14 @@ class Plain:
             bits, top_bits = (likely.gather(1, at[:, None])[:, 0].tolist() for at in places)
         return {"prompt": prompt, "bits": bits, "top": best.tolist(), "top_bits": top_bits}
 
+    def bits(self, messages: list[dict[str, str]], most: int) -> float:
+        """The mean bits of a token of the last message, as the reply to those before: of `most` tokens, its end among them."""
+        said = [*self.tokenizer.encode(messages[-1]["content"], add_special_tokens=False)]
+        tokens = [*said, self.tokenizer.eos_token_id][:most]
+        body = {"messages": messages[:-1], "tokens": tokens}
+        found = self.likelihood(body)["bits"]
+        return float(sum(found) / len(found))
+
     def _prompt(self, messages: list[dict[str, str]]) -> list[int]:
         found = self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=True
@@ -113,3 +125,32 @@ def served(model: Plain) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_port}/v1"
         finally:
             server.shutdown()
+
+
+def reply(url: str, messages: Any, tokens: int) -> list[int]:
+    """The greedy reply of a server of this file, as numbers of tokens. Raises OSError, ValueError."""
+    body = {"model": "plain", "messages": messages, "temperature": 0, "max_tokens": tokens}
+    said = readiness.get(url, "/v1/chat/completions", body, 3600)
+    return cast(list[int], said["choices"][0]["token_ids"])
+
+
+def read(url: str, engine: str, name: str, messages: Any, tokens: list[int]) -> fidelity.Reading:
+    """How the model `name` of a server reads a reply to `messages`, given as tokens. Raises OSError, ValueError."""
+    asked = {"model": name, "messages": messages}
+    if not engine.startswith("vllm"):
+        body = {**asked, "tokens": tokens}
+        return cast(fidelity.Reading, readiness.get(url, "/v1/likelihood", body, 3600))
+    prompt = readiness.get(url, "/tokenize", asked, 3600)["tokens"]
+    body = {"model": name, "prompt": [*prompt, *tokens], "max_tokens": 1, "prompt_logprobs": 1}
+    said = readiness.get(url, "/v1/completions", body, 3600)["choices"][0]["prompt_logprobs"]
+    places = [
+        {int(token): -one["logprob"] / math.log(2) for token, one in row.items()}
+        for row in said[len(prompt) :]
+    ]
+    top = [min(place, key=lambda each: place[each]) for place in places]
+    return {
+        "prompt": prompt,
+        "bits": [place[token] for place, token in zip(places, tokens, strict=True)],
+        "top": top,
+        "top_bits": [place[token] for place, token in zip(places, top, strict=True)],
+    }

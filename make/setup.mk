@@ -18,7 +18,7 @@ setup: run-tools .venv/.local assets/engine/node_modules/.done
 .PHONY: doctor
 ## doctor: what this machine has and MODEL needs; each lack with its remedy
 doctor:
-	PYTHONPATH=lib $(PYTHON) -m decksmith.core.doctor --protocol $(PROTOCOL) $(MODEL)
+	$(PYTHON) make/doctor.py --protocol $(PROTOCOL) $(MODEL)
 
 # What the embedded engine needs, where it runs one of MODEL (on a GPU, where one is).
 ENGINE_TOOLS := $(shell $(PYTHON) make/given.py --needs $(MODEL) 2> /dev/null)
@@ -58,6 +58,7 @@ export UV_PYTHON_DOWNLOADS := never
 	if [ ! -x .venv/bin/uv ]; then
 	  $(PYTHON) -m venv --clear .venv
 	  .venv/bin/python3 -m pip install --quiet --disable-pip-version-check --require-hashes -r assets/uv.txt
+	  .venv/bin/uv pip uninstall --quiet pip setuptools  # 26 MB: uv installs from here on
 	fi
 	$(call SAY,setting up: Python packages)
 	$(UV)
@@ -146,7 +147,8 @@ assets/engine/node_modules/.done: NPM += --omit=optional --omit=dev
 	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
 	$(NPM) > /dev/null
 	find node_modules -name '*.map' -type f -delete  # 100 MB of the renderer's that no script reads
-	rm -rf node_modules/monaco-editor  # 102 MB more: the editor that a deck of ours cannot open
+	rm -rf node_modules/node-llama-cpp/llama/gitRelease.bundle  # 34 MB: the sources of its engine
+	rm -rf node_modules/mermaid/dist/{mermaid{,.min}.js,chunks/mermaid.{core,esm.min}}  # 18 MB: other builds
 	touch node_modules/.done
 
 assets/engine/node_modules/.cuda: assets/engine/node_modules/.done
@@ -160,6 +162,7 @@ assets/renderer/node_modules/.built: assets/renderer/node_modules/.done \
   $(wildcard assets/renderer/*.mjs)
 	$(call SAY,setting up: browser and Slidev's runtime)
 	.venv/bin/node assets/renderer/build.mjs
+	rm -f assets/renderer/node_modules/@sparticuz/chromium/bin/*.br  # 66 MB: it is unpacked now
 	touch $@
 
 .PHONY: clean

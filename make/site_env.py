@@ -184,7 +184,8 @@ def main() -> int:
         text = f"{name} {value}" if is_module else f"{name}={shlex.quote(value)}"
         lines.append(f"{text}  # {why}")
     if not lines:
-        print(f"site: Slurm says nothing that {SITE.relative_to(ROOT)} lacks", file=sys.stderr)
+        lacks = f"that {SITE.relative_to(ROOT)} lacks" if old else "that the scripts do not say"
+        print(f"site: Slurm says nothing {lacks}", file=sys.stderr)
         return 0
     print("\n".join(lines))
     if not os.environ.get("YES"):

@@ -66,7 +66,7 @@ PAIR ?= base tuned
 COPIES ?= results/$(firstword $(MAKECMDGOALS))
 # GGUF files that others made of ADAPTER's model, which shipped asks too: ALSO="unsloth=/path/to/q4.gguf ..".
 ALSO ?=
-# The most tokens of a deck in shipped, floor and dose.
+# The most tokens of a deck in shipped, floor and dose; of dose 0: no decks, held-out answers alone.
 REPLY ?= 1024
 # A GGUF file of another base than the embedded one, whose tokenizer the copies of shipped take.
 LIKE ?=
@@ -87,6 +87,9 @@ SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/mod
 TRAIN_trl = bin/sft-train --run $(SFT)
 TRAIN_nemo-rl = bin/job-submit slurm/sft.sbatch --run $(SFT) $(SUBMITTED)
 LEARN_trl = $(TRAIN_trl)
+# What a job wants is said before anything is made.
+NEED_nemo-rl = $(if $(HOST),,containers/need train $(OR_LACKING))
+NEED_vllm = containers/need serve
 define LEARN_nemo-rl
 bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json $(OR_LACKING)
 bin/job-submit slurm/rl.sbatch --run $(SFT) $(SUBMITTED)
@@ -124,7 +127,7 @@ ASK_GPUS = --gres=none $$(sed "s/N$$/$$gpus/" <<< "$${GPUS:---gres=gpu:N}")
 define SERVE_JOB
 mkdir -p results/serve
 $(SBATCH) --output=results/serve/%j.out $(ASK_GPUS) $(SERVERS:%=--array=1-%) slurm/serve.sbatch $(SERVED)
-$(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned. To end it: scancel --batch --signal=USR1 JOB)
+$(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned$(if $(filter local,$(ENGINE)), PAIR='smol-base smol-tuned'). To end it: scancel --batch --signal=USR1 JOB)
 endef
 # A server of its own for each of MODELS. With THEN server and run are one job, which ends with the run; the last job
 # begins when all have ended well.
@@ -177,11 +180,12 @@ site:
 given = $(if $(filter command environment,$(origin $1)),$($1),$2)
 THE_ADAPTER = $(call given,ADAPTER,$(COPIES)/adapter)
 .PHONY: shipped
-## shipped: which copy of ADAPTER may ship: merged, or GGUF in 16, 8 and 4 bits
+## shipped: which copy of ADAPTER may ship: merged, GGUF in 16 to 4 bits, by vLLM
 shipped: export PROTOCOL := $(PROTOCOL)
 shipped: export SETTING := $(SETTING)
 shipped: export PROMPTS := $(PROMPTS)
 shipped: export REPLY := $(REPLY)
+shipped: export SERVE := $(SERVE)
 shipped: export LIMIT = $(call given,LIMIT,12)
 shipped: export BENCHES = $(call given,BENCH,)
 shipped: run-tools .venv/.train .venv/.local assets/engine/node_modules/.done
@@ -231,15 +235,17 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	wait $$job || { status=$$?; [ -s "$$number" ] || { PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.slurm < "$$number.said"; exit 75; }; exit $$status; }
 	[ -e $$log ] || { echo "the job ended before it began" >&2; exit 75; }
 
-EXPERIMENT = SFT='$(SFT)' TRAINER=$(TRAINER) ENGINE=$(ENGINE) FLAGS='$(FLAGS)' make/experiment
+EXPERIMENT = SFT='$(SFT)' TRAINER=$(TRAINER) ENGINE=$(ENGINE) RECIPE=$(RECIPE) PAIR='$(PAIR)' SETTING='$(SETTING)' FLAGS='$(FLAGS)' make/experiment
 .PHONY: experiment status
-## experiment: sft, export and finetuned as a chain of jobs; typed again, what is missing
+## experiment: check, sft, shipped, finetuned, compare: jobs; typed again, what is missing
 experiment: run-tools .venv/.corpus $(SFT_TOOLS)
 	$(SITE)
-	$(EXPERIMENT) begun train || { $(CONFIGURE); bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json; }
+	$(NEED_$(TRAINER))
+	$(NEED_$(ENGINE))
+	$(EXPERIMENT) begun check || $(EXPERIMENT) begun train || $(CONFIGURE)
 	$(EXPERIMENT) submit $(MAKEOVERRIDES)
 
-### status: each stage of the experiment: done, under way or to do
+### status: each stage of the experiment: done, under way or to do, and how long yet
 status:
 	$(SITE)
 	$(EXPERIMENT) status

@@ -5,6 +5,7 @@
 
 say() { printf '%s: %(%H:%M:%S)T +%d s: %s\n' "${SLURM_JOB_NAME%.sbatch}" -1 "$SECONDS" "$*"; }
 cd "$SLURM_SUBMIT_DIR" || exit 69
+submitted=${SBATCH_PARTITION-}${SLURM_EXPORT_ENV-} # sbatch hands on what it was told by environment, unless it shall hand on nothing
 strict=${-//[^u]/}
 set +u
 # shellcheck source=slurm/module.sh
@@ -19,3 +20,10 @@ set -a
   [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || [ -z "${SHARDS:-}" ] || SHARD=$SLURM_ARRAY_TASK_ID/$SHARDS
 }
 set +a ${strict:+-u}
+[ -n "$submitted" ] || case ,${SBATCH_PARTITION:-$SLURM_JOB_PARTITION}, in
+  *",$SLURM_JOB_PARTITION,"*) ;;
+  *)
+    say "this job is in partition $SLURM_JOB_PARTITION, not in $SBATCH_PARTITION of slurm/site.env, which sbatch does not read: type slurm/sbatch in its place"
+    exit 78
+    ;;
+esac

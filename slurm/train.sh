@@ -159,7 +159,15 @@ mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 FROM=$(steps_done)
 unlucky= # set where no fault of the job ends it
 # Long before the limit USR1 says that the job is preempted (PreemptParameters=send_user_signal).
-trap '[ "$(seconds_left)" -lt 900 ] 2> /dev/null || unlucky=1; finish 75 "the time limit is near"' USR1
+# shellcheck disable=SC2329  # by the trap
+warned() {
+  local left
+  left=$(seconds_left)
+  [ "${left:-900}" -ge 900 ] || finish 75 "the time limit is near"
+  unlucky=1
+  finish 75 "preempted"
+}
+trap warned USR1
 trap 'finish 143 "scancel or preemption"' TERM
 say "job $SLURM_JOB_ID, start $((RESTART + 1)), on ${nodes[*]}: from step $FROM of $TARGET; logs in $LOGS"
 lost=$(lost_starts "$FROM")

@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import hashlib
 import json
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -29,6 +30,7 @@ options.add_argument("--latency", type=float, default=0.0)
 options.add_argument("--plan", default="")
 options.add_argument("--times", type=int, default=1)
 options.add_argument("--reply")
+options.add_argument("--decks", help="answer with decks of this folder, and with what is none")
 options.add_argument("--pace", default="0")
 options.add_argument("--retry-after", default="0.05")
 options.add_argument(
@@ -195,7 +197,27 @@ def gained(body, text):
     return GOOD if better.get(body["model"]) else BAD
 
 
+DECKS = [path.read_text() for path in sorted(Path(args.decks).glob("*.md"))] if args.decks else []
+
+
+def one_of(model, text):
+    """A deck of the folder with a sentence before it, by the hash of model and request; of some requests a
+    refusal, half of a deck, or slides without a frontmatter that can be read. The models differ in how many."""
+    dice = random.Random(f"{model}\n{text}")
+    chosen, kind = dice.choice(DECKS), dice.random() / (0.4 + int(model[-1:], 36) % 8)
+    told = f"Here is deck {dice.randrange(10**9)}, with {dice.randrange(3, 30)} points that I kept short.\n\n"
+    if kind < 0.004:
+        return f"I would rather not write this deck ({dice.randrange(10**6)})."
+    if kind < 0.012:
+        return told + chosen[: len(chosen) // 2]
+    if kind < 0.016:
+        return "---\ntheme: [seriph\n---\n\n" + chosen[40:]
+    return f"{told}```markdown\n{chosen}\n```\n"
+
+
 def reply_to(body, text):
+    if DECKS:
+        return one_of(body["model"], text)
     if args.gains:
         return gained(body, text)
     if not args.reply:
@@ -216,7 +238,8 @@ async def streamed(request, body, reply, fault):
         {"reasoning_content": word}
         for word in re.findall(r"\s*\S+", message.get("reasoning_content", ""))
     ]
-    pieces += [{"content": word} for word in re.findall(r"\s*\S+\s*$|\s*\S+", message["content"])]
+    word = r"\s*\S+\s*$|\s*\S+" if not DECKS else r"(?s).{1,400}"  # a pool is for many requests
+    pieces += [{"content": piece} for piece in re.findall(word, message["content"])]
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
 

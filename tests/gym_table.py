@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "lib" / "decksmith" / "bench" / "benchmarks"))
+sys.path.insert(0, str(ROOT / "assets/gym"))
 
 import yaml  # noqa: E402
 from gym_worker import HOME, parts, resolved  # noqa: E402

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LIB = ROOT / "lib/decksmith"
-LIMITS = {"lines": 51_000, "files": 226, "loose": 7.0, "words": 29_000, "makefile": 200}
+LIMITS = {"lines": 50_100, "files": 222, "loose": 7.0, "words": 29_200, "makefile": 200}
 
 
 def modules() -> list[Path]:

@@ -205,7 +205,7 @@ def fresh(place: Path, *words: str) -> Path:
     if not root.exists():
         shadow.make(root, [], (ROOT / "assets/models.toml").read_text("utf-8"))
         (root / "data/prompts.jsonl").unlink()
-        for name in ("prompts.jsonl", "reference"):
+        for name in ("prompts.jsonl", "reference", "edits", "gold"):
             (root / "data" / name).symlink_to(ROOT / "data" / name)
     env = shadow.environment(root, OPEN="0")
     subprocess.run(["make", *words], cwd=root, env=env, stdout=2, check=True)
@@ -218,6 +218,16 @@ def report(place: Path, out: Path) -> None:
     if (today := value(HASH)) not in page.read_text("utf-8"):
         sys.exit(f"{page} does not show {today}, which is the protocol's hash")
     run(".venv/bin/node", "tests/web/drive.mjs", "screenshot", page, out)
+    smaller(out)
+
+
+def edit(place: Path, out: Path) -> None:
+    """An edit, and what the three editors of a script make of it, side by side in their report."""
+    fresh(place, "baseline", "PROTOCOL=edit", "LIMIT=3", f"MODEL={EDITORS}")
+    page = place / "root/results/reports/edit/index.html"
+    run(".venv/bin/node", "tests/web/drive.mjs", "shots", page, place / "edit")
+    with Image.open(place / "edit/light-beside.png") as shown:
+        shown.save(out)
     smaller(out)
 
 
@@ -289,6 +299,7 @@ class Picture:
     command: str = TAKE
 
 
+EDITORS = "edit-nothing edit-perfect edit-rewrite"
 HASH = "the hash of assets/protocols/offline.toml"
 EMBEDDED = "data/adapter/adapter.gguf"
 PICTURES = {
@@ -299,6 +310,13 @@ PICTURES = {
             *(HASH, "the defaults of make/measure.mk", EMBEDDED, "data/reference/*.md"),
         ],
         report,
+    ),
+    "docs/edit.png": Picture(
+        [
+            *(f"assets/web/report.{name}" for name in ("html.j2", "css", "js")),
+            *("the words of make/edits.py", "data/edits/edits.jsonl", "data/edits/decks/*.md"),
+        ],
+        edit,
     ),
     "docs/vote.png": Picture(
         [

@@ -2,7 +2,8 @@
 // one is and its build is installed (as many layers as fit).
 //
 // With one slot (the default) the same request with the same seed gives the same bytes on one machine, whatever
-// was asked before: requests run one after the other, each from an empty context, with a sampler of its own.
+// was asked before: requests to an adapter run one after the other, each from an empty context, with a sampler of
+// its own. Another adapter has a context of its own, and works beside it.
 // Several slots share batches; neighbours then change the arithmetic, and that promise is gone.
 import {Template} from "@huggingface/jinja";
 import {getLlama, LlamaGrammarEvaluationState, LlamaLogLevel} from "node-llama-cpp";
@@ -114,7 +115,6 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
   if (!source) throw new Error(`${modelPath} carries no chat template`);
   const template = new Template(source);
   const thinks = source.includes("</think>");
-  const enter = gate(parallel);
   const size = Math.min(contextSize, model.trainContextSize);
   const contexts = new Map();
 
@@ -127,7 +127,7 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
           threads,
           lora: adapter ? adapters[adapter] : undefined,
         })
-        .then((made) => Array.from({length: parallel}, () => made.getSequence()));
+        .then((made) => ({idle: Array.from({length: parallel}, () => made.getSequence()), enter: gate(parallel)}));
       contexts.set(adapter, made);
       made.catch(() => contexts.delete(adapter));
     }
@@ -295,8 +295,8 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
 
   /** `work(sequence)` with the adapter `adapter` ("" for none), when one of its sequences is idle. */
   async function lend(adapter, signal, work) {
+    const {enter, idle} = await context(adapter);
     return enter(signal, async () => {
-      const idle = await context(adapter);
       const sequence = idle.pop();
       try {
         return await work(sequence);

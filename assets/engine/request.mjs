@@ -22,6 +22,10 @@ const HARMLESS = new Set([
   "safety_identifier",
   "prompt_cache_key",
   "usage",
+  // What sglang's router adds to whatever it hands on.
+  "skip_special_tokens",
+  "separate_reasoning",
+  "stream_reasoning",
 ]);
 
 function number(body, key, low, high, {integer = false} = {}) {
@@ -114,7 +118,8 @@ export function parse(body) {
     "repeat_last_n",
   ]);
   for (const [key, value] of Object.entries(body))
-    if (!known.has(key) && !HARMLESS.has(key) && value !== null)
+    // What is false asks for nothing.
+    if (!known.has(key) && !HARMLESS.has(key) && value !== null && value !== false)
       throw bad(`'${key}' is not supported by the embedded engine`, key);
   if (body.grammar != null && (typeof body.grammar !== "string" || body.response_format != null))
     throw bad("'grammar' must be a GBNF string, without 'response_format' beside it", "grammar");

@@ -56,7 +56,8 @@ function* untar(bytes) {
 /** Folder with the browser `chromium`, the libraries it needs in `lib/`, its version in `version` and our fonts.conf. */
 export async function unpack() {
   const version = JSON.parse(fs.readFileSync(path.join(PACKAGE, 'package.json'), 'utf8')).version
-  const dejavu = path.join(MODULES, 'dejavu-fonts-ttf', 'ttf')
+  // Said from the browser's folder: a checkout that is moved keeps its browser, whose packed form set-up throws away.
+  const dejavu = path.relative(path.join(CACHE, 'chromium'), path.join(MODULES, 'dejavu-fonts-ttf', 'ttf'))
   return once(path.join(CACHE, `chromium-${version}-${sha256(dejavu).slice(0, 8)}`), async (tmp) => {
     const unbrotli = name => zlib.brotliDecompressSync(fs.readFileSync(path.join(PACKAGE, 'bin', name)))
     fs.writeFileSync(path.join(tmp, 'chromium'), unbrotli('chromium.br'), { mode: 0o755 })
@@ -64,7 +65,7 @@ export async function unpack() {
     for (const [name, bytes] of untar(unbrotli('al2023.tar.br')))
       fs.writeFileSync(path.join(tmp, 'lib', name), bytes, { mode: 0o755 })
     // Only our fonts exist for the browser: pages name theirs by @font-face, this is what generic families and rare symbols fall back to.
-    const conf = [`<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><dir>${dejavu}</dir>`,
+    const conf = [`<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><dir prefix="relative">${dejavu}</dir>`,
       '<cachedir prefix="xdg">fontconfig</cachedir>',
       ...[['sans-serif', 'DejaVu Sans'], ['serif', 'DejaVu Serif'], ['monospace', 'DejaVu Sans Mono'], ['system-ui', 'DejaVu Sans']].map(
         ([generic, font]) => `<alias binding="same"><family>${generic}</family><prefer><family>${font}</family></prefer></alias>`),

@@ -2,7 +2,7 @@
 
 Runs alone in a cell, on a stranger's bytes, as xray.mjs does for our own decks. First a line of JSON that says what the
 file is, `{"kind": "pdf"}`; then one for each page, `{"page": as the X-ray has it, "picture": PNG in base64}`, of a
-PowerPoint file what its author said of each slide, `{"page", "note"}`; or `{"not_read": why}`. Lengths are px of the canvas.
+PowerPoint file what its author said of each slide, `{"page", "note", "parts"}`; or `{"not_read": why}`. Lengths are px of the canvas.
 """
 
 import base64
@@ -109,6 +109,23 @@ def pictures(data: bytes, scale: int) -> Iterator[Line]:
         yield page_of(number, Image.alpha_composite(ground, shown).convert("RGB"), scale, images=1)
 
 
+def parts(shapes: Any) -> Iterator[list[Any]]:
+    """The text boxes, tables and pictures of a slide, from the back to the front: [x, y, width, height, what it says], in
+    px. A table says its cells, a picture its hash."""
+    for shape in shapes:
+        if hasattr(shape, "shapes"):  # a group
+            yield from parts(shape.shapes)
+            continue
+        said = shape.text_frame.text if shape.has_text_frame else ""
+        if getattr(shape, "has_table", False):
+            cells = [[cell.text for cell in row.cells] for row in shape.table.rows]
+            said = "\n".join(" | ".join(row) for row in cells)
+        elif hasattr(shape, "image"):
+            said = f"picture {shape.image.sha1[:12]}"
+        place = [shape.left, shape.top, shape.width, shape.height]
+        yield [*(round((length or 0) / 9525) for length in place), said[:LETTERS]]
+
+
 def powerpoint(data: bytes, scale: int) -> Iterator[Line]:
     """What the author of a PowerPoint file said of each slide that is not hidden; nobody has drawn them yet."""
     from pptx import Presentation
@@ -121,7 +138,9 @@ def powerpoint(data: bytes, scale: int) -> Iterator[Line]:
         if title is not None and title.text_frame.text.strip():
             page["title"] = " ".join(title.text_frame.text.split())
         if slide._element.get("show") not in ("0", "false"):
-            yield {"page": page, "note": notes.text if notes is not None else ""}
+            note = notes.text if notes is not None else ""
+            found = [*itertools.islice(parts(slide.shapes), 10 * BOXES)]
+            yield {"page": page, "note": note, "parts": found}
 
 
 def opened(data: bytes) -> Any:

@@ -24,11 +24,28 @@
   const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const kinds = { model: "model fault", renderer: "renderer fault, not the model's", judge: "judge fault, not the model's", infra: "infrastructure fault, not the model's" };
 
-  // What only an open deck shows stands on a line of its own and is parsed when it is asked for.
-  const lines = $("later").textContent.split("\n");
-  const later = {};
+  // What only a deck in the window shows stands on a line of its own, of many decks in a file beside the page, and is parsed when it
+  // is asked for. Its node is made then too.
+  const lines = data.in_file ? [] : $("later").textContent.split("\n");
+  const later = { get node() { this.shell ??= shell(this); return this.shell; } };
   for (const name of data.later) Object.defineProperty(later, name, { get() { this.rest ??= JSON.parse(lines[this.order]); return this.rest[name]; } });
-  const rows = data.rows.map((row, order) => Object.assign(Object.create(later), row, { order, model: data.runs[row.run], request: data.prompts[row.prompt], rest: null, node: null, text: null }));
+  const rows = data.rows.map((values, order) => {
+    const row = Object.assign(Object.create(later), { order, rest: null, shell: null, text: null });
+    for (let at = 0; at < values.length; at += 1) row[data.names[at]] = values[at];
+    return Object.assign(row, { model: data.runs[row.run], request: data.prompts[row.prompt] });
+  });
+
+  /** Do something once these decks are there whole: at once, unless their files have to be read. */
+  function ready(wanted, then) {
+    const files = new Set(wanted.filter((row) => data.in_file && !lines[row.order]).map((row) => Math.floor(row.order / data.in_file)));
+    let left = files.size;
+    if (!left) then();
+    for (const number of files) fromFile(`later/${number}.js`, () => {
+      window.report_decks.forEach((text, at) => { lines[number * data.in_file + at] = text; });
+      left -= 1;
+      if (!left) then();
+    });
+  }
   const siblings = Map.groupBy ? Map.groupBy(rows, (row) => row.prompt) : rows.reduce((map, row) => map.set(row.prompt, [...(map.get(row.prompt) || []), row]), new Map());
   const place = new Map(Object.keys(data.prompts).map((id, index) => [id, index]));
   const key = (row) => `${row.model.name}/${row.id}`;
@@ -36,8 +53,9 @@
   const domain = (row) => row.request.asks.domain || "";
 
   function haystack(row) {
-    row.text ??= [row.id, row.model.label, row.request.text, row.markdown, row.reply, row.fault && `${row.fault.class} ${row.fault.message}`,
-      ...row.errors.map((error) => `${error.class} ${error.message}`), ...row.findings.map((one) => `${one.check} ${one.message}`), domain(row), theme(row)].join("\n").toLowerCase();
+    const whole = data.in_file ? Object.keys(row.failed) : [row.markdown, row.reply, ...row.findings.map((one) => `${one.check} ${one.message}`)];
+    row.text ??= [row.id, row.model.label, row.request.text, row.fault && `${row.fault.class} ${row.fault.message}`,
+      ...row.errors.map((error) => `${error.class} ${error.message}`), ...whole, domain(row), theme(row)].join("\n").toLowerCase();
     return row.text;
   }
 
@@ -97,7 +115,7 @@
     high: [`${good}, most first`, () => by((row) => row.worth, -1)],
     low: [`${good}, least first`, () => by((row) => row.worth, 1)],
     checks: ["Checklist, least first", () => by((row) => row.checklist, 1)],
-    slides: ["Slides, many first", () => by((row) => row.slides.length, -1)],
+    slides: ["Slides, many first", () => by((row) => row.drawn, -1)],
     tokens: ["Tokens out, many first", () => by((row) => row.usage.completion_tokens, -1)],
     took: ["Generation time, long first", () => by((row) => row.took, -1)],
   };
@@ -142,7 +160,9 @@
       words.every((word) => haystack(row).includes(word)));
     shown.sort((a, b) => order(a, b) || a.order - b.order);
     $("list").classList.toggle("together", together());
-    $("list").replaceChildren(...shown.flatMap((row, at) => (together() && row.prompt !== shown[at - 1]?.prompt ? [asked(row), row.node] : [row.node])));
+    $("list").replaceChildren();
+    listed = 0;
+    list();
     $("none").hidden = shown.length > 0;
     $("count").textContent = shown.length === rows.length ? `${rows.length} decks` : `${shown.length} of ${rows.length}`;
     $("said").textContent = (pairs.length > 1 && pair()?.said) || "";
@@ -154,8 +174,18 @@
     if (document.activeElement !== $("search")) $("search").value = state.q;
     $("clear").hidden = !Object.keys(filters).some((name) => state[name]) && !state.q && !state.pair;
     if (!shown.includes(current)) choose(null);
-    else for (const row of rows) if (row.node) row.node.tabIndex = row === current ? 0 : -1;
+    else for (const row of rows) if (row.shell) row.shell.tabIndex = row === current ? 0 : -1;
     if (!current && shown[0]) shown[0].node.tabIndex = 0;
+  }
+
+  /** List some more of the decks that fit, and so many that this one is among them. */
+  function list(row) {
+    const to = Math.max(listed + data.listed, shown.indexOf(row) + 1);
+    const part = shown.slice(listed, to);
+    $("list").append(...part.flatMap((one, at) => (together() && one.prompt !== shown[listed + at - 1]?.prompt ? [asked(one), one.node] : [one.node])));
+    listed = Math.min(to, shown.length);
+    end.disconnect();
+    if (listed < shown.length) end.observe($("list").lastElementChild);
   }
 
   function clear() {
@@ -213,9 +243,10 @@
   }
   addEventListener("popstate", restore);
 
-  // The list: every deck has its place at once; what is in it is made when it comes near the window.
+  // The list: so many decks have their place at once, more when the last of those comes near the window; then what is in one is made.
 
-  let current = null;
+  let current = null, listed = 0;
+  const end = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) list(); }, { rootMargin: "3000px 0px" });
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) { near.unobserve(entry.target); fill(entry.target.row); }
   }, { rootMargin: "1200px 0px" });
@@ -224,23 +255,22 @@
     const node = h("article.deck", { tabindex: -1, "--c": row.model.color, "aria-label": `${row.id} by ${row.model.label}`,
       onclick: () => { choose(row); open(row); }, onfocus: () => { current = row; } });
     node.row = row;
-    row.node = node;
     near.observe(node);
+    return node;
   }
 
-  function fill(row) {
-    if (row.node.firstChild) return;
-    row.node.append(
+  const fill = (row) => ready([row], () => {
+    if (!row.node.firstChild) row.node.append(
       h("div.left", null, who(row), h("p.ask", { dir: "auto" }, row.request.text), tags(row)),
       h("div.middle", null, faultLine(row), row.slides.length ? film(row) : row.reply || row.markdown ? h("pre.reply", { dir: "auto" }, (row.markdown || row.reply).slice(0, 600)) : null),
       points(row));
-  }
+  });
 
   const who = (row) => h("p.who", { "--c": row.model.color }, h("i"), h("span", { title: row.model.label }, row.model.label), h("code", null, row.id));
 
   function tags(row) {
     const asked = row.request.asks.slides;
-    const many = row.slides.length ? `${row.slides.length} slide${row.slides.length === 1 ? "" : "s"}${asked && asked !== row.slides.length ? `, ${asked} asked` : ""}` : asked ? `${asked} slides asked` : null;
+    const many = row.drawn ? `${row.drawn} slide${row.drawn === 1 ? "" : "s"}${asked && asked !== row.drawn ? `, ${asked} asked` : ""}` : asked ? `${asked} slides asked` : null;
     return h("div.tags", null, ...[domain(row), theme(row)].filter(Boolean).map((word) => h("span.of", null, word)), many && h("span", null, many),
       row.status !== "rendered" && h(`span.${row.status}`, null, states[row.status].at(-1)), row.truncated && h("span.cut", { title: row.stopped ? "The reply was stopped: it repeated itself or began no slide" : "The reply ended at the token limit (finish_reason length)" }, "cut off"));
   }
@@ -299,11 +329,12 @@
   }
 
   function choose(row, scroll) {
-    if (current && current.node) current.node.tabIndex = -1;
+    if (current?.shell) current.shell.tabIndex = -1;
     current = row;
     if (!row) { if (shown[0]) shown[0].node.tabIndex = 0; return; }
     row.node.tabIndex = 0;
     if (scroll) {
+      if (!row.node.isConnected) list(row);
       fill(row);
       row.node.focus({ preventScroll: true });
       row.node.scrollIntoView({ block: "nearest" });
@@ -323,14 +354,14 @@
   const detail = $("detail");
   let deck = null, slide = 0, view = "one", other = null; // view: one, show (the slide alone), beside, diff
 
-  function open(row, at, mode = "one") {
+  const open = (row, at, mode = "one") => ready([row, ...siblings.get(row.prompt)], () => {
     deck = row;
     marked = null;
     view = mode;
     const wrong = row.slides.findIndex((one) => [...row.errors, ...row.findings].some((error) => error.slide === one.n));
     slide = Math.min(at ?? Math.max(0, wrong), Math.max(0, row.slides.length - 1));
     show();
-  }
+  });
 
   const others = () => [...before(deck), ...siblings.get(deck.prompt).filter((row) => row !== deck)];
 
@@ -511,7 +542,7 @@
         if (node.offsetLeft < box.scrollLeft + box.offsetLeft || node.offsetLeft + node.offsetWidth > box.scrollLeft + box.offsetLeft + box.clientWidth) box.scrollLeft = node.offsetLeft - box.offsetLeft - 60;
       } else node.removeAttribute("aria-current");
     });
-    const { seen } = deck.xray[slide];
+    const { seen } = deck.slides[slide];
     const fact = (name, value, off) => value !== undefined && value !== null && h(off ? "span.off" : "span", null, `${name} `, h("b", null, value));
     const past = seen.overflow ? Math.max(seen.overflow.x || 0, seen.overflow.y || 0) : 0;
     $("seen").replaceChildren(...[h("span", null, h("b", null, `Slide ${one.n}`), ` of ${Math.max(deck.expected || 0, deck.slides.length)}`), fact("words", seen.words), fact("smallest text", seen.font && seen.font.min && `${seen.font.min} px`, seen.font && seen.font.min < 12),
@@ -568,8 +599,8 @@
   function mark() {
     const lines = $("lines");
     if (!lines || deck.markdown === null) return;
-    const starts = deck.xray.map((one) => one.line).filter(Boolean);
-    const from = deck.xray[slide].line;
+    const starts = deck.slides.map((one) => one.line).filter(Boolean);
+    const from = deck.slides[slide].line;
     const to = Math.min(...starts.filter((line) => line > from), Infinity);
     [...lines.children].forEach((node, at) => node.classList.toggle("here", Boolean(from) && at + 1 >= from && at + 1 < to));
     const target = [...lines.children].find((node) => node.classList.contains("here") && node.classList.contains("error")) || lines.children[from - 1];
@@ -624,7 +655,7 @@
 
   function replyFacts() {
     const usage = deck.usage;
-    return [["finish", deck.stopped ? `stopped after ${deck.stopped.read} characters: ${deck.stopped.why === "repeats" ? "it repeats itself" : "no slide has begun"}` : deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
+    return [["finish", deck.stopped ? `stopped after ${deck.stopped.read} characters: ${{ repeats: "it repeats itself", "no line": "it has no line of what was asked" }[deck.stopped.why] || "no slide has begun"}` : deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
       usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`]].filter(Boolean);
   }
 
@@ -661,14 +692,15 @@
 
   function difference() {
     if (!other || other === deck || other.prompt !== deck.prompt) other = others().find(ours) || others()[0];
-    const [a, b] = [wrote(deck), wrote(other)];
+    const was = other === deck.was; // the deck before an edit stands at the left
+    const [a, b] = was ? [wrote(other), wrote(deck)] : [wrote(deck), wrote(other)];
     const found = diff(a, b);
     const count = (kind) => { const n = found.filter(([one]) => one === kind).length; return `${n} line${n === 1 ? "" : "s"}`; };
     const choice = h("select", { "aria-label": "Compared with", onchange: (event) => { other = others()[event.target.value]; show(); } },
       ...others().map((row, at) => h("option", { value: at, selected: row === other }, `${row.model.label}${row.id === row.prompt ? "" : ` ${row.id}`}`)));
     return h("div.sides", null,
       h("p.soft", null, `The same: ${count("=")}. Only at the left: ${count("-")}. Only at the right: ${count("+")}.`),
-      h("div.two", null, who(deck), h("div", null, choice)), h("div.lines.diff", { tabindex: 0, role: "region", "aria-label": "Difference" }, folded(beside(found), a, b)));
+      h("div.two", null, ...(was ? [h("div", null, choice), who(deck)] : [who(deck), h("div", null, choice)])), h("div.lines.diff", { tabindex: 0, role: "region", "aria-label": "Difference" }, folded(beside(found), a, b)));
   }
 
   /** The rows of a difference; long stretches without one are folded. */
@@ -700,23 +732,27 @@
 
   // The head's pair: one slide of an ordinary request, by the best and the worst of those models that have slides
 
+  const isGood = (row) => row && row.drawn > 1 && ["rendered", "partial"].includes(row.status);
+
   function headed() {
-    const good = (row) => row && row.slides.length > 1 && ["rendered", "partial"].includes(row.status);
-    const worth = data.runs.map((_, run) => rows.filter((row) => row.run === run && good(row)).map((row) => row.worth ?? 0));
+    const worth = data.runs.map((_, run) => rows.filter((row) => row.run === run && isGood(row)).map((row) => row.worth ?? 0));
     const drawn = [...worth.keys()].filter((run) => worth[run].length).sort((a, b) => average(worth[b]) - average(worth[a]));
     if (!drawn.length) return;
     const others = [...worth.keys()].filter((run) => run !== drawn[0]);
     const last = drawn.length > 1 ? drawn.at(-1) : others.at(-1);
     const of = (decks, run) => decks.find((row) => row.run === run);
-    const both = [...siblings.values()].map((decks) => [of(decks, drawn[0]), of(decks, last)]).filter(([a, b]) => good(a) && (drawn.length < 2 || good(b)));
+    const both = [...siblings.values()].map((decks) => [of(decks, drawn[0]), of(decks, last)]).filter(([a, b]) => isGood(a) && (drawn.length < 2 || isGood(b)));
     const gap = ([a, b]) => (a.worth ?? 0) - (b?.worth ?? 0);
     const [a, b] = both.sort((x, y) => gap(x) - gap(y))[both.length >> 1] || [];
-    if (!a) return;
-    const show = (row, index) => (good(row) ? shot(row, row.slides[index], "(max-width: 640px) 46vw, 310px", () => { choose(row); open(row, index, b ? "beside" : "one"); })
+    if (a) ready([a, b].filter(Boolean), () => pictured(a, b, both.length > 2 && drawn.length > 1));
+  }
+
+  function pictured(a, b, isMedian) {
+    const show = (row, index) => (isGood(row) ? shot(row, row.slides[index], "(max-width: 640px) 46vw, 310px", () => { choose(row); open(row, index, b ? "beside" : "one"); })
       : h("div.shot", null, h("span.lost", null, `No deck that renders${row.fault ? `: ${row.fault.class}` : ""}`)));
-    const tile = (row, index) => h("figure", null, who(row), show(row, index), row.passed && good(row) && h("figcaption", null, `${row.passed.passed} of ${row.passed.of} checks passed`));
+    const tile = (row, index) => h("figure", null, who(row), show(row, index), row.passed && isGood(row) && h("figcaption", null, `${row.passed.passed} of ${row.passed.of} checks passed`));
     $("pair").append(h("p.ask", { dir: "auto", title: a.request.text }, a.request.text), h("div.two", null, tile(a, b ? 1 : 0), tile(b || a, 1)));
-    if (b && drawn.length > 1 && both.length > 2) $("pair").append(h("p.soft", null, "Slide 2 of each, for the request with the median difference."));
+    if (b && isMedian) $("pair").append(h("p.soft", null, "Slide 2 of each, for the request with the median difference."));
     $("pair").hidden = false;
   }
 
@@ -781,7 +817,7 @@
   function csv() {
     const columns = {
       model: (row) => row.model.label, id: (row) => row.id, prompt: (row) => row.prompt, domain, theme, status: (row) => row.status,
-      fault: (row) => row.fault?.class, fault_kind: (row) => row.fault?.kind, truncated: (row) => row.truncated, slides: (row) => row.slides.length,
+      fault: (row) => row.fault?.class, fault_kind: (row) => row.fault?.kind, truncated: (row) => row.truncated, slides: (row) => row.drawn,
       checks_passed: (row) => row.passed?.passed, checks_of: (row) => row.passed?.of, findings: (row) => Object.entries(row.failed).map(([name, n]) => `${name} ${n}`).join(", "),
       overall: (row) => row.overall, judge_only: (row) => row.judge_only, ...Object.fromEntries(data.dimensions.map(([name]) => [name, (row) => row.dimensions[name]])),
       checklist: (row) => row.checklist, craft: (row) => row.features.craft, craft_v5: (row) => row.features.craft_v5,
@@ -791,8 +827,8 @@
     const lines = [Object.keys(columns), ...shown.map((row) => Object.values(columns).map((value) => value(row)))];
     return `${lines.map((line) => line.map(cell).join(",")).join("\r\n")}\r\n`;
   }
-  const offer = (id, name, kind, text) => { if ($(id)) { $(id).hidden = false; $(id).addEventListener("click", () => save(name, kind, text())); } };
-  offer("save-decks", "decks.csv", "text/csv", csv);
+  const offer = (id, name, kind, text, of = () => []) => { if ($(id)) { $(id).hidden = false; $(id).addEventListener("click", () => ready(of(), () => save(name, kind, text()))); } };
+  offer("save-decks", "decks.csv", "text/csv", csv, () => shown);
   offer("save-tables", "tables.md", "text/markdown", () => data.markdown);
 
   /** Load a script beside the page, which sets a global; a page from disk can read no other file. */
@@ -811,7 +847,7 @@
 
   /** Where the reader is; the first deck in the window keeps its place, whatever comes above it. */
   function here() {
-    const row = shown.find((one) => one.node.isConnected && one.node.getBoundingClientRect().top >= 0);
+    const row = shown.slice(0, listed).find((one) => one.node.isConnected && one.node.getBoundingClientRect().top >= 0);
     const top = row && row.node.getBoundingClientRect().top;
     const inList = row && $("list").getBoundingClientRect().top < 0;
     return { y: scrollY, deck: inList && key(row), top, current: current && document.activeElement === current.node && key(current), open: folds().filter((one) => one.open).map(named) };
@@ -822,6 +858,7 @@
     const find = (name) => name && rows.find((row) => key(row) === name);
     if (find(focused)) { choose(find(focused)); current.node.focus({ preventScroll: true }); }
     const node = find(first)?.node;
+    if (node && !node.isConnected) list(find(first));
     scrollTo(0, y);
     const place = () => { if (node?.isConnected) { node.scrollIntoView(); scrollBy(0, node.getBoundingClientRect().top - top); } };
     place();
@@ -844,7 +881,7 @@
   addEventListener("beforeprint", () => {
     closed = folds().filter((fold) => !fold.open);
     for (const fold of closed) fold.open = true;
-    shown.forEach(fill);
+    shown.slice(0, listed).forEach(fill);
     for (const image of document.images) image.loading = "eager";
   });
   addEventListener("afterprint", () => { for (const fold of closed) fold.open = false; });
@@ -862,7 +899,6 @@
   });
 
   paint();
-  rows.forEach(shell);
   fillSelects();
   restore();
   headed();

@@ -260,7 +260,7 @@ LOOPS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("filler", ["\n", "! ", "$1 ", "word ", "12 "])
+@pytest.mark.parametrize("filler", ["\n", "! ", "$1 ", "word ", "12 ", "<answer>"])
 def test_a_long_reply_costs_no_more_than_its_end(filler):
     """Where it states its answer without a mark, a grader that looked at all of it would need a minute and call it wrong."""
     text = filler * (40_000 // len(filler)) + "\n\nShe has 4 apples."

@@ -8,7 +8,6 @@ from decksmith.bench.benchmarks import tasks
 from decksmith.core import cli
 from decksmith.measure.decks import sources
 from decksmith.measure.judging import prompt_rows
-from jsonschema import Draft202012Validator
 
 PROGRAM = cli.ROOT / "assets/benchmarks/presentbench.py"
 
@@ -59,8 +58,7 @@ def test_a_case_becomes_a_prompt_with_its_material_and_its_questions_in_words(
     assert "94 millimetres fell." in row["messages"][1]["content"]
     (again,) = prompt_rows.rows(json.dumps(row))
     assert again == row
-    schema = json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text())
-    prompt_rows.valid(Draft202012Validator(schema), row)
+    prompt_rows.valid(row)
 
 
 def test_the_other_name_of_the_instructions_is_read_too(tmp_path):

@@ -4,12 +4,16 @@ import base64
 import hashlib
 import json
 import pickle
+import sys
 import zlib
 from collections import Counter
 
 import pytest
 from decksmith.bench.benchmarks import grading, sources, tasks
 from decksmith.core import cli, stream
+
+sys.path.insert(0, str(cli.ROOT / "make"))
+import bench_asked  # noqa: E402
 
 # One row as each source gives it: field names from the datasets' cards and from inspect-evals 0.26.0, words ours.
 MCQ = {"question": "Q", "choices": ["a", "b", "c", "d"], "answer": 2, "subject": "law"}
@@ -347,7 +351,7 @@ def test_a_template_that_asks_for_what_is_not_there_is_refused():
     ],
 )
 def test_name_and_number_become_the_flags_of_the_client(each, model, found):
-    assert tasks.flags(each, model) == found
+    assert bench_asked.flags(each, model) == found
 
 
 def test_every_benchmark_of_ours_says_which_published_figures_it_may_stand_beside():

@@ -1,10 +1,14 @@
 # marks: slow
 load ../helper
 
-setup() {
-  export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+setup_file() {
+  cd "$BATS_FILE_TMPDIR" || exit 1
   printf '%s\n' '{"id":"a","gen":{"text":"---\nlayout: image\nimage-query: jazz concert\n---\n\n# Hi\n\n![x](image-query://jazz%20concert)\n"}}' \
     '{"id":"b","gen":{"text":"# No query"}}' '{"id":"c","gen":{"text":""}}' | deck-parse --run r > in.jsonl 2> /dev/null
+}
+setup() {
+  cp -r "$BATS_FILE_TMPDIR/." .
+  export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
 }
 
 # Print an expression over the records of a file, `r` being the list of them.

@@ -9,8 +9,12 @@ for line in open(sys.argv[2] if len(sys.argv) > 2 else 0):
     for value in program.input_text(line).all(): print(json.dumps(value, separators=(",", ":")))' "$@"
 }
 
-setup() {
+setup_file() {
+  cd "$BATS_FILE_TMPDIR" || exit 1
   make_run
+}
+setup() {
+  cp -r "$BATS_FILE_TMPDIR/." .
 }
 teardown() { stop_endpoint; }
 

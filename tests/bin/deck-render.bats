@@ -45,6 +45,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   [[ $stderr == *"1 done"* && $stderr != *"journal"* ]]
 }
 
+# marks: long
 @test "what any run rendered is taken from there by the next, also while another process renders it" {
   unset DECKSMITH_RENDERS
   export XDG_CACHE_HOME=$PWD/cache

@@ -1,6 +1,7 @@
 load ../helper
 
-setup() {
+setup_file() {
+  cd "$BATS_FILE_TMPDIR" || exit 1
   mkdir -p r/a/slides
   "$ROOT/.venv/bin/python3" - <<'PY'
 import json
@@ -26,6 +27,9 @@ rows = [
 with open("in.jsonl", "w") as file:
     file.writelines(json.dumps(each) + "\n" for each in rows)
 PY
+}
+setup() {
+  cp -r "$BATS_FILE_TMPDIR/." .
 }
 
 # Apply a jq program to every line of stdin.

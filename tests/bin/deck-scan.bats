@@ -1,12 +1,16 @@
 load ../helper
 
-setup() {
+setup_file() {
+  cd "$BATS_FILE_TMPDIR" || exit 1
   for deck in honest/tides hollow/keys_only; do
     "$ROOT/.venv/bin/python3" -c 'import json, sys; print(json.dumps({"id": sys.argv[1].split("/")[1], "gen": {"text": open(f"{sys.argv[2]}/decks/{sys.argv[1]}.md").read()}}))' \
       $deck "$FIXTURES"
   done > gen.jsonl
   echo '{"id":"none","gen":{"text":""}}' >> gen.jsonl
   deck-parse --run r < gen.jsonl > in.jsonl 2> /dev/null
+}
+setup() {
+  cp -r "$BATS_FILE_TMPDIR/." .
 }
 
 scores() { "$ROOT/.venv/bin/python3" -c 'import json, sys

@@ -32,6 +32,7 @@ YAML
   ln -s "$ROOT/.venv" here/.venv
   cp "$ROOT"/bin/{within,job-submit} here/bin
   cp "$ROOT/pyproject.toml" here
+  cp "$ROOT/containers/need" here/containers
   cp -r "$ROOT/lib/decksmith" here/lib
   cp -r "$ROOT"/slurm/* here/slurm
   touch here/containers/train.sif
@@ -141,7 +142,7 @@ account=mine'
   echo 'CONTAINER=pyxis' > here/slurm/site.env
   run submit
   assert_failure 69
-  assert_output "job-submit: $(pwd -P)/here/containers/train.sqsh is not there; enroot import -o $(pwd -P)/here/containers/train.sqsh docker://.. (docs/cluster.md)"
+  assert_output "job-submit: $(pwd -P)/here/containers/train.sqsh is not there; enroot import -o $(pwd -P)/here/containers/train.sqsh 'docker://..' (docs/cluster.md)"
   echo "TRAIN_IMAGE=$PWD/mine.sqsh" >> here/slurm/site.env
   run submit
   assert_failure 69

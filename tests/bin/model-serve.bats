@@ -27,7 +27,7 @@ dead() { [ ! -d "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
 ended() { await dead "$1"; }
 
 @test "a server that is healthy, lists both names and answers differently under each is published, with what it serves" {
-  start
+  start -- --tensor-parallel-size 2
   [ "$(field serve/x.json models)" = "['base', 'tuned']" ]
   [ "$(field serve/x.json engine)" = "vllm 0.33.0" ]
   [ "$(field serve/x.json base)" = maker/base ]
@@ -36,10 +36,11 @@ ended() { await dead "$1"; }
   run cat said
   assert_line --partial "$(field serve/x.json url) serves base and tuned"
   assert_output --regexp 'ssh -L ([0-9]+):127\.0\.0\.1:[0-9]+ [^ ]+$'
-}
-
-@test "the command line is that of the facts, the rank the smallest that vLLM takes, and more arguments come last" {
-  start -- --tensor-parallel-size 2
+  # What comes back from six questions; empty answers are said here, not after a run.
+  assert_output --regexp 'six questions: .*plain +stop +[0-9]+ +0 +0  EMPTY: the whole reply is in the thought'
+  for question in system thinking "no thought" tool long; do assert_output --partial "  $question"; done
+  assert_output --partial "came back empty: the reasoning parser took it for a thought"
+  # The command line is that of the facts, the rank the smallest that vLLM takes, and more arguments come last.
   run python3 -c 'import json,sys; print(" ".join(json.loads(sys.stdin.readline())["argv"]))' < serve/x.log
   assert_output --regexp "^serve maker/base --host 127.0.0.1 --port [0-9]+ --served-model-name base --max-num-seqs 64 --no-enable-prefix-caching --enable-auto-tool-choice --tool-call-parser hermes --enable-lora --max-loras 1 --lora-target-modules q_proj --lora-modules tuned=$PWD/adapter --max-lora-rank 64 --tensor-parallel-size 2\$"
 }
@@ -63,14 +64,6 @@ ended() { await dead "$1"; }
   assert_failure 2
 }
 
-@test "what comes back from six questions is shown at the start, and empty answers are said there" {
-  start
-  run cat said
-  assert_output --regexp 'six questions: .*plain +stop +[0-9]+ +0 +0  EMPTY: the whole reply is in the thought'
-  for question in system thinking "no thought" tool long; do assert_output --partial "  $question"; done
-  assert_output --partial "came back empty: the reasoning parser took it for a thought"
-}
-
 @test "a signal takes the file away and ends the server and what it started" {
   for signal in USR1 TERM INT; do
     start
@@ -81,6 +74,18 @@ ended() { await dead "$1"; }
     ended "$(said_in_log worker)"
     grep -q "SIG$signal: stopping the server" said
   done
+}
+
+@test "signals that come while the questions are asked end it without their answers" {
+  STUB=mute model-serve --adapter adapter --name x 2> said &
+  SERVER=$!
+  await grep -qs mute serve/x.log
+  kill -USR1 "$SERVER"
+  kill -TERM "$SERVER" || true
+  wait "$SERVER" # the status is 0
+  ended "$(said_in_log pid)"
+  run cat said
+  assert_output --regexp 'SIG(USR1|TERM): stopping the server$'
 }
 
 @test "a server whose keeper was killed ends too" {

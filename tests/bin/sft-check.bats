@@ -16,14 +16,27 @@ setup() {
   THINKER=$FIXTURES/sft/thinker
 }
 
-@test "a sound run passes with a table and one object" {
-  run --separate-stderr sft-check --run run --tokenizer "$THINKER"
+@test "a sound run passes with a table and one object; the preview brackets what is trained, and colours it on a terminal" {
+  run --separate-stderr sft-check --run run --tokenizer "$THINKER" --preview 1
   assert_success
   [ "${#lines[@]}" = 1 ]
   [[ $output == *'"ok": true'*'"reasoned": 40'*'"steps": 4'*'"trainable": 181747712'* ]]
+  said=$stderr
   output=$stderr
   assert_output --partial "steps              4 = 2 epochs x floor(40 / 16), 8 rows left over in each"
   assert_output --partial "sft-check: nothing speaks against this run"
+  assert_equal "$(head -9 <<< "$said")" "s1
+<|im_start|>system
+You write.<|im_end|>
+<|im_start|>user
+Deck 1<|im_end|>
+<|im_start|>assistant
+<think>
+[[So 1.
+</think>"
+  run python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))' "$BIN/sft-check" --run run --tokenizer "$THINKER" --preview 1
+  assert_output --partial $'\e[32mSo 1.'
+  refute_output --partial '[['
 }
 
 @test "each failure is a line with file, line, id and remedy, and the exit is 65" {
@@ -37,22 +50,6 @@ sft-check: run/data/train.jsonl:5: s5: reasoning: no reasoning, and the prompt a
 sft-check: run/data/train.jsonl:5: s5: pieces: at character 103 '\n</think># 5<|im_end|>\n' is trained where the template has '</think># 5<|im_end|>\n'
 sft-check: run/data/train.jsonl:7: json: not as sft-config writes it (no usable \"id\" (letters, digits, '.', '_', '~', '-'
 sft-check: run/recipe.yaml:N: periods: a save every 3 steps and a validation every 2: a save without its loss"
-}
-
-@test "the preview brackets what is trained, and colours it on a terminal" {
-  run --separate-stderr sft-check --run run --tokenizer "$THINKER" --preview 1
-  assert_equal "$(head -9 <<< "$stderr")" "s1
-<|im_start|>system
-You write.<|im_end|>
-<|im_start|>user
-Deck 1<|im_end|>
-<|im_start|>assistant
-<think>
-[[So 1.
-</think>"
-  run python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))' "$BIN/sft-check" --run run --tokenizer "$THINKER" --preview 1
-  assert_output --partial $'\e[32mSo 1.'
-  refute_output --partial '[['
 }
 
 @test "without the model's tokenizer the rest is checked, and the exit says what is missing" {

@@ -1,11 +1,16 @@
 # marks: slow
 load ../helper
 
-setup() {
+setup_file() {
+  cd "$BATS_FILE_TMPDIR" || exit 1
   PATH=$ROOT/.venv/bin:$PATH
   "$ROOT/.venv/bin/python3" -c 'import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); import ballots
 for name in ("one", "two"): ballots.run(Path(name), prompts=3, slides=1, size=98)' "$ROOT/tests/web"
   pair-build --study study one two 2> /dev/null > /dev/null
+}
+setup() {
+  cp -r "$BATS_FILE_TMPDIR/." .
+  PATH=$ROOT/.venv/bin:$PATH
 }
 
 teardown() { [ -z "${SERVER:-}" ] || kill "$SERVER" 2> /dev/null || true; }

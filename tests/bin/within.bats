@@ -154,3 +154,28 @@ SOME2_API_KEY=a "b" $c'
   assert_success
   [ -s hashed ]
 }
+
+@test "CONTAINER=docker shows with DRY=1 how a model is served in its image, keys by name" {
+  SOME_KEY=sk-1 IMAGES=auto CONTAINER=docker DRY=1 run within serve vllm serve base
+  assert_success
+  assert_output --partial "docker run --rm -i --pull never --read-only --pid host --user $(id -u):$(id -g) --network host --gpus all"
+  assert_output --partial " -e SOME_KEY "
+  refute_output --partial sk-1
+  assert_output --regexp " decksmith/serve:[0-9a-f]{12} $BIN/within serve vllm serve base\$"
+  CONTAINER=dokcer run within tools true
+  assert_failure 78
+  assert_output "within: CONTAINER=dokcer: write apptainer, docker or podman"
+}
+
+@test "a definition becomes a Containerfile of the same base, files, script, environment and test" {
+  run "$ROOT/containers/containerfile" tools abc def
+  assert_success
+  assert_line --index 0 "FROM $(sed -n 's/^From: //p' "$ROOT/containers/tools.def")"
+  assert_line "COPY uv.lock /toolchain/uv.lock"
+  assert_line "ENV DECKSMITH_TOOLCHAIN=/toolchain PATH=/toolchain/.venv/bin:/usr/bin:/bin LC_ALL=C.UTF-8"
+  assert_line 'LABEL decksmith.revision="abc"'
+  refute_output --partial '{{'
+  BASE=mine DEBIAN_MIRROR=http://near/debian run "$ROOT/containers/containerfile" sandbox
+  assert_line --index 0 "FROM mine"
+  assert_output --partial "deb http://near/debian bookworm main"
+}

@@ -168,6 +168,7 @@ def test_sides_that_there_are_are_kept_and_what_both_have_is_not_held_out(tmp_pa
     jsonl(folder / "data/validation.jsonl", many[20:] + [{**many[0], "completion": "Another one."}])
     jsonl(folder / "data/test.jsonl", rows(7))
     (folder / "dataset_info.json").write_text("{}")
+    (folder / "split.tsv").write_text("a\ttrain\nb\ttest\n")  # of chat-split
     report = chat_data.convert(str(folder), "sft", tmp_path / "out")
     assert report["split"] == "its validation set" and report["counts"]["read"] == 31
     assert [len(side) for side in sides(tmp_path / "out")] == [20, 10]

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from decksmith.core import cli, web
+from decksmith.measure.decks import clean
 from decksmith.measure.decks.parser import Deck
 from decksmith.models import registry
 from decksmith.people.demo import demo_app, writer
@@ -107,6 +109,18 @@ def test_an_excerpt_of_any_text_has_as_many_slides_as_were_asked_for(text):
     for slides in ([slide] for slide in deck.slides[:3] if "---" not in slide.content):
         part = writer.excerpt(deck, slides)
         assert len(Deck.parse(part).slides) == 1
+
+
+def test_every_slide_is_rendered_once_the_next_has_begun_whenever_the_writer_looks():
+    reply = (
+        (cli.ROOT / "tests/fixtures/demo/tuned.md").read_text().partition("</think>")[2].lstrip()
+    )
+    ends: dict[int, list[int]] = {}
+    for cut in (found.end() for found in re.finditer(r"\S+", reply)):
+        deck = Deck.parse(clean.clean(reply[:cut])[0])
+        finished = [no for no, slide in enumerate(deck.shown, 1) if slide is not deck.slides[-1]]
+        # Between two looks with the same count nothing is looked at: it may hide no finished slide.
+        assert ends.setdefault(writer.ended(reply[:cut]), finished) == finished, reply[:cut][-40:]
 
 
 def test_who_waits_is_told_the_place_and_who_leaves_makes_room():

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 
 import pytest
 import synthetic
@@ -12,10 +13,13 @@ from decksmith.bench.evalserver import jobs
 from decksmith.core import cli, stream
 from decksmith.measure.decks import pictures
 from decksmith.measure.judging import scoring
-from decksmith.measure.results import claims, layout, runs, verify
+from decksmith.measure.results import claims, runs, verify
 from decksmith.people.demo import ask, studio
 from decksmith.train.rewards import reward_queue
 from shadow import ROOT, core, endpoint, environment, make
+
+sys.path.insert(0, str(cli.ROOT / "make"))
+import run_table  # noqa: E402
 
 # Eleven seconds each: FLIPS=100 make test TESTS=tests/hostile/test_rot.py, and thirty in `make fuzz`.
 FLIPS = int(os.environ.get("FLIPS") or (30 if "DECKSMITH_FUZZ" in os.environ else 3))
@@ -153,7 +157,7 @@ def finished(tmp_path):
 def compared(folders):
     loaded = runs.load(folders)
     verify.check(loaded)
-    listed = [line[:-16] for line in layout.table(folders[0].parents[1])]  # without the day
+    listed = [line[:-16] for line in run_table.table(folders[0].parents[1])]  # without the day
     return json.dumps(claims.compare(loaded)), listed
 
 

@@ -37,11 +37,8 @@ def test_there_are_as_many_as_the_page_says():
 
 
 def test_every_row_is_of_the_schema_and_every_item_has_its_reference():
-    from jsonschema import Draft202012Validator
-
-    check = Draft202012Validator(json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text()))
     for row in ROWS:
-        prompt_rows.valid(check, row)
+        prompt_rows.valid(row)
         assert len(row["references"]) == len(row["checklist"]) > 0, row["id"]
 
 

@@ -1,7 +1,10 @@
 """Edits: the data holds what it says, editors of a script get what they must, and each way to spoil a deck is seen."""
 
+import difflib
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from collections import Counter
 
@@ -10,6 +13,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.measure.decks import edits
 from decksmith.measure.judging import edited, scoring
+from decksmith.models import stopping
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -166,6 +170,75 @@ def test_rows_to_train_on_are_those_whose_rest_stayed():
     assert "search-and-replace" in blocks["messages"][0]["content"]
     spoilt = {**row, "edit": [*row["edit"], ["How we share", "How we divide"]]}
     assert [*made.chats(spoilt)] == []
+
+
+def test_no_row_to_train_on_is_of_the_half_that_is_measured(tmp_path):
+    said = subprocess.run(
+        [sys.executable, cli.ROOT / "make/edits.py", "--train"],
+        input="\n".join(LINES[:3] + LINES[-2:]).encode(),
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")},
+    )
+    halves = {
+        ROWS[json.loads(line)["id"].partition("-")[0]]["sets"][0]
+        for line in said.stdout.splitlines()
+    }
+    assert {row["sets"][0] for row in map(json.loads, LINES[:3] + LINES[-2:])} == {"open", "held"}
+    assert (said.returncode, halves) == (0, {"open"})
+
+
+@pytest.mark.parametrize("ident", ROWS)
+def test_no_form_of_a_reference_is_near_being_stopped(ident):
+    row = ROWS[ident]
+    before, after = made.before_after(row)
+    asked = made.prompt(row)["messages"][-1]["content"]
+    diff = "\n".join(difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm=""))
+    rule = Protocol.load("edit").sampling["stop_early"]
+    half = {**rule, "no_line_tokens": rule["no_line_tokens"] // 2}
+    for reply in (after, made.perfect(row), diff):
+        watch = stopping.Watch(half, asked=asked)
+        watch.hear("text", reply)
+        assert watch.stopped is None
+
+
+def office(tmp_path, number="48,200", more=()):
+    """A PowerPoint file, as deck-import writes its words and parts."""
+    from decksmith.measure.render import imported
+    from pptx import Presentation
+    from pptx.util import Inches
+
+    show = Presentation()
+    for title, said in (("Ferry", f"{number} passengers"), ("Fog", "One day lost")):
+        slide = show.slides.add_slide(show.slide_layouts[1])
+        slide.shapes.title.text, slide.placeholders[1].text = title, said
+        slide.shapes.add_table(1, 2, *[Inches(2)] * 4).table.cell(0, 0).text = title
+        for place in more if title == "Fog" else ():
+            slide.shapes.add_textbox(*map(Inches, place)).text_frame.text = "so"
+    show.save(tmp_path / "a.pptx")
+    kind, slides = imported._said(tmp_path / "a.pptx", (tmp_path / "a.pptx").read_bytes())
+    said = [{**one, "page": {"text": "", **one["page"]}} for one in slides]
+    assert kind == "pptx"
+    return imported._markdown(stream.fingerprint([number, more])[:12], said)
+
+
+def test_of_a_powerpoint_file_text_boxes_and_their_places_stay(tmp_path):
+    checks = [{"slide": 2, "row": ["Fog", ""]}]
+    edit = {"before": office(tmp_path), "slides": 2, "may": {"1": "all"}, "checks": checks}
+    edit = {**edit, "kind": "number", "imported": "data/decks/edits/a"}
+
+    def numbers(text, edit=edit):
+        found = edited.verdict(edit, text)["edit"]
+        return found["met"]["passed"], found["kept"]["passed"]
+
+    assert numbers(office(tmp_path, "49,300")) == (1, 1)
+    assert numbers(office(tmp_path, more=[(1, 1, 1, 1)])) == (1, 0)
+    boxes = [{**edit, "before": office(tmp_path, more=[place])} for place in [(1, 1, 1, 1)]]
+    assert numbers(office(tmp_path, more=[(1, 1, 1, 1)]), boxes[0]) == (1, 1)
+    assert numbers(office(tmp_path, more=[(1, 1, 1, 1.1)]), boxes[0]) == (1, 0)
+    for parts in ("[1, [2]]", "x", "[[]]", "{a: 1}"):  # as a model may write them
+        assert numbers(f"# A\n\n---\nparts: {parts}\n---\n\n# B\n")[0] == 0
+    del edit["imported"]  # of a model's own deck the frontmatter shows nothing
+    assert numbers(office(tmp_path), edit)[0] == 0
 
 
 def test_the_reward_of_an_edit_is_its_score_and_a_refusal_gets_nothing(tmp_path):

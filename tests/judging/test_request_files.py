@@ -16,10 +16,8 @@ import openpyxl
 import pytest
 from decksmith.core import cli
 from decksmith.measure.judging import prompt_rows, request_files
-from jsonschema import Draft202012Validator
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMA = Draft202012Validator(json.loads((ROOT / "assets/schemas/prompt.json").read_text()))
 TIDES = "Six slides on tide pools for a school class"
 BUDGET = "Eight slides on our budget for the council, with a table"
 NURSES = "A deck on onboarding new nurses"
@@ -152,7 +150,7 @@ def requests(path, by=""):
             if isinstance(row, ValueError):
                 raise row
             for made in prompt_rows.rows(row):
-                prompt_rows.valid(SCHEMA, made)
+                prompt_rows.valid(made)
                 taken.append(made["messages"][-1]["content"])
         except ValueError as error:
             wrong.append(str(error))

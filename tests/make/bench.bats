@@ -5,7 +5,7 @@ setup() {
   mkdir -p bin assets/groups make
   ln -s "$ROOT/make/bench" make/bench
   touch assets/groups/small.toml
-  stage within 'case $* in *groups*) printf "arithmetic 5\ngsm8k 3\nneedle 4\n" ;; *) echo --max-tokens 8 ;; esac'
+  stage within 'case $* in *bench_asked.py\ parts*) printf "arithmetic 5\ngsm8k 3\nneedle 4\n" ;; *) echo --max-tokens 8 ;; esac'
   stage bench-prepare 'case $1 in gsm8k) echo "bench-prepare: gsm8k: the Hub did not answer" >&2; exit 75 ;; esac; echo "{\"id\":\"$1\"}"'
   stage record-sample 'echo "record-sample $*" >> asked.log; cat'
   stage bench-prompt 'echo "bench-prompt $*" >> asked.log; cat'

@@ -1,7 +1,7 @@
 # marks: engine slow
 load ../helper
 
-doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.core.doctor "$@"; }
+doctor() { python3 "$ROOT/make/doctor.py" "$@"; }
 
 @test "says ready, one line per requirement, when the embedded model can answer" {
   run doctor --protocol offline smol
@@ -25,14 +25,14 @@ doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.core.doctor "$@"; }
 }
 
 @test "on a fresh clone it runs without any set-up and says what to do" {
-  mkdir -p lib assets && cp -r "$ROOT/lib/decksmith" lib/ && cp "$ROOT/assets/models.toml" assets/
-  PYTHONPATH=lib run python3 -m decksmith.core.doctor smol
+  mkdir -p lib assets make && cp -r "$ROOT/lib/decksmith" lib/ && cp "$ROOT"/make/{doctor,local_servers}.py make/ && cp "$ROOT/assets/models.toml" assets/
+  run python3 make/doctor.py smol
   assert_failure 69
   assert_line 'LACK packages       not set up   mend: make setup'
   ln -s nowhere .env
-  PYTHONPATH=lib run python3 -m decksmith.core.doctor smol
+  run python3 make/doctor.py smol
   assert_line 'LACK .env           cannot be read   mend: make it a file of yours: chown, chmod 600'
-  PYTHONPATH=lib run bash -c 'set -o pipefail; python3 -m decksmith.core.doctor smol | true'
+  run bash -c 'set -o pipefail; python3 make/doctor.py smol | true'
   assert_success
   assert_output ""
 }

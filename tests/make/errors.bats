@@ -66,7 +66,7 @@ refused() {
   run bash -c 'set -o pipefail; make 2>&1 | true'
   assert_success
   assert_output ""
-  run bash -c "set -o pipefail; PYTHONPATH=$ROOT/lib $ROOT/.venv/bin/python3 -m decksmith.measure.results.layout | true"
+  run bash -c "set -o pipefail; $ROOT/.venv/bin/python3 $ROOT/make/run_table.py | true"
   assert_success
   assert_output ""
 }

@@ -208,6 +208,7 @@ def test_help_lists_the_targets_and_what_is_chosen():
     assert "MODEL    = gpt-5.4" in said and "LIMIT    = 7" in said
 
 
+@pytest.mark.long
 def test_the_published_protocol_runs_over_an_api_that_misbehaves(tmp_path):
     rows = core(6)
     for row in rows:

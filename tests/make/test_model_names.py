@@ -15,7 +15,7 @@ from pathlib import Path
 
 import fuzz
 import pytest
-from decksmith.core import cli, local_servers
+from decksmith.core import cli
 from decksmith.models import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +30,7 @@ def _module(name):
 
 
 names = _module("model_names")
+local_servers = names.local_servers
 
 
 @pytest.fixture

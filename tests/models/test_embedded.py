@@ -325,6 +325,12 @@ def test_what_cannot_be_honoured_is_refused_by_name(base, change, param, code):
 def test_a_body_that_is_not_json_and_an_unknown_path_are_refused(base):
     assert post(base, b"{")[0] == 400
     assert post(base, b"[]")[0] == 400
+    # What sglang's router 0.3.2 adds to a request that it hands on.
+    off = ("no_stop_trim", "ignore_eos", "continue_final_message", "return_hidden_states")
+    on = ("skip_special_tokens", "separate_reasoning", "stream_reasoning")
+    added = dict.fromkeys(off, False) | dict.fromkeys(on, True)
+    assert post(base, ASK | added | {"max_tokens": 1})[0] == 200
+    assert post(base, ASK | {"ignore_eos": True})[0] == 400
     assert post(base, {}, "/embeddings")[0] == 404
 
 
@@ -433,6 +439,7 @@ def test_models_and_health_name_what_is_served(base):
     assert health["status"] == "ok" and health["leases"] >= 1 and health["parallel"] == 1
 
 
+@pytest.mark.long
 def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_where_the_base_does_not(
     base,
 ):

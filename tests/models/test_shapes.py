@@ -63,11 +63,16 @@ def test_only_layers_of_attention_keep_every_token():
     assert shapes.cache({**grouped, "num_hidden_layers": 2, "layer_types": kinds}) == (2048, 0)
 
 
-def test_a_merged_nemotron_names_its_layers_and_has_the_same_ones():
+@pytest.mark.parametrize(
+    "named",
+    [["mamba", "moe", "attention", "mlp"], ["linear_attention", "moe", "full_attention", "mlp"]],
+)
+def test_a_nemotron_that_transformers_saved_names_its_layers_and_has_the_same_ones(named):
     sizes = {"hidden_size": 64, "vocab_size": 100, "num_attention_heads": 4, "head_dim": 16}
     sizes |= {"mamba_num_heads": 4, "mamba_head_dim": 8, "n_groups": 1, "ssm_state_size": 8}
     sizes |= {"n_routed_experts": 2, "moe_intermediate_size": 16, "intermediate_size": 32}
     sizes |= {"moe_shared_expert_intermediate_size": 16, "model_type": "nemotron_h"}
-    named = ["mamba", "moe", "attention", "mlp"]
-    hub = shapes.linears({**sizes, "hybrid_override_pattern": "ME*-"})
-    assert shapes.linears({**sizes, "layers_block_type": named}) == hub and len(hub) > 8
+    hub, saved = sizes | {"hybrid_override_pattern": "ME*-"}, sizes | {"layers_block_type": named}
+    assert shapes.linears(saved) == shapes.linears(hub) and len(shapes.linears(hub)) > 8
+    more = {"num_key_value_heads": 1, "ssm_state_size": 8}
+    assert shapes.cache(saved | more) == shapes.cache(hub | more) and all(shapes.cache(hub | more))

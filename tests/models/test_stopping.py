@@ -124,6 +124,26 @@ def test_without_a_slide_a_reply_is_stopped_and_a_heading_or_a_rule_is_one():
     assert cut(LOOP * 99, {**RULE, "repeats": 0, "no_slide_tokens": 0}) is None
 
 
+def test_of_an_edit_what_has_no_line_of_the_deck_is_stopped_in_whatever_form():
+    rule = {**RULE, "no_slide_tokens": 0, "no_line_tokens": 400}
+    asked = "Shorter, please.\n\nThe deck:\n\n# Rivers\n\n- Sand travels to the sea\n"
+    prose = "".join(f"{n}. {PROSE}\n" for n in range(40))
+
+    def stopped(text, asked=asked):
+        watch = stopping.Watch(rule, asked=asked)
+        watch.hear("text", text)
+        return watch.stopped and watch.stopped["why"]
+
+    assert stopped(HEAD + prose) == "no line"  # a heading alone is no edit
+    for line in (
+        "* Sand travels to the sea",
+        "-- Sand travels to the sea",
+        " Sand travels to the sea",
+    ):
+        assert stopped(f"{prose[:400]}\n{line}\n{prose}") is None
+    assert stopped(prose, "# Ebb") is None  # a deck whose lines are all short tells nothing
+
+
 def rows(n):
     return "".join(f"| {year} | 0.0 | 0.0 | yes |\n" for year in range(1990, 1990 + n))
 

@@ -507,11 +507,10 @@ def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
     ]
 
 
-def test_code_stands_in_columns_in_every_theme(tmp_path):
+@pytest.mark.parametrize("themes", [THEMES, pytest.param(COMMUNITY, marks=pytest.mark.long)])
+def test_code_stands_in_columns_in_every_theme(tmp_path, themes):
     text = "---\ntheme: {}\n---\n\n# Code\n\nfirst\n\n`iiiiiiii`\n\n`MMMMMMMM`\n"
-    for value in rendered(
-        tmp_path, [put(tmp_path, theme, text.format(theme)) for theme in [*THEMES, *COMMUNITY]]
-    ):
+    for value in rendered(tmp_path, [put(tmp_path, theme, text.format(theme)) for theme in themes]):
         thin, wide = (box["box"][2] for box in value["xray"][0]["boxes"][-2:])
         assert thin == pytest.approx(wide, rel=0.1), value[
             "slides"

@@ -260,6 +260,7 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     )
 
 
+@pytest.mark.long
 def test_another_label_is_named(packed, root, tmp_path):
     parts = members(packed)
     about = json.loads(parts["capsule.json"])

@@ -195,7 +195,10 @@ def test_better_decks_where_both_render_are_said_in_points_of_the_checks(runs):
     assert verdicts(compared) == {"renders": "not separated", "better": "beats"}
 
 
-def test_a_headline_below_the_floor_of_its_protocol_says_so_and_one_above_does_not(runs):
+def test_a_headline_below_the_floor_of_its_protocol_says_so_and_one_above_does_not(
+    runs, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(floor, "path_of", lambda run: tmp_path / "floors/it.json")
     base = [60 + n % 7 for n in range(24)]
     loaded = runs(old=base, new=[value + 2 for value in base])
     gaps = numpy.random.default_rng(1).normal(0, 0.15, 24)
@@ -205,7 +208,7 @@ def test_a_headline_below_the_floor_of_its_protocol_says_so_and_one_above_does_n
     floor.path_of(loaded[0]).parent.mkdir()
     floor.path_of(loaded[0]).write_text(json.dumps(found))
     size = f"{100 * floor.reach(source, 24):.1f}"
-    told = f"below this protocol's floor: one model differs from itself by up to {size} points (95 %, by seed)."
+    told = f"below this protocol's floor: one model differs from itself by up to {size} points (95 %, by seed on 24 prompts)."
     assert said(loaded)[0].endswith(told)
     source["half"] = 0.01
     floor.path_of(loaded[0]).write_text(json.dumps(found))

@@ -1,6 +1,7 @@
 """The floor of a protocol: what two runs of one model say of it, and what a headline and a plan say then."""
 
 import json
+import sys
 
 import numpy
 import pytest
@@ -65,7 +66,7 @@ def test_a_headline_below_the_floor_says_so_by_its_largest_source(run, kept):
     assert said.startswith(
         "; below this protocol's floor: one model differs from itself by up to 1"
     )
-    assert said.endswith("points (95 %, by engine)")
+    assert said.endswith("points (95 %, by engine on 40 prompts)")
     assert floor.below(run(), -0.5, 40) == ""
 
 
@@ -82,3 +83,15 @@ def test_a_damaged_file_names_the_command(run, kept):
     kept.write_text(json.dumps({"sources": {}}))
     with pytest.raises(cli.BadData, match="make floor writes it anew"):
         floor.below(run(), 0.01, 40)
+
+
+def test_sources_that_were_measured_before_stay_with_the_floor_of_the_same_model(run, kept):
+    sys.path.append(str(cli.ROOT / "make"))
+    import floor as made  # of make/
+
+    seed = floor.source(gaps(seed=2), SHARE, True, ["a", "d"])
+    new = {"protocol": "offline", "model": "smol", "is_share": True, "sources": {"seed": seed}}
+    both = made.joined(kept, {**new})
+    assert {*both["sources"]} == {"seed", "engine"} and both["sources"]["seed"] == seed
+    other = made.joined(kept, {**new, "model": "another", "sources": {"seed": seed}})
+    assert [*other["sources"]] == ["seed"]

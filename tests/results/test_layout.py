@@ -2,10 +2,15 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
+from decksmith.core import cli
 from decksmith.measure.results import layout
+
+sys.path.insert(0, str(cli.ROOT / "make"))
+import run_table  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -64,12 +69,12 @@ def test_a_folder_of_runs_names_them(tmp_path):
 
 def test_the_list_has_a_line_for_each_finished_run(tmp_path):
     runs = tmp_path / "results/runs"
-    assert "make baseline" in layout.table(runs)[0]
+    assert "make baseline" in run_table.table(runs)[0]
     run(tmp_path, "smol/offline", cost=None)
     run(tmp_path, "gpt/published", judge_cost=0.25)
     run(tmp_path, "mini/offline", cost=0.0031)
     (runs / "gpt/offline").mkdir()
-    head, *rows = (re.split("  +", line) for line in layout.table(runs))
+    head, *rows = (re.split("  +", line) for line in run_table.table(runs))
     assert head == ["model", "protocol", "renders", "score", "USD", "made"]
     assert [row[:5] for row in rows[:-2]] == [
         ["gpt", "published", "1 of 2", "3.25 of 5", "0.38"],

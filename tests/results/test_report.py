@@ -430,20 +430,54 @@ def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, 
         "../../../../../../etc/hostname",
     )
     row["messages"][-1]["content"] = "</script><!-- <script> \ud800 \u2028"
+    del runs[0]["made_from"]  # its records are those, and no longer the file's
     _, done = report.page(tmp_path, runs)
     html = (tmp_path / "index.html").read_text()
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     later = html.split('id="later">')[1].split("</script>")[0]
     shown, more = next(
         (one, json.loads(line))
-        for one, line in zip(json.loads(data)["rows"], later.split("\n"), strict=True)
+        for one, line in zip(named(json.loads(data)), later.split("\n"), strict=True)
         if one["id"] == row["id"]
     )
     assert "<" not in data + later
     assert json.loads(data)["prompts"][row["id"]]["text"] == "</script><!-- <script> \ud800 \u2028"
-    assert (done["lost"], shown["slides"][0]["img"], more["markdown"]) == (1, None, None)
-    assert len(more["xray"]) == len(shown["slides"]) and "markdown" not in shown
+    assert (done["lost"], more["slides"][0]["img"], more["markdown"]) == (1, None, None)
+    assert shown["drawn"] == len(more["slides"]) and "markdown" not in shown
     assert html.count("<script") == 3 and "http://" not in html.split("<style>")[0]
+
+
+def named(data):
+    """The rows of a page's data, each value under its name."""
+    return [dict(zip(data["names"], row, strict=True)) for row in data["rows"]]
+
+
+def shown_of(runs):
+    """What a page has of these runs: its data, and each deck with what is read later."""
+    later = report_data.Later(None)
+    data = report_data.data(runs, report_pictures.Pictures({}), claims.compare(runs), later)
+    rows = zip(named(data), map(json.loads, later.texts), strict=True)
+    return data, [row | more for row, more in rows]
+
+
+def test_of_many_decks_the_page_has_what_a_list_needs_and_the_rest_stands_beside_it(
+    small, tmp_path, monkeypatch
+):
+    runs = load([small / "one", small / "two"])
+    _, whole = shown_of(runs)
+    monkeypatch.setattr(report_data, "AT_ONCE", 3)
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later/999.js").write_text("of a larger report")
+    html = report.page(tmp_path, runs)[0].read_text()
+    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+    assert not html.split('id="later">')[1].split("</script>")[0]
+    files = sorted((tmp_path / "later").glob("*.js"), key=lambda path: int(path.stem))
+    assert len(files) == -(-len(whole) // data["in_file"])
+    decks = [json.loads(path.read_text()[15:-2]) for path in files]
+    later = [json.loads(text) for texts in decks for text in texts]
+    pictured = {**later[0], "slides": whole[0]["slides"]}
+    assert [row["markdown"] for row in later] == [row["markdown"] for row in whole]
+    assert named(data)[0] | pictured == whole[0]
 
 
 def test_the_policy_allows_exactly_the_page_s_own_script_and_style(pages):
@@ -462,8 +496,7 @@ def test_the_policy_allows_exactly_the_page_s_own_script_and_style(pages):
 def test_every_failure_class_of_the_records_keeps_its_name_on_the_page(small):
     records = [record for _, record in stream.records(small / "one" / "scores.jsonl")]
     runs = load([small / "one"])
-    data = report_data.data(runs, report_pictures.Pictures({}), claims.compare(runs))
-    rows = data["rows"]
+    rows = shown_of(runs)[1]
     assert [row["fault"] and row["fault"]["class"] for row in rows] == [
         record["score"]["fault"] and record["score"]["fault"]["class"] for record in records
     ]
@@ -562,8 +595,8 @@ def test_one_file_holds_every_picture_and_plot_and_asks_for_nothing_else(pages):
     assert [path.name for path in (pages / "single").iterdir()] == ["report.html"]
     html = (pages / "single/report.html").read_text()
     inside = json.loads(html.split('id="inside">')[1].split("</script>")[0])
-    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
-    named = {slide["img"] for row in data["rows"] for slide in row["slides"]}
+    later = html.split('id="later">')[1].split("</script>")[0].split("\n")
+    named = {slide["img"] for line in later for slide in json.loads(line)["slides"]}
     assert named == set(inside) and all(
         uri.startswith("data:image/avif;") for uri in inside.values()
     )
@@ -601,8 +634,7 @@ def test_pages_that_the_report_s_words_name_exist():
 def test_what_the_checks_found_and_what_the_model_thought_reach_the_page(small):
     (run,) = load([small / "two"])
     record = next(one for one in run["records"] if (one.get("judge") or {}).get("findings"))
-    data = report_data.data([run], report_pictures.Pictures({}), claims.compare([run]))
-    row = next(one for one in data["rows"] if one["id"] == record["id"])
+    row = next(one for one in shown_of([run])[1] if one["id"] == record["id"])
     assert row["findings"] == record["judge"]["findings"] and row["asked"]
     assert row["passed"] == record["judge"]["checks"] and row["worth"] == record["score"]["checks"]
     assert sum(row["failed"].values()) == len(row["findings"])
@@ -611,7 +643,6 @@ def test_what_the_checks_found_and_what_the_model_thought_reach_the_page(small):
 
 def test_what_a_judge_that_reads_said_of_slides_reaches_the_page(tmp_path):
     (run,) = load([synthetic.run(tmp_path, "one", 1, 1, reads=True)])
-    data = report_data.data([run], report_pictures.Pictures({}), claims.compare([run]))
-    (row,) = data["rows"]
+    data, (row,) = shown_of([run])
     assert row["evidence"]["design"][0]["slide"] == 2 and row["observations"][0]["slide"] == 3
     assert row["worth"] == run["records"][0]["score"]["overall"] and data["good"] == "overall"

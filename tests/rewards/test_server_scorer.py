@@ -21,6 +21,7 @@ PROMPT = {
     "asks": ASKS["asks"],
     "checklist": [],
 }
+ASKED = {"id": "a", "messages": PROMPT["messages"]}
 # A reply that takes seconds before it can be rendered: so many slides and pictures.
 HEAVY = "".join(
     f"---\nlayout: image\nimage-query: a tree, number {n}\n---\n\n# {n}\n\n" for n in range(3000)
@@ -125,6 +126,7 @@ def test_where_our_code_is_wrong_the_deck_is_masked(tmp_path):
 
 
 @pytest.mark.browser
+@pytest.mark.long
 def test_a_deck_whose_process_was_killed_is_scored_again_and_leaves_nothing(tmp_path):
     def kill(scorer):
         waits.until(lambda: scorer.all[0].process and (tmp_path / "work").is_dir())
@@ -152,3 +154,35 @@ def test_the_key_of_a_reward_is_all_that_it_depends_on(tmp_path):
 
     first, named, reply, asks = asyncio.run(main())
     assert first == named and len({first, reply, asks}) == 3
+
+
+def test_edits_are_scored_by_prompts_that_bring_their_deck(tmp_path):
+    from decksmith.train.corpus import chat_rows
+    from decksmith.train.rewards import rows
+
+    before = "# Fog\n\n- lost: 3.9\n\n---\n\n# Crew\n\n- thanks\n\n---\n\n# End\n\n- bye\n"
+    edit = {"kind": "number", "before": before, "slides": 3, "may": {"1": "all"}}
+    edit["checks"] = [{"slide": 1, "has": "4.2", "lacks": "3.9"}]
+    block = "<<<<<<< SEARCH\n- lost: {}\n=======\n- lost: 4.2\n>>>>>>> REPLACE\n"
+    replies = {block.format("3.9"): 1, block.format("9"): 0, before: 0}
+    replies[before.replace("3.9", "4.2").replace("bye", "so long")] = 0.5
+
+    async def scored():
+        made = Scorer(tmp_path, "edit", jobs=1)
+        try:
+            await made.warm()
+            row = {"request": "It was 4.2.", "edit": edit}
+            prompt = rows.Rows(None).prompt({"label": chat_rows.gym_row({**ASKED, **row})["label"]})
+            keys = [made.key(prompt, reply) for reply in replies]
+            assert made.key({**prompt, "edit": {**edit, "slides": 4}}, before) not in keys
+            pairs = zip(keys, replies, strict=True)
+            return [await made.score(key, prompt, reply) for key, reply in pairs]
+        finally:
+            await made.close()
+
+    found = asyncio.run(scored())
+    assert [one["reward"] for one in found] == [*replies.values()]
+    assert "not in the deck" in found[1]["why"]
+    spoilt = {"request": "It was 4.2.", "edit": {**edit, "checks": [{"eval": "1"}]}}
+    with pytest.raises(cli.BadData, match=r"edit\.checks"):
+        rows.Rows(None).prompt(spoilt)

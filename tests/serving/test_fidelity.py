@@ -1,8 +1,11 @@
 """Which copy of a fine-tune may ship: the gate on made-up answers, and copies of the embedded model that really answer."""
 
 import json
+import os
 import shutil
+import subprocess
 import sys
+import time
 
 import numpy
 import pytest
@@ -44,9 +47,9 @@ def test_the_verdicts_are_those_of_the_parts(monkeypatch):
     }
     assert said(entries, partings) == {
         "q8": "may ship",
-        "few": "not known with 8 prompts",
+        "few": "not known: 8 prompts",
         "broken": "is worse",
-        "other": "not known: it reads other prompts",
+        "other": "reads other prompts",
     }
     assert {entry["family"] for parts in entries.values() for entry in parts} == {8}
     assert "40.0 points less likely, which is more than 5" in entries["broken"][1]["sentence"]
@@ -56,6 +59,78 @@ def test_decks_that_fail_are_a_loss_although_the_replies_are_likely(monkeypatch)
     near = [parted(0.89)] * 20
     entries = {"q4": [decks(monkeypatch, [0.1] * 20, [0.6] * 20), fidelity.replies(near)]}
     assert said(entries, {"q4": near}) == {"q4": "is worse"}
+
+
+def run_of(monkeypatch, values):
+    monkeypatch.setattr(fidelity, "worth", lambda records: dict(enumerate(records)))
+    return {"records": list(values)}
+
+
+def test_decks_that_could_never_tell_show_losses_alone_and_the_verdict_says_so(monkeypatch):
+    dice = numpy.random.default_rng(1)
+    alike, apart = dice.uniform(0.75, 0.85, 60), dice.integers(0, 2, 12)
+    assert 50 < fidelity.prompts_wanted(run_of(monkeypatch, alike)) < 90
+    assert fidelity.prompts_wanted(run_of(monkeypatch, apart)) > 200  # they render, or do not
+    near, told = [parted(0.89 + step) for step in dice.uniform(0, 0.01, 12)], {}
+    for name, ours in (("q8", apart[::-1]), ("dead", [0] * 12)):
+        theirs = apart if name == "q8" else [0.8] * 12
+        told[name] = [decks(monkeypatch, list(ours), list(theirs)), fidelity.replies(near)]
+    fidelity.settle(told)
+    assert fidelity.verdict(told["q8"], near) == "not known: 12 prompts"
+    assert fidelity.verdict(told["q8"], near, by_decks=False) == "may ship, by replies"
+    assert fidelity.verdict(told["dead"], near, by_decks=False) == "is worse"
+
+
+def test_what_one_interval_shows_is_not_enough_among_many_copies(monkeypatch):
+    ours = numpy.random.default_rng(7).normal(0.5, 0.1, 60).clip(0, 1)
+    theirs = (ours + numpy.random.default_rng(8).normal(0, 0.25, 60)).clip(0, 1)
+    near = [parted(0.9)] * 60
+    verdicts = {}
+    for copies_asked in (1, 12):
+        entries = {
+            f"copy{n}": [decks(monkeypatch, ours, theirs), fidelity.replies(near)]
+            for n in range(copies_asked)
+        }
+        fidelity.settle(entries)
+        verdicts[copies_asked] = entries["copy0"][0]["verdict"]
+    assert verdicts == {1: "holds", 12: "cannot tell"}
+
+
+ASKED = """
+import os, sys, time
+from pathlib import Path
+import shipped
+out, log = Path(sys.argv[1]), open(sys.argv[2], "ab", buffering=0)
+def made(prompt):
+    log.write(prompt["id"].encode() + b"\\n")
+    time.sleep(0.1)
+    return {"at": int(prompt["id"][1:])}
+prompts = [{"id": f"p{n}", "messages": [str(n)]} for n in range(12)]
+print(sum(one["at"] for one in shipped.kept(out, "q8", prompts, ["x"], made).values()))
+"""
+
+
+def test_greedy_replies_of_a_command_killed_twice_are_asked_once(tmp_path):
+    (tmp_path / "replies").mkdir()
+    log, kept = tmp_path / "log", tmp_path / "replies/q8.jsonl"
+    path = f"{base_models.cli.ROOT / 'lib'}:{base_models.cli.ROOT / 'make'}"
+    command = [sys.executable, "-c", ASKED, tmp_path, log]
+    for wanted in (3, 7):
+        asking = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path})
+        while not kept.is_file() or kept.read_bytes().count(b"\n") < wanted:
+            assert asking.poll() is None
+            time.sleep(0.01)
+        asking.kill()
+        asking.wait()
+    with open(kept, "ab") as torn:
+        torn.write(b'{"id":"p9","inputs":"')  # as a kill within a write would leave it
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.stdout == "66\n", done.stderr
+    asked = log.read_text().split()
+    assert {*asked} == {f"p{n}" for n in range(12)}
+    assert len(asked) <= 12 + 2  # what was under way at a kill, and nothing else, comes again
 
 
 def test_a_gguf_copy_has_the_values_of_the_merged_model_in_llamas_order(tmp_path):
@@ -99,9 +174,8 @@ def test_a_gguf_copy_has_the_values_of_the_merged_model_in_llamas_order(tmp_path
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_does_not(
-    tmp_path, monkeypatch
+    tmp_path,
 ):
-    monkeypatch.setattr(fidelity, "TOKENS", 24)
     good, broken = tmp_path / "adapter", tmp_path / "broken"
     adapters.unpack(base_models.cli.ROOT / "data/adapter", good)
     shutil.copytree(good, broken)
@@ -113,14 +187,19 @@ def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_do
     asked = [{"role": "user", "content": "Write a Slidev deck of three slides about bees."}]
     found = {}
     with plain.served(plain.Plain(base_models.folder("smol"), good)) as measured:
-        reply = fidelity.reply(measured, asked)
+        reply = plain.reply(measured, asked, 24)
+
+        def own(tokens):
+            return plain.read(measured, "transformers", "measured", asked, tokens)
+
         for name, adapter in (("good", good), ("broken", broken)):
             copies.adapters.merge_into(adapter, "smol", tmp_path / f"{name}-merged")
             file = tmp_path / f"{name}.gguf"
             copies.write(tmp_path / f"{name}-merged", embedded.weights(), file, "q8")
             chosen = embedded.EngineSettings(1, 1, {}, name, str(file), 4096)
             with embedded.share(chosen) as lease:
-                found[name] = fidelity.parting(measured, lease.base_url, name, asked, reply)
+                theirs = plain.read(lease.base_url, "embedded", name, asked, reply)
+                found[name] = fidelity.parting(reply, own(reply), theirs, own)
     assert found["good"]["prompt"] and found["broken"]["prompt"]
     own, likely = found["good"]["likely"]
     assert abs(own - likely) < fidelity.LESS < own - found["broken"]["likely"][1]

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +20,7 @@ from decksmith.bench.sandbox import tools
 from decksmith.core import cli
 from decksmith.models import client as chat_client
 from decksmith.models import loops, registry
-from decksmith.train.serving import readiness, server
+from decksmith.train.serving import server
 
 pytestmark = [
     pytest.mark.engine,
@@ -459,8 +460,22 @@ def test_three_engines_write_the_same_tokens_or_part_where_two_are_nearly_as_goo
 # Ends and beginnings
 
 
+def test_a_reply_is_read_as_transformers_reads_it(served):
+    sys.path.append(str(cli.ROOT / "make"))
+    import plain
+
+    asked = [user(QUESTION)]
+    with plain.served(plain.Plain(BASE)) as url:
+        reply = plain.reply(url, asked, 24)
+        ours = plain.read(url, "transformers", "base", asked, reply)
+    theirs = plain.read(served.url, "vllm", "base", asked, reply)
+    assert theirs["prompt"] == ours["prompt"] and len(theirs["bits"]) == len(reply) == 24
+    assert sum(theirs["bits"]) == pytest.approx(sum(ours["bits"]), rel=0.05)  # 16 bits, and 32
+    assert sum(a == b for a, b in zip(theirs["top"], reply, strict=True)) >= 20
+
+
 def test_after_a_server_was_killed_the_next_one_is_asked_only_what_is_missing(served, tmp_path):
-    """The next one has no parser for tools: it refuses a row with tools, or a picture, alone."""
+    """The next one refuses a picture and what is too long, alone; its template has no tools, and a row with some is answered."""
     run, records = tmp_path / "run", questions(24, "German")
     flags = ("--model", "tuned", "--max-tokens", "6", "--temperature", "0", "--jobs", "4")
     client = served.generate(run, records, *flags, "--retries", "0")
@@ -488,9 +503,9 @@ def test_after_a_server_was_killed_the_next_one_is_asked_only_what_is_missing(se
         {"id": "fine", "messages": [user("Say yes.")]},
     ]
     assert served.generate(tmp_path / "rows", rows, *flags).wait() == 0
-    *failed, fine = (each["gen"] for each in lines(tmp_path / "rows/out.jsonl"))
+    called, *failed, fine = (each["gen"] for each in lines(tmp_path / "rows/out.jsonl"))
     classes = [each["error"]["class"] for each in failed]
-    assert classes == ["no-tools", "no-pictures", "context-overflow"] and fine["text"]
+    assert classes == ["no-pictures", "context-overflow"] and fine["text"] and called["text"]
 
 
 def tree(pid):
@@ -514,4 +529,3 @@ def test_an_adapter_that_changes_nothing_is_not_served(tmp_path):
     status, words = refused(make_adapter(tmp_path / "zero", zero=True), tmp_path)
     assert status == 65 and "base and tuned answer alike; the adapter changes nothing" in words
     assert not list((tmp_path / "serve").glob("*.json"))
-    assert readiness.NAMES == ("base", "tuned")

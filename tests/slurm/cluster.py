@@ -47,11 +47,12 @@ OVER = {
 
 # linuxproc, task/none: no cgroups needed. config_overrides: two cores may claim 64. bf_interval: heterogeneous jobs and requeued ones
 # are started by the backfill scheduler. ReturnToService: a killed node comes back. SlurmdTimeout: a dead node is given up in a minute.
-# KillWait: the time between TERM and KILL that sites give, shortened.
+# KillWait: the time between TERM and KILL that sites give, shortened. UnkillableStepTimeout: a busy machine takes its time to
+# end processes, and a node that is slow at it would be drained after a minute.
 PARTITIONS = "PartitionName=gpu Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP"
 CONF = """
 ClusterName=decksmith
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({control})
 SlurmctldPort={ports[0]}
 AuthType=auth/munge
 AuthInfo=socket={root}/munge.sock
@@ -73,6 +74,7 @@ SelectTypeParameters=CR_Core
 ReturnToService=2
 SlurmdTimeout=60
 KillWait=10
+UnkillableStepTimeout=900
 SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
@@ -84,14 +86,17 @@ NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=64 RealM
 
 
 class Cluster:
-    def __init__(self, root=None, apart=None, kind="", gres=NODES, partitions=PARTITIONS):
+    def __init__(
+        self, root=None, apart=None, kind="", gres=NODES, partitions=PARTITIONS, offline=False
+    ):
         """`root`: a folder for everything of this cluster, made new and removed at the end; by default below /var/tmp.
         `apart`: a folder that each node has for itself, as nodes have their own disks; here it is n1's.
-        `kind`: the type of its GPUs, as h100; `gres`: the nodes whose GPUs Slurm knows; `partitions`: lines of slurm.conf."""
+        `kind`: the type of its GPUs, as h100; `gres`: the nodes whose GPUs Slurm knows; `partitions`: lines of slurm.conf.
+        `offline`: what runs on nodes reaches the login node, and nothing else; `run` has this machine's network."""
         self.kind, self.gres, self.partitions = kind, gres, partitions
         if os.geteuid():
             raise RuntimeError("tests/slurm needs root, to start daemons and to be user hpc")
-        self.given, self.apart = root, apart
+        self.given, self.apart, self.offline, self.net = root, apart, offline, None
         self.root = Path(root).absolute() if root else None
 
     def __enter__(self):
@@ -116,6 +121,7 @@ class Cluster:
         conf = CONF.format(
             host=socket.gethostname().split(".")[0],
             root=self.root,
+            control=self._cable() if self.offline else "127.0.0.1",
             ports=_free_ports(3),
             types="GresTypes=gpu" if self.gres else "",
             **{
@@ -171,6 +177,9 @@ class Cluster:
             _kill(pid)
         for name in (*(f"slurmd-{node}" for node in NODES), "slurmctld", "munged"):
             self._end(name)
+        if self.net:
+            self.net.kill()  # the cable goes with it
+            self.net.wait()
         shutil.rmtree(self.root, ignore_errors=True)
         if left:
             raise RuntimeError(f"left behind by jobs, now killed: {left}")
@@ -353,7 +362,27 @@ class Cluster:
             command = ["unshare", "--mount", "sh", "-c", mount, self.apart, *command]
         self._daemon(*command)
 
+    def _cable(self):
+        """A network namespace for the nodes, with a cable to this one -> their address; no route leads further."""
+        self.net = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        ours, theirs = (Path(f"/proc/{pid}/ns/net") for pid in ("self", self.net.pid))
+        _until(10, "a network namespace", lambda: os.readlink(ours) != os.readlink(theirs))
+        name, block = f"ds{self.net.pid}", f"10.77.{random.randrange(256)}"
+        inside = ["nsenter", f"--net={theirs}"]
+        for command in (
+            ["ip", "link", "add", name, "type", "veth", "peer", "eth0", "netns", f"{self.net.pid}"],
+            ["ip", "address", "add", f"{block}.1/30", "dev", name],
+            ["ip", "link", "set", name, "up"],
+            [*inside, "ip", "address", "add", f"{block}.2/30", "dev", "eth0"],
+            [*inside, "ip", "link", "set", "eth0", "up"],
+            [*inside, "ip", "link", "set", "lo", "up"],
+        ):
+            subprocess.run(command, check=True)
+        return f"{block}.2"
+
     def _daemon(self, *command):
+        if self.net:
+            command = ["nsenter", f"--net=/proc/{self.net.pid}/ns/net", *command]
         done = subprocess.run(command, env=self.env, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stdout}{done.stderr}")

@@ -56,16 +56,22 @@ def site(slurm, image):  # noqa: F811
     (place / "slurm/site.env").write_text("\n".join([*settings, f"DECKSMITH_TMP={slurm.apart}\n"]))
     (place / "containers/train.sif").symlink_to(image)
     (place / "data/chat").mkdir()
-    messages = [
-        {"role": "user", "content": "A deck, please."},
-        {"role": "assistant", "content": "# A deck\n" * 40, "reasoning_content": "So."},
-    ]
-    rows = "".join(json.dumps({"id": f"r{n}", "messages": messages}) + "\n" for n in range(8))
-    for name in ("train", "test"):
-        (place / f"data/chat/{name}.jsonl").write_text(rows)
+    for name, numbers in (("train", range(8)), ("test", range(8, 12))):
+        (place / f"data/chat/{name}.jsonl").write_text("".join(map(_row, numbers)))
     subprocess.run(["chown", "-Rh", f"{USER}:{USER}", place / "data/chat"], check=True)
     yield place
     shutil.rmtree(_tmp(slurm))
+
+
+def _row(number):
+    """A line of chat rows, unlike any other: what comes twice is left out."""
+    deck = "".join(f"# Slide {k} of deck {number}\n" for k in range(20))
+    thought = f"So, the number is {number}."
+    messages = [
+        {"role": "user", "content": f"A deck about the number {number}, please."},
+        {"role": "assistant", "content": deck, "reasoning_content": thought},
+    ]
+    return json.dumps({"id": f"r{number}", "messages": messages}) + "\n"
 
 
 @pytest.fixture

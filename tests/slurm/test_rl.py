@@ -120,7 +120,7 @@ def test_in_a_hetjob_the_servers_have_a_node_of_their_own(slurm, site, run):
     path = folder / "recipe.yaml"
     path.write_text(path.read_text().replace("num_nodes: 2", "num_nodes: 1"))
     job = submit(slurm, site, folder, "--", ":", "--nodes=1", "--ntasks=1")
-    _until(900, "it ends", lambda: "done: 1 of 1 steps" in log(folder), lambda: log(folder))
-    assert slurm.wait(job, 60)[0] == "COMPLETED"
+    assert slurm.wait(job, 900) == ("COMPLETED", 0), log(folder)
+    assert "done: 1 of 1 steps" in log(folder)
     assert "1 reward servers answer on" in log(folder)
     nothing_left(slurm)

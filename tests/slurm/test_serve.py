@@ -251,24 +251,17 @@ def test_server_and_evaluation_in_one_job_end_together(slurm, site, which, comma
     nothing_left(slurm, site)
 
 
-def test_a_time_limit_ends_server_and_evaluation_with_75(slurm, site):
-    job = submit(
-        slurm,
-        site,
-        "--signal=B:USR1@0",
-        "slurm/finetuned.sbatch",
-        "--adapter results/tuned --engine local",
-        "sleep",
-        "600",
-    )
-    _until(
-        400,
-        "the command runs",
-        lambda: any(command == "sleep 600" for command in slurm.processes().values()),
-        slurm.processes,
-    )
-    slurm.run(["scancel", "--batch", "--signal=USR1", job])
-    assert slurm.wait(job, 60) == ("FAILED", 75)
+def test_slurms_own_warning_of_the_time_limit_ends_a_server_well_and_an_evaluation_with_75(
+    slurm, site
+):
+    limit = ["--time=2", "--signal=B:USR1@60"]  # Slurm sends it up to a minute early
+    words = ["--adapter", "results/tuned", "--engine", "local"]
+    server = submit(slurm, site, *limit, "slurm/serve.sbatch", *words)
+    command = "echo it runs; sleep 600"
+    both = ["slurm/finetuned.sbatch", " ".join(words), "bash", "-c", command]
+    job = submit(slurm, site, *limit, *both)
+    assert slurm.wait(server, 180) == ("COMPLETED", 0)
+    assert slurm.wait(job, 180) == ("FAILED", 75)
     assert "the time limit is near" in (site / f"slurm-{job}.out").read_text()
     nothing_left(slurm, site)
     shutil.rmtree(site / "results/serve")

@@ -361,8 +361,8 @@ def test_it_trains_over_two_nodes_and_goes_on_after_usr1_from_its_checkpoint(slu
         "Ray's head answers at _",
         "Ray has 16 GPUs on 2 nodes",
         "driver started, to save after _ of training",
-        "ending: the time limit is near",
-        f"requeued at step {saved} of 12: the time limit is near",
+        "ending: preempted",
+        f"requeued at step {saved} of 12: preempted",
         f"job {job}, start 2, on n1 n2: from step {saved} of 12; logs in RUN/slurm/{folder_name(folder)}-{job}-r1",
         "Ray's head answers at _",
         "Ray has 16 GPUs on 2 nodes",
@@ -445,6 +445,28 @@ def test_a_driver_that_saves_in_time_and_says_0_is_started_again_and_scancel_end
         lambda: slurm.show(job),
     )
     assert re.fullmatch(r"stopped at step \d+ of 200: scancel or preemption", said(folder)[-1])
+    nothing_left(slurm)
+
+
+def test_usr1_before_a_checkpoint_requeues_when_preempted_and_ends_when_the_time_limit_sent_it(
+    slurm, site, run
+):
+    folder = run(steps=200)
+    job = submit(slurm, site, folder)
+    _until(60, "the job has begun", lambda: "start 1" in log(folder), lambda: slurm.show(job))
+    slurm.run(["scancel", "--batch", "--signal=USR1", job])
+    _until(90, "it is requeued", lambda: "ed at step" in log(folder), lambda: log(folder))
+    assert said(folder)[-1] == "requeued at step 0 of 200: preempted"
+    slurm.run(["scancel", job])
+    nothing_left(slurm)
+
+    patience = [f"--env=SFT_{name}_S=10" for name in ("SETUP", "SAVE")]
+    limit = ["--time=2", "--signal=B:USR1@60"]  # Slurm sends it up to a minute early
+    words = ["sft.val_period=200", "checkpointing.save_period=200"]
+    job = submit(slurm, site, run(*words, steps=200), *patience, "--", *limit)
+    assert slurm.wait(job, 200) == ("FAILED", 75), log(folder)
+    last = said(folder)[-1]
+    assert last.startswith("ended at step 0 of 200: the time limit is near; no new checkpoint")
     nothing_left(slurm)
 
 

@@ -51,11 +51,50 @@ def test_a_typed_cluster_with_cpu_nodes_apart_is_understood_and_jobs_ask_as_it_w
         assert ": --nodes=4 --partition=cpu" in het
         own = described(slurm, place, "--", ":", "--nodes=4", "--partition=mine")
         assert "cpu" not in own
+        typed_by_hand(slurm, place)
         # A second time there is nothing left to say, and what somebody wrote stays.
         text = (place / "slurm/site.env").read_text()
         (place / "slurm/site.env").write_text(text.replace("=h100  #", "=cpu  #"))
         _, said = site(slurm, place, SCRATCH=str(slurm.work))
         assert "Slurm says nothing that slurm/site.env lacks" in said
+
+
+def typed_by_hand(slurm, place):
+    """slurm/sbatch takes a job where site.env says; what sbatch alone took elsewhere says so and ends."""
+    words = ["--parsable", "slurm/bench.sbatch", "true"]
+    job = slurm.run([place / "slurm/sbatch", *words], cwd=place).stdout.strip()
+    assert slurm.wait(job, 60) == ("COMPLETED", 0)
+    assert slurm.show(job)["Partition"] == "h100"
+    server = ["slurm/sbatch", "--test-only", "slurm/serve.sbatch"]
+    assert "in partition h100" in slurm.run(server, cwd=place).stderr
+    alone = slurm.run(["sbatch", *words], cwd=place).stdout.strip()
+    assert slurm.wait(alone, 60) == ("FAILED", 78)
+    said = (place / f"slurm-{alone}.out").read_text()
+    assert "in partition cpu, not in h100 of slurm/site.env" in said and "slurm/sbatch" in said
+    # On purpose elsewhere.
+    own = slurm.run([place / "slurm/sbatch", "--partition=cpu", *words], cwd=place).stdout.strip()
+    assert slurm.wait(own, 60) == ("COMPLETED", 0)
+
+
+def test_an_image_that_is_not_there_is_said_before_anything_is_made(slurm):
+    place = slurm.checkout("bare")
+    (place / "data/chat").mkdir()
+    serve = ["serve", "SBATCH=sbatch", "ADAPTER=results/none"]
+    for image, words in (("train", ["sft"]), ("serve", serve)):
+        done = slurm.run(["make", *words], cwd=place, check=False)
+        assert done.returncode == 2 and not (place / "results/sft").exists()
+        mend = f"{place}/containers/{image}.sif is not there; make image-{image}"
+        said = [
+            line
+            for line in done.stderr.splitlines()
+            if not line.startswith(("results/sft/", "setting up"))
+        ]
+        assert said[0] == mend, done.stderr
+    (place / "slurm/site.env").write_text("CONTAINER=pyxis\n")
+    done = slurm.run(["containers/need", "serve"], cwd=place, check=False)
+    assert done.returncode == 69 and "enroot import -o" in done.stderr
+    (place / "slurm/site.env").write_text("CONTAINER=none\n")
+    slurm.run(["containers/need", "serve"], cwd=place)
 
 
 def test_where_slurm_knows_no_gpus_whole_nodes_are_asked_for_and_sbatch_takes_it():

@@ -153,6 +153,9 @@ def about(worker):
         worker.scheduler.step()
     return {
         "class": type(worker.model).__name__,
+        "own_code": any(
+            "transformers_modules" in one.__module__ for one in type(worker.model).mro()
+        ),
         "trained": trained,
         "dtypes": sorted({str(one.dtype) for one in worker.model.parameters()}),
         "rates": rates,

@@ -41,6 +41,8 @@ def test_smaller_shares_are_in_larger_ones_and_rows_that_ask_the_same_stay_toget
     assert dose.split(data, tmp_path / "again") == counts
     assert idents(tmp_path / "again/8") == parts[8]
     assert dose.split(data, tmp_path / "few", 16)[1] == 18  # no group is torn
+    held = [json.loads(line)["id"] for line in open(tmp_path / "few/held.jsonl")]
+    assert len(held) == dose.HELD and not {*held} & idents(tmp_path / "few/1")
     with pytest.raises(cli.BadData, match="an eighth"):
         dose.split(data, tmp_path / "none", 7)
 
@@ -75,7 +77,7 @@ def doubled(*arguments, **how):
 def test_the_slope_is_found_and_a_gain_beyond_its_interval_is_ruled_out():
     found = doubled(0.08)
     assert found["lo"] < 0.08 < found["hi"] and found["lo"] > 0
-    assert dose.sentence(found).endswith("; it gains")
+    assert dose.sentence(found).endswith(": more rows help")
     flat = doubled(0.0)
     assert flat["lo"] < 0 < flat["hi"] < 0.1
     assert f"more than {numpy.ceil(100 * flat['hi']) / 100:.2f} is ruled out" in dose.sentence(flat)

@@ -119,6 +119,7 @@ def test_pairs_train_the_adapter_that_was_begun_with_against_what_it_was(recipe,
     assert manifest["step"] == manifest["of"] == 24 and manifest["val_loss"]
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_ends_in_the_same_bytes_as_one_that_is_not(recipe):
     whole, killed = (
         recipe("whole", "dpo.max_num_epochs=3"),

@@ -5,6 +5,7 @@ Its own drivers run our recipes in .venv-nemo-rl up to the GPU (nemo_rl_rows.py)
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli
 from decksmith.models import families
-from decksmith.train.training import base_models, estimates, preflight, recipes
+from decksmith.train.training import adapters, base_models, estimates, preflight, recipes
 
 PYTHON = cli.ROOT / ".venv-nemo-rl/bin/python3"
 CLONES = Path(os.environ.get("TRAINERS") or cli.ROOT / "results/trainers")
@@ -21,18 +22,19 @@ PAIRINGS = tomllib.loads((cli.ROOT / "assets/pairings.toml").read_text())
 VERSIONS = [name for name, one in PAIRINGS.items() if one.get("automodel") and one["works"]]
 IN_IMAGE = "/opt/nemo-rl/"
 NANO = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
-# A tiny one of the family, written by the class that NeMo-RL's transformers has.
-TINY = """
-import sys, torch
-from transformers import NemotronHConfig, NemotronHForCausalLM
-torch.manual_seed(0)
-layers = ["mamba", "moe", "attention", "mamba"]
-NemotronHForCausalLM(NemotronHConfig(
-    vocab_size=49152, hidden_size=32, intermediate_size=32, layers_block_type=layers, num_attention_heads=2, head_dim=16,
-    num_key_value_heads=1, mamba_num_heads=4, mamba_head_dim=8, n_groups=1, ssm_state_size=8, n_routed_experts=4,
-    num_experts_per_tok=2, moe_intermediate_size=16, moe_shared_expert_intermediate_size=16, max_position_embeddings=8192,
-)).bfloat16().save_pretrained(sys.argv[1])
-"""
+# In the place of the code that a Nemotron has on the Hub, which names its layers `backbone`.
+CODE = {
+    "configuration_nemotron_h": "from transformers import NemotronHConfig\n",
+    "modeling_nemotron_h": """
+import transformers
+
+
+class NemotronHForCausalLM(transformers.NemotronHForCausalLM):
+    @property
+    def backbone(self):
+        return self.model
+""",
+}
 # As Nemotron's: tools before all, thoughts of earlier turns only where they are asked for.
 TEMPLATE = """\
 {%- set keeps = not (truncate_history_thinking if truncate_history_thinking is defined else true) -%}
@@ -125,21 +127,50 @@ RUNS = {
 }
 
 
+def make_base(folder):
+    """A tiny Nemotron with the files that one has on the Hub."""
+    import torch
+    from transformers import NemotronHConfig, NemotronHForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 49152, "hidden_size": 32, "intermediate_size": 32, "head_dim": 16}
+    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 8192}
+    sizes |= {"mamba_num_heads": 4, "mamba_head_dim": 8, "n_groups": 1, "ssm_state_size": 8}
+    sizes |= {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+    sizes |= {"moe_shared_expert_intermediate_size": 16}
+    layers = ["linear_attention", "moe", "full_attention", "linear_attention"]
+    model = NemotronHForCausalLM(NemotronHConfig(**sizes, layers_block_type=layers))
+    model.bfloat16().save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    del config["layers_block_type"], config["mtp_layers_block_type"]
+    config |= {"hybrid_override_pattern": "ME*M", "num_hidden_layers": len(layers)}
+    parts = {"AutoConfig": "NemotronHConfig", "AutoModelForCausalLM": "NemotronHForCausalLM"}
+    config["auto_map"] = {key: f"{at}.{parts[key]}" for key, at in zip(parts, CODE, strict=True)}
+    (folder / "config.json").write_text(json.dumps(config))
+    for name, text in CODE.items():
+        (folder / f"{name}.py").write_text(text)
+    for path in base_models.folder("smol").iterdir():
+        if path.name.startswith("tokenizer") or path.name == "special_tokens_map.json":
+            (folder / path.name).write_bytes(path.read_bytes())
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return model
+
+
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    """{name: folder of a base model}: two tiny Nemotrons, one merged, and the embedded model."""
-    made = {name: tmp_path_factory.mktemp("models") / name for name in ("base", "merged")}
-    for name, folder in made.items():
-        subprocess.run(
-            [PYTHON, "-W", "ignore", "-c", TINY, folder], check=True, capture_output=True
-        )
-        for path in base_models.folder("smol").iterdir():
-            if path.name.startswith("tokenizer") or path.name == "special_tokens_map.json":
-                (folder / path.name).write_bytes(path.read_bytes())
-        (folder / "chat_template.jinja").write_text(TEMPLATE)
-        if name == "merged":
-            (folder / families.MERGED).write_text(json.dumps({"base": NANO}))
-    return made | {"smol": base_models.folder("smol")}
+    """{name: folder of a base model}: a tiny Nemotron, the same with an adapter merged into it, and
+    the embedded model."""
+    import peft
+
+    folder = tmp_path_factory.mktemp("models")
+    targets = ["q_proj", "in_proj"]
+    config = peft.LoraConfig(r=4, target_modules=targets, init_lora_weights=False)
+    peft.get_peft_model(make_base(folder / "base"), config).save_pretrained(folder / "adapter")
+    adapters.merge_into(folder / "adapter", str(folder / "base"), folder / "merged")
+    (folder / "merged" / families.MERGED).write_text(json.dumps({"base": NANO}))
+    return {name: folder / name for name in ("base", "merged")} | {
+        "smol": base_models.folder("smol")
+    }
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -191,6 +222,7 @@ def test_its_driver_sets_it_up_to_the_gpu_with_the_adapter_that_we_counted(run):
     worker, config = found["worker"], recipes.load(path)
     kind = "LlamaForCausalLM" if name == "small" else "NemotronHForCausalLM"
     assert worker["class"] == kind and worker["dtypes"] == ["torch.float32"]
+    assert worker["own_code"] == (name != "small")
     assert worker["reference"] == (name in ("dpo", "grpo"))
     report = preflight.check(path, folder)[0] if name != "grpo" else None
     lora = config["policy"]["dtensor_cfg"]["lora_cfg"]
@@ -255,6 +287,35 @@ def test_several_turns_go_on_where_earlier_thoughts_are_kept(theirs, request):
     assert turns["True"] is True
     if "v0.7.0" in request.node.name:  # head mends it
         assert "non-monotonically increasing" in turns["False"]
+
+
+def test_a_merged_nemotron_is_its_base_but_for_weights_and_sharded_over_16_gpus_as_that(
+    bases, tmp_path
+):
+    """A folder as transformers alone saves it: the trainer's refuses its names of layers."""
+    base, merged = bases["base"], bases["merged"]
+    config = json.loads((merged / "config.json").read_text())
+    assert config == json.loads((base / "config.json").read_text())
+    assert all((merged / f"{name}.py").read_text() == text for name, text in CODE.items())
+    assert base_models.shapes(merged) == base_models.shapes(base)
+    bare = tmp_path / "bare"
+    shutil.copytree(merged, bare)
+    del config["auto_map"]
+    (bare / "config.json").write_text(json.dumps(config))
+    pins = PAIRINGS["nemo-rl v0.7.0"]
+    automodel = source(CLONES, "Automodel", pins["automodel"])
+    done = subprocess.run(
+        [PYTHON, "-W", "ignore", Path(__file__).with_name("nemo_rl_shards.py")]
+        + [base, merged, bare],
+        env=os.environ | {"PYTHONPATH": str(automodel), "HF_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    whole, same, without = json.loads(done.stdout.splitlines()[-1])
+    assert whole["sharded"] == whole["of"] > 20 and same == whole
+    # Why the code is kept: Automodel's plan for the family asks for a name that is the code's alone.
+    assert "no attribute 'backbone'" in without["failed"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -142,7 +142,10 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that
     assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step_18", "step_20"}
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+AS_WELL = [pytest.param(name, marks=pytest.mark.long) for name in ("SIGUSR1", "SIGINT")]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", *AS_WELL])
 def test_a_signal_saves_what_is_trained_and_the_same_command_goes_on_to_the_same_end(recipe, name):
     long = (
         "sft.max_num_epochs=12",

@@ -2,6 +2,7 @@
 //
 //   node tests/web/drive.mjs check REPORT                every behaviour; prints a JSON summary
 //   node tests/web/drive.mjs live REPORT                 the page of a run that goes on
+//   node tests/web/drive.mjs files REPORT                one whose decks stand in files beside it
 //   node tests/web/drive.mjs screenshot REPORT OUT.png   the picture for the README: the first screen
 //   node tests/web/drive.mjs shots REPORT FOLDER         light, dark, phone, one deck, side by side
 //
@@ -13,7 +14,7 @@ import { pathToFileURL } from "node:url";
 import { axe as auditor, start } from "./browser.mjs";
 
 const [mode, target, out] = process.argv.slice(2);
-if (!["check", "live", "screenshot", "shots"].includes(mode) || !target || (!out && !["check", "live"].includes(mode))) {
+if (!["check", "live", "files", "screenshot", "shots"].includes(mode) || !target || (!out && !["check", "live", "files"].includes(mode))) {
   console.error("drive.mjs: usage: drive.mjs check REPORT | screenshot REPORT OUT.png | shots REPORT FOLDER");
   process.exit(2);
 }
@@ -89,7 +90,7 @@ async function shots(folder) {
   await page.context().close();
 }
 
-const rows = (page) => page.evaluate(() => JSON.parse(document.getElementById("data").textContent).rows.map((row) => ({ id: row.id, run: row.run, status: row.status, worth: row.worth, failed: row.failed, slides: row.slides.length, class: row.fault && row.fault.class, line: row.fault && row.fault.line })));
+const rows = (page) => page.evaluate(() => { const { names, rows } = JSON.parse(document.getElementById("data").textContent); return rows.map((values) => Object.fromEntries(names.map((name, at) => [name, values[at]]))).map((row) => ({ id: row.id, run: row.run, status: row.status, worth: row.worth, failed: row.failed, slides: row.drawn, class: row.fault && row.fault.class, line: row.fault && row.fault.line })); });
 const ids = (page) => page.evaluate(() => [...document.querySelectorAll(".deck")].map((node) => `${node.row.run} ${node.row.id}`));
 const expect = (what, is, want) => { if (JSON.stringify(is) !== JSON.stringify(want)) trouble.push(`${what}: ${JSON.stringify(is)?.slice(0, 300)} instead of ${JSON.stringify(want)?.slice(0, 300)}`); };
 
@@ -287,6 +288,28 @@ async function live() {
   await page.context().close();
 }
 
+async function files() {
+  const all = (await rows(await visit())).filter((row) => row.slides);
+  const { id, slides } = all.at(-1);
+  const page = await visit({ hash: `#sort=request&deck=gpt-5.4/${id}` });
+  await page.waitForSelector("#detail[open] #film");
+  expect("the address opens a deck of the last file", await page.locator("#film .shot").count(), slides);
+  await page.keyboard.press("c");
+  await page.waitForSelector("#detail .columns .shot img");
+  await page.keyboard.press("Escape");
+  expect("the last deck is listed", await page.evaluate((id) => [...document.querySelectorAll(".deck")].some((node) => node.row.id === id), id), true);
+  await page.waitForFunction((count) => {
+    const nodes = [...document.querySelectorAll(".deck")], atEnd = scrollY + innerHeight >= document.documentElement.scrollHeight - 1;
+    scrollTo(0, atEnd ? 0 : scrollY + innerHeight);
+    return nodes.length === count && nodes.every((node) => node.firstChild);
+  }, (await rows(page)).length, { polling: 100, timeout: 120000 });
+  expect("every deck is there", (await ids(page)).length, (await rows(page)).length);
+  expect("whole", await page.evaluate(() => [...document.querySelectorAll(".deck")].filter((node) => node.row.drawn !== node.querySelectorAll(".film .shot").length).length), 0);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("#save-decks")]);
+  expect("and in the table", readFileSync(await download.path(), "utf8").trim().split("\r\n").length, (await rows(page)).length + 1);
+  await page.context().close();
+}
+
 async function check() {
   const page = await visit();
   const all = await rows(page);
@@ -438,6 +461,7 @@ try {
     await live();
     status = trouble.length ? 1 : 0;
   }
+  if (mode === "files") await files();
   if (mode === "check") {
     const summary = await check();
     console.log(JSON.stringify({ ...summary, trouble }));

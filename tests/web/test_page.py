@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import waits
 from decksmith.core import cli
-from decksmith.measure.results import report
+from decksmith.measure.results import report, report_data
 from decksmith.measure.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -67,6 +67,15 @@ def test_a_page_of_many_decks_works_from_disk_shows_hostile_text_literally_and_a
         print(
             f"\n{decks} decks: the page answers after {found['ready_ms']} ms; frames while scrolling: {found['frames']}"
         )
+
+
+def test_a_page_whose_decks_stand_in_files_beside_it_reads_those_that_are_looked_at(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(report_data, "AT_ONCE", 1)
+    monkeypatch.setattr(report_data, "LISTED", 20)
+    done = drive("files", made(tmp_path, 24, slides_too="plain"))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.long

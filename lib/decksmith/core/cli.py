@@ -26,7 +26,8 @@ ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents
 TOOLCHAIN = Path(os.environ.get("DECKSMITH_TOOLCHAIN") or ROOT)
 _called = Path(sys.argv[0])
 # Nobody typed the name of a module (`python3 -m ..`); one that make runs speaks for the target.
-_is_module = _called.name in ("", "-c", "-m") or Path(__file__).parents[1] in _called.parents
+_ours = (Path(__file__).parents[1], Path(__file__).resolve().parents[3] / "make")
+_is_module = _called.name in ("", "-c", "-m") or not {*_ours}.isdisjoint(_called.absolute().parents)
 NAME = "decksmith" if _is_module else _called.name
 _GOAL = os.environ.get("DECKSMITH_GOAL") if _is_module else None
 SPEAKER = f"make {_GOAL}" if _GOAL else NAME

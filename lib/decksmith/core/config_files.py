@@ -7,7 +7,10 @@ import functools
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 
 def read(path: Path, shipped: Path) -> dict[str, Any]:
@@ -58,6 +61,14 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
             if value.get("kind", old.get("kind")) == old.get("kind"):
                 result[key] = _merged(old, value)
     return result
+
+
+@functools.cache
+def validator(name: str) -> "Draft202012Validator":
+    """What holds data against assets/schemas/NAME."""
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(asset(f"schemas/{name}"))
 
 
 def check(path: Path, data: object, schema: dict[str, Any]) -> None:

@@ -152,6 +152,7 @@ class Edit(TypedDict):
     level: Annotated[int, "how hard, 1 to 3"]
     deck: Annotated[str, "the file of the deck before, seen from the checkout"]
     before: Annotated[str, "its markdown"]
+    imported: Annotated[NotRequired[str], "of a .pptx: the deck before as deck-import keeps it"]
     slides: Annotated[int, "how many slides the deck after it should have"]
     may: Annotated[
         Record, "what may change, by the slide's number, `*` for every one (docs/edit.md)"

@@ -5,6 +5,7 @@ States are those of squeue(1) and scontrol(1). `python3 -m decksmith.core.slurm`
 
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,12 @@ from decksmith.core import cli
 OVER = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()
 )
+
+
+def this_node() -> str:
+    """The name by which other machines know this one; some have themselves as localhost in /etc/hosts."""
+    full = socket.getfqdn()
+    return socket.gethostname() if full.split(".")[0] == "localhost" else full
 
 
 def tasks(text: str) -> list[dict[str, str]]:

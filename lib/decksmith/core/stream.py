@@ -49,9 +49,13 @@ class Fault(Exception):
 
 
 def fingerprint(data: object) -> str:
-    """The sha256 (hex) of `data` as canonical JSON: sorted keys, no blanks."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """The sha256 (hex) of `data` as `canonical` JSON."""
+    return hashlib.sha256(canonical(data)).hexdigest()
+
+
+def canonical(data: object) -> bytes:
+    """`data` as JSON with sorted keys, without blanks."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), default=str).encode()
 
 
 def shuffled(ident: str) -> str:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from decksmith.core import cli, incoming
+from decksmith.core import cli, incoming, slurm
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -346,12 +346,6 @@ def is_own(address: str) -> bool:
     return False
 
 
-def _known() -> str:
-    """The name by which other machines know this one."""
-    full = socket.getfqdn()
-    return socket.gethostname() if full.split(".")[0] == "localhost" else full
-
-
 @contextlib.asynccontextmanager
 async def serving(app: web.Application, listening: socket.socket) -> AsyncIterator[None]:
     """Serve an `application` on a listening socket meanwhile. A connection that asks nothing, or does not take its reply, is cut off
@@ -416,7 +410,7 @@ def run(
 
     async def serve() -> None:
         listening = listen(host, port)
-        name = _known() if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
+        name = slurm.this_node() if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)

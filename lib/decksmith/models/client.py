@@ -245,8 +245,9 @@ class Client:
         begun, reply = time.monotonic(), None
         body = dict(body)
         rule: StopRule | None = body.pop(stopping.NAME, None)
+        asked = str(body["messages"][-1]["content"]) if body.get("messages") else ""
         if rule and not splitter and self._can_leave(body):
-            splitter = stopping.Watch(rule, apart=self.model.base_url == "engine:")
+            splitter = stopping.Watch(rule, self.model.base_url == "engine:", asked)
         try:
             data = await self._once(body, min(self.model.timeout, left), splitter)
             reply = replies.read(data, time.monotonic() - begun, attempt)
@@ -258,7 +259,7 @@ class Client:
                 usage["prompt_tokens"] = usage["prompt_tokens"] or _prompt_tokens(body)
                 usage["completion_tokens"] = usage["completion_tokens"] or written
             if rule:
-                stopping.cut(reply, rule)
+                stopping.cut(reply, rule, asked)
             self._pay(reply)
             return reply
         finally:

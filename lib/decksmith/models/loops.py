@@ -11,8 +11,9 @@ import json
 import keyword
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from decksmith.core import config_files
 from decksmith.core.records import Record
 from decksmith.core.stream import Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
@@ -28,24 +29,16 @@ CALLS = 10  # how often the model is asked
 SECONDS = 10.0  # of one call of a tool
 LETTERS = 10_000  # of its result
 AT_ONCE = 16  # calls of tools that one reply may make
-PYTHON: Tool = {
-    "type": "function",
-    "function": {
-        "name": "python",
-        "description": "Runs Python code and returns what it prints, and the value of a last expression. "
-        "Variables, functions and imports are kept from one call to the next.",
-        "parameters": {
-            "type": "object",
-            "properties": {"code": {"type": "string", "description": "the code"}},
-            "required": ["code"],
-        },
-    },
-}
 
 
 def offered(record: ChatRequest) -> list[Tool]:
     """The tools of a record in OpenAI's form, "python" among them the built-in one."""
-    return [PYTHON if isinstance(tool, str) else tool for tool in record.get("tools") or ()]
+    return [
+        cast(Tool, config_files.asset("schemas/python-tool.json"))
+        if isinstance(tool, str)
+        else tool
+        for tool in record.get("tools") or ()
+    ]
 
 
 def check(record: ChatRequest) -> None:

@@ -100,10 +100,14 @@ class StopRule(TypedDict):
     repeats: Annotated[int, "how often a text stands, one after the other; 0: it may"]
     repeated_characters: Annotated[int, "letters and digits that it then covers at least"]
     no_slide_tokens: Annotated[int, "before a slide begins, two bytes or a digit each; 0: any"]
+    no_line_tokens: Annotated[NotRequired[int], "in place of that: before a line of the request"]
+
+
+Why = Literal["repeats", "no slide", "no line"]
 
 
 class Stopped(TypedDict):
-    why: Annotated[Literal["repeats", "no slide"], "what the rule found"]
+    why: Annotated[Why, "what the rule found"]
     kept: Annotated[int, "characters of the answer up to the end of what was repeated once"]
     read: Annotated[int, "characters after which the rule held"]
 

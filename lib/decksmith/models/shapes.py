@@ -103,8 +103,9 @@ def _llama_layers(config: Config) -> list[Layer]:
 
 def _pattern(config: Config) -> str:
     """A letter for each layer: M is Mamba, * attention, E experts, anything else an MLP; the Hub's
-    configuration has the letters, transformers' (a merged model's) has names."""
+    configuration has the letters, transformers' has names."""
     letters = {"mamba": "M", "attention": "*", "moe": "E"}
+    letters |= {"linear_attention": "M", "full_attention": "*"}  # since 5.23
     named = "".join(letters.get(kind, "-") for kind in config.get("layers_block_type") or ())
     return str(config.get("hybrid_override_pattern") or named)
 
@@ -174,7 +175,7 @@ def cache(config: Config) -> tuple[int, int]:
     states = 0
     if "mamba_num_heads" in config:
         state = config["mamba_num_heads"] * config["mamba_head_dim"] * config["ssm_state_size"]
-        states = 4 * state * sum(kind in ("M", "mamba") for kind in kinds)
+        states = 4 * state * sum(kind in ("M", "mamba", "linear_attention") for kind in kinds)
     elif "linear_num_value_heads" in config:
         state = config["linear_num_value_heads"] * config["linear_value_head_dim"]
         state *= config["linear_key_head_dim"]

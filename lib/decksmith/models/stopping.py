@@ -1,4 +1,5 @@
-"""A reply that is stopped before its end: it repeats itself, or no slide has begun (`stop_early` of a protocol's sampling).
+"""A reply that is stopped before its end: it repeats itself, no slide has begun, or, of an edit, no line of the deck has come
+(`stop_early` of a protocol's sampling).
 
 The rule reads the answer, not the thought. It looks after each EVERY characters, at nothing but what stands before that place: a reply
 is cut at the same character in whatever pieces it comes, and where it comes whole.
@@ -6,7 +7,7 @@ is cut at the same character in whatever pieces it comes, and where it comes who
 
 import re
 
-from decksmith.models.records import Stopped, StopRule
+from decksmith.models.records import Stopped, StopRule, Why
 from decksmith.models.replies import Reply, StreamSplitter, guessed
 
 NAME = "stop_early"  # of a request's parameters; it is ours, and is not posted
@@ -14,20 +15,29 @@ EVERY = 50  # characters between two looks
 LONGEST = 4000  # characters of a text whose repetition is found
 OTHER = 10  # as many characters that are no letter or digit count as one: dashes, blanks, frames
 _BEGUN = re.compile(r"^(?:---|#{1,6}[ \t]|<h[1-6]\b)", re.M)  # a slide: its rule or its heading
-WORDS = {"repeats": "it repeats itself", "no slide": "no slide has begun"}
+WORDS = {
+    "repeats": "it repeats itself",
+    "no slide": "no slide has begun",
+    "no line": "it has no line of what was asked",
+}
+# A line of 12 characters or more, without the marks of a list, a heading or a diff.
+_LINE = re.compile(r"^[ \t+*#>-]*([^\s+*#>-].{11,}?)[ \t]*$", re.M)
 
 
 class Watch(StreamSplitter):
     """A stream that is left as soon as the rule holds. `stopped`: where it first held, or None.
 
     apart: the endpoint is known to keep its model's thought apart from the answer; else nothing is left for want of a slide.
+    asked: the message that it answers, for `no_line_tokens`.
     """
 
-    def __init__(self, rule: StopRule, apart: bool = True) -> None:
+    def __init__(self, rule: StopRule, apart: bool = True, asked: str = "") -> None:
         super().__init__(self.hear)
         self.rule = rule
+        self.lines = {*_LINE.findall(asked)} if "no_line_tokens" in rule else set[str]()
+        self.most = rule["no_slide_tokens"] or (rule["no_line_tokens"] if self.lines else 0)
         # Characters that a look may need.
-        self.reach = max(LONGEST * rule["repeats"], 2 * rule["no_slide_tokens"] + EVERY)
+        self.reach = max(LONGEST * rule["repeats"], 2 * self.most + EVERY)
         self.hear("turn", "")
         self.apart = apart
 
@@ -36,7 +46,7 @@ class Watch(StreamSplitter):
         self.apart = kind != "text" or self.apart
         if kind == "turn":  # what came was thought
             self.stopped: Stopped | None = None
-            self.begun = not self.rule["no_slide_tokens"]
+            self.begun = not self.most
             self.look, self.start, self.tail = EVERY, 0, ""  # tail: from character `start` on
         elif kind == "text":
             self.tail += piece
@@ -50,10 +60,12 @@ class Watch(StreamSplitter):
 
     def _seen(self, text: str) -> Stopped | None:
         """What the rule says after `look` characters, of which `text` are the last."""
-        if not self.begun and guessed(text) >= self.rule["no_slide_tokens"]:
-            self.begun = bool(_BEGUN.search(text))
+        if not self.begun and guessed(text) >= self.most:
+            said = self.lines & {*_LINE.findall(text)}
+            self.begun = bool(said if self.lines else _BEGUN.search(text))
             if not self.begun:
-                return {"why": "no slide", "kept": self.look, "read": self.look}
+                why: Why = "no line" if self.lines else "no slide"
+                return {"why": why, "kept": self.look, "read": self.look}
         if (kept := self._once(text)) is None:
             return None
         return {"why": "repeats", "kept": self.look - len(text) + kept, "read": self.look}
@@ -85,9 +97,9 @@ class Watch(StreamSplitter):
         return None
 
 
-def cut(reply: Reply, rule: StopRule) -> None:
-    """Cut a reply where the rule first holds, if anywhere."""
-    watch = Watch(rule)
+def cut(reply: Reply, rule: StopRule, asked: str = "") -> None:
+    """Cut a reply where the rule first holds, if anywhere. asked: as of Watch."""
+    watch = Watch(rule, asked=asked)
     watch.hear("text", reply.text)
     if watch.stopped:
         reply.stopped, reply.finish_reason = watch.stopped, "stopped"

@@ -6,10 +6,8 @@ largest loss that its gate lets stay open. What no part could be asked of is nam
 
 import itertools
 import math
-import os
-import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, TypedDict, cast
@@ -18,8 +16,7 @@ from decksmith.bench.benchmarks import graders, metrics, tasks
 from decksmith.bench.benchmarks.metrics import BenchSummary, Questions, Results
 from decksmith.bench.benchmarks.records import Group, GroupPart
 from decksmith.core import cli
-from decksmith.measure.results import cost_prompt, power, regressions, stats, text
-from decksmith.models import registry
+from decksmith.measure.results import power, regressions, stats, text
 
 SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
 Share = Callable[[BenchSummary], float | None]
@@ -341,38 +338,3 @@ def planned(found: GroupPlan) -> str:
             f"{found['seconds'] / 3600:.1f} h on {GPUS} GPUs that write {PACE:,} tokens a second each.**",
         ]
     )
-
-
-def agreed(name: str, models: Sequence[str]) -> None:
-    """Say what asking a group of paid models takes at most, and ask a terminal whether to. Raises cli.BadConfig for a
-    model that is not there, and where nobody can answer."""
-    group = load(name)
-    bills = []
-    for each in models:
-        entry, done = registry.model(each), cli.ROOT / "results/bench" / each / name
-        parts = [
-            one for one in group["parts"] if not (done / one["bench"] / "rows.jsonl").is_file()
-        ]
-        asked = sum(part["questions"] for part in parts)
-        if not asked or not cost_prompt.costs(entry):
-            continue
-        read, written = (
-            sum(part["questions"] * part["tokens"][k] for part in parts) / asked for k in (0, 1)
-        )
-        price = entry.price or cost_prompt.listed(entry)
-        bills.append(cost_prompt.Bill(entry, "gen", asked, read, written, False, None, price))
-    budget = os.environ.get("BUDGET")
-    cost_prompt.agree(bills, bool(os.environ.get("YES")), float(budget) if budget else None)
-
-
-def _main(name: str, *models: str) -> None:
-    if models:
-        agreed(name, models)
-        return
-    for part in load(name)["parts"]:
-        print(part["bench"], part["questions"])
-
-
-# python3 -m decksmith.bench.benchmarks.groups GROUP: its parts; with MODELS: what they cost
-if __name__ == "__main__":
-    cli.ends_with(lambda: _main(*sys.argv[1:]))

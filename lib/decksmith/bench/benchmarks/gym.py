@@ -1,6 +1,6 @@
 """Benchmarks of NeMo Gym: their own rows and prompts, and verdicts by their official verifiers.
 
-The verifiers live in .venv-gym, another Python (`make .venv-gym`). A worker (gym_worker.py) holds
+The verifiers live in .venv-gym, another Python (`make .venv-gym`). A worker (assets/gym/gym_worker.py) holds
 them and is asked by JSON lines. assets/gym.toml says what there is: `make gym-table`
 writes it from the wheel.
 """
@@ -22,7 +22,7 @@ from decksmith.core import cells, cli, config_files, stream
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault
 
-WORKER = Path(__file__).with_name("gym_worker.py")
+WORKER = cli.ROOT / "assets/gym/gym_worker.py"
 START = 300.0  # seconds for a verifier to be imported, on a busy machine too
 SECONDS = 60.0  # for one verdict; what a judge takes is not counted
 MOST = 64 << 20  # bytes of a line

@@ -12,21 +12,16 @@ import mimetypes
 import os
 import random
 import re
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from decksmith.bench.benchmarks import generators, gym, sources
 from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, RowSource, Task
-from decksmith.core import cli, stream
+from decksmith.core import cli, config_files, stream
 from decksmith.core.records import Record, prompt_of
-from decksmith.models import registry
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
 
 # What a description may have; the first four are known from its place (load).
 FIELDS = set(BenchmarkSpec.__annotations__) - {"name", "kind", "path", "folder"}
@@ -111,18 +106,12 @@ def _fault(spec: Record, kind: str | None) -> str | None:
     return None
 
 
-@functools.cache
-def _schema() -> "Draft202012Validator":
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(json.loads((cli.ROOT / "assets/schemas/expected.json").read_text()))
-
-
 def lack(spec: BenchmarkSpec, task: Task) -> str | None:
     """What keeps the grader of a benchmark from grading a row (assets/schemas/expected.json); None where nothing does."""
     grader = spec["grader"]
     expected: Any = task.get("expected")
-    if error := next(_schema().iter_errors({grader: expected}), None):
+    schema = config_files.validator("expected.json")
+    if error := next(schema.iter_errors({grader: expected}), None):
         return f"expected of a row for {grader}: {error.message[:200]}"
     if grader == "choice":
         choices = task["fields"].get("choices")
@@ -405,29 +394,3 @@ def _picture(image: str, record: BenchRecord) -> Record:
             raise cli.BadData(f"{record['id']}: {error}") from None
         url = f"data:{mimetypes.guess_type(image)[0] or 'image/png'};base64,{data}"
     return {"type": "image_url", "image_url": {"url": url}}
-
-
-def flags(each: str, model: str | None = None) -> str:
-    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a
-    model of the registry.
-
-    One sample is asked at temperature 0, several at 0.7 and top-p 0.95 with seeds, as NeMo-Skills
-    does; the model's own params win, of max_tokens the smaller does.
-    """
-    name, _, samples = each.partition(":")
-    spec, known = load(name), registry.models()
-    own = known[model].params if model in known else {}
-    if samples and not samples.isdecimal():
-        raise cli.BadConfig(f"{each!r} is no NAME:N")
-    n = int(samples or spec["samples"]) or 1
-    wanted: dict[str, float] = {"temperature": 0.0}
-    if n > 1:
-        wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
-    wanted = {key: value for key, value in wanted.items() if key not in own}
-    if "max_tokens" in spec:
-        wanted["max_tokens"] = min(spec["max_tokens"], own.get("max_tokens", spec["max_tokens"]))
-    return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in wanted.items())
-
-
-if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.tasks NAME:N MODEL
-    cli.ends_with(lambda: print(flags(*sys.argv[1:])))

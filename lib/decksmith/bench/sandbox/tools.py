@@ -7,59 +7,16 @@ from typing import Any
 
 from decksmith.bench.sandbox import pool
 from decksmith.bench.sandbox.cell import Limits, Result
+from decksmith.core import cli
 from decksmith.core.stream import Fault
 
+PROGRAMS = cli.ROOT / "assets/programs"
 MOST = 1 << 16  # characters that a call gives
 FORGOTTEN = (
     "; what this call did is forgotten"  # the end of what a call gives that did not end well
 )
 # Runs the programs before this one unheard, then this one, in one namespace; MARK stands around what this one prints.
 MARK = "\0"
-_CELLS = """def begin(cells, code, seconds):
-    import ast, linecache, os, random, signal, sys
-    space, own = globals(), os.getpid()
-    del space["begin"]
-    random.seed(0)
-
-    def run(text):
-        linecache.cache["main.py"] = (len(text), None, text.splitlines(True), "main.py")
-        tree = compile(text, "main.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-        last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
-        exec(compile(tree, "main.py", "exec", dont_inherit=True), space)
-        exec(compile(ast.Interactive(last), "main.py", "single", dont_inherit=True), space)
-        if os.getpid() != own:
-            os._exit(0)
-
-    outputs, nothing = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
-    for number in (1, 2):
-        os.dup2(nothing, number)
-    for earlier in cells:
-        try:
-            run(earlier)
-        except BaseException:
-            pass
-    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
-        stream.flush()
-        os.dup2(outputs[number - 1], number)
-    for descriptor in (*outputs, nothing):
-        os.close(descriptor)
-    os.write(1, bytes(1))
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        run(code)
-    finally:
-        sys.stdout.flush()
-        os.write(1, bytes(1))
-
-"""
-_CALL = """import json
-from tool_code import {name} as tool
-with open("arguments.json") as file:
-    arguments = json.load(file)
-value = tool(**arguments)
-with open("result.txt", "w") as file:
-    file.write(value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False))
-"""
 
 
 def use(
@@ -78,9 +35,10 @@ def use(
         if not isinstance(code, str):
             return 'error: python takes {"code": "a program"}'
         return _python(code, cells, seconds)
+    asked = {"name": name, "arguments": arguments}
     result = pool.common().run(
-        _CALL.format(name=name),
-        files={"tool_code.py": source, "arguments.json": json.dumps(arguments)},
+        (PROGRAMS / "call_tool.py").read_text(),
+        files={"tool_code.py": source, "arguments.json": json.dumps(asked)},
         take=("result.txt",),
         limits=Limits(wall=seconds, output=MOST, disk=4 << 20),
     )
@@ -97,7 +55,8 @@ def _python(code: str, cells: Sequence[tuple[str, str]], seconds: float) -> str:
     # Each earlier program ended within `seconds`; this one has a clock of its own.
     limits = Limits(wall=seconds * (len(kept) + 1) + 1, output=MOST, disk=4 << 20)
     given = json.dumps([kept, code, seconds])
-    ran = pool.common().run(f"{_CELLS}begin(*__import__('json').loads({given!r}))", limits=limits)
+    program = (PROGRAMS / "python_tool.py").read_text()
+    ran = pool.common().run(f"{program}begin(*__import__('json').loads({given!r}))", limits=limits)
     if not ran.stdout.startswith(MARK):
         said = ran.message or "they ended"
         return f"error: the calls before this one could not be run again ({said}){FORGOTTEN}"

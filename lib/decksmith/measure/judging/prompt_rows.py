@@ -8,7 +8,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from decksmith.core import cli, config_files, stream
 from decksmith.core.protocol import Protocol
@@ -17,9 +16,6 @@ from decksmith.measure.decks import lint, sources, templates
 from decksmith.measure.decks.records import Limits, Page
 from decksmith.measure.judging import asked, rendered, request_files
 from decksmith.models import turns
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
 
 CORE = "core"  # the set that the offline protocol takes
 # A reference sentence is looked for as it stands: no slide around it is too long or too pale.
@@ -106,9 +102,6 @@ def _request(messages: object) -> str:
 def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
     """Write the prompts of the lines on stdin, or of a file or folder (`by`: as of request_files), to stdout and say on
     stderr what they lack; returns the exit status. What a file holds is said before the first is written."""
-    from jsonschema import Draft202012Validator
-
-    validator = Draft202012Validator(config_files.asset("schemas/prompt.json"))
     taken = request_files.opened(path, by) if path else request_files.Found("", _stdin())
     seen: dict[int, str] = {}  # where an id was first, by the id's hash
     texts = set[int]()  # the hashes of what was said before
@@ -121,7 +114,7 @@ def check(protocol: Protocol, path: Path | None = None, by: str = "") -> int:
                 made = rows(given)
                 said = hash(_request(made[-1]["messages"]))
                 for record in made:
-                    valid(validator, record)
+                    valid(record)
                     if path and said in texts:  # whatever id it has, it would count as two
                         raise request_files.LeftOut("said twice")
                     if (first := seen.setdefault(hash(record["id"]), where)) != where:
@@ -158,9 +151,9 @@ def _stdin() -> Iterator[tuple[str, str | ValueError]]:
             yield f"stdin:{number}", ValueError("not UTF-8 text")
 
 
-def valid(validator: "Draft202012Validator", record: Record) -> None:
+def valid(record: Record) -> None:
     """Raises ValueError for what is not of the schema, or a reference that its item does not find."""
-    for error in validator.iter_errors(record):
+    for error in config_files.validator("prompt.json").iter_errors(record):
         place = ".".join(map(str, error.absolute_path)) or "row"
         raise ValueError(f"{record['id']}: {place}: {error.message[:200]}")
     items, sentences = record["checklist"], record.get("references", [])

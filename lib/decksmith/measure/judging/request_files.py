@@ -38,21 +38,6 @@ _MARK = re.compile(
 # Four words that begin like a sentence, and no `Audience: ..` or bullet: a request by itself.
 _ALONE = re.compile(r"(?!\w[\w ]{0,30}:)[^\W_a-z]\S*(?: +\S+){3}")
 _STRUCTURE = re.compile(r"\s*(?:\{\s*[\"}]|\{\s*$|\[\s*[\"{\[]|\[\s*\]?\s*$)")
-_READ_SHEET = f"""
-import json, resource, sys, zipfile
-resource.setrlimit(resource.RLIMIT_CPU, (600, 600))
-resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-from openpyxl import load_workbook
-assert sum(part.file_size for part in zipfile.ZipFile(sys.argv[1]).infolist()) < {SHEET}
-book, filled = load_workbook(sys.argv[1], read_only=True, data_only=True, keep_links=False), False
-for sheet in (sheet for sheet in book.worksheets if sheet.sheet_state == "visible" and not filled):
-    sheet.reset_dimensions()
-    for number, row in enumerate(sheet.iter_rows(values_only=True, max_col=500), 1):
-        if any(value is not None for value in row):
-            filled = True
-            print(json.dumps([number, ["" if value is None else str(value) for value in row]]))
-"""
 
 _PIECE = re.compile(rf"\A{_STRUCTURE.pattern}|%PDF|\A\d+ \d+ obj\b|(?m:^sep=.$)")
 Row = tuple[str, list[str]]  # where, and the cells
@@ -312,7 +297,8 @@ def _csv(path: Path, lines: Lines, separator: str) -> Iterator[Row]:
 
 
 def _sheet(path: Path) -> Iterator[Row]:
-    command = [sys.executable, "-c", _READ_SHEET, str(path.resolve())]
+    program = str(cli.ROOT / "assets/programs/read_sheet.py")
+    command = [sys.executable, program, str(path.resolve()), str(SHEET)]
     quiet = {"PYTHONNOUSERSITE": "1", "OPENBLAS_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=subprocess.DEVNULL, env=quiet) as reader:

@@ -25,7 +25,7 @@ from decksmith.measure.decks.records import Page
 from decksmith.measure.render import cell, pool, toolchain
 from decksmith.measure.render.worker import Measured, RenderRequest, Worker, bounded
 
-FORM = "import-1"  # raise it when a deck is read otherwise
+FORM = "import-2"  # raise it when a deck is read otherwise
 LARGEST = 100 << 20  # bytes of a file, or of all in a folder
 SECONDS, MEMORY = 120, 4096  # CPU seconds and MB of LibreOffice, or of a browser
 PICTURES = {".png", ".jpg", ".jpeg", ".webp"}
@@ -175,16 +175,25 @@ async def _shown(path: Path, files: dict[str, bytes]) -> list[Record]:
 
 
 def _markdown(key: str, slides: list[Record]) -> str:
-    """The words of a deck as markdown that shows them as they are; each page is told the line of its slide."""
-    text = f"---\nimported: {key}\n---\n"
+    """The words of a deck as markdown that shows them as they are, and as `parts` of each slide's frontmatter the text boxes,
+    tables and pictures of a PowerPoint file; each page is told the line of its slide."""
+    text = f"---\nimported: {key}\n"
     for number, slide in enumerate(slides):
         page: Page = slide["page"]
+        parts = "".join(f"- {_part(part)}\n" for part in slide.get("parts", []))
         text += "\n---\n" if number else ""
+        text += f"parts:\n{parts}---\n" if parts else "" if number else "---\n"
         page["line"] = text.count("\n") + 1
         text += f"\n# {_plain(page['title'])}\n"
         text += "".join(f"\n{_plain(row)}\n" for row in page["text"].split("\n") if row.strip())
         text += f"\n<!-- {_plain(slide['note'])} -->\n" if slide.get("note", "").strip() else ""
     return text
+
+
+def _part(part: list[object]) -> str:
+    """A part as a line of YAML."""
+    said = json.dumps(part, ensure_ascii=False)
+    return "".join(sign if sign.isprintable() else " " for sign in said)
 
 
 def _plain(text: str) -> str:

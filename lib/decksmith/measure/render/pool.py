@@ -17,7 +17,7 @@ from typing import cast
 from decksmith.core import cli, stream, validation, workspace
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
-from decksmith.core.records import By, Error, Record
+from decksmith.core.records import By, Edit, Error, Record
 from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.lint import CANVAS
 from decksmith.measure.decks.parser import THEMES
@@ -118,24 +118,28 @@ class Pool:
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
         deck = *source(run, record), dress(run, record)
         if made := await asyncio.to_thread(imported, record, deck[0], self.settings["scale"]):
-            return {**await self._value(run, record, made[0]), "imported": made[1]}
-        result, cached = await self._kept_result(record["id"], *deck)
-        value = await self._value(run, record, result)
-        if cached:
-            value["by"] = cast(By, {"cached": True})
-        elif self.ready:
-            value["by"] = cast(By, {"walls": (await self.ready)[0]})
+            value: Render = {**await self._value(run, record, made[0]), "imported": made[1]}
+        else:
+            result, cached = await self._kept_result(record["id"], *deck)
+            value = await self._value(run, record, result)
+            if cached:
+                value["by"] = cast(By, {"cached": True})
+            elif self.ready:
+                value["by"] = cast(By, {"walls": (await self.ready)[0]})
         if "edit" in record:
-            value["before"] = await self._before(Path(run), record["edit"]["before"])
+            value["before"] = await self._before(Path(run), record["edit"])
         return value
 
-    async def _before(self, run: Path, text: str) -> list[str]:
+    async def _before(self, run: Path, edit: Edit) -> list[str]:
         """The pictures of the deck before an edit: all edits of a run on one deck share them, in its folder before-HASH. Raises
         stream.Fault where it has none, which is no fault of the model's."""
-        ident = f"before-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        text = edit["before"]
+        files, _, ident = edit.get("imported", "").rpartition("/")
+        ident = ident or f"before-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         if ident not in self.befores:
             stream.write(run / ident / "deck.md", text.encode())
             record: Record = {"id": ident, "deck": {"path": f"{ident}/deck.md"}}
+            record["gen"] = {"model": {"files": files}}
             record["images"] = illustrate(run, record)
             self.befores[ident] = asyncio.ensure_future(self.render(run, record))
         value = await asyncio.shield(self.befores[ident])

@@ -35,6 +35,8 @@ class Run(TypedDict):
     unshipped: list[str]  # in what its protocol differs from the shipped one of its name
     left_out: list[str] | None  # decks that not all runs have (--common)
     remedy: str  # what does missing decks again
+    made_from: NotRequired[str]  # of scores.jsonl, whose records `records` are without their X-rays
+    altered: NotRequired[list[str]]  # ids of records that are others than those that were scored
     trained: NotRequired[Trained]  # on which reward (rewards.rules.note_training)
     guided: NotRequired[Guided]  # what chose its decks (rewards.rules.note_training)
 

@@ -97,7 +97,8 @@ def below(run: Run, difference: float, prompts: int) -> str:
     if known is None or abs(difference) > known[1]:
         return ""
     name, size, found = known
-    return f"; below this protocol's floor: one model differs from itself by up to {shown(found, size)} (95 %, by {name})"
+    by = f"95 %, by {name} on {found['sources'][name]['prompts']} prompts"
+    return f"; below this protocol's floor: one model differs from itself by up to {shown(found, size)} ({by})"
 
 
 def planned(run: Run) -> list[str]:

@@ -1,19 +1,10 @@
-"""Where runs lie and what they are called: results/runs/<model>[+<condition>]/<protocol>[@<file>-<hash>]/.
-
-`python3 -m decksmith.measure.results.layout` lists them (`make runs`).
-"""
+"""Where runs lie and what they are called: results/runs/<model>[+<condition>]/<protocol>[@<file>-<hash>]/."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
-import click
-
-from decksmith.core import cli, stream
-from decksmith.core.records import Record
+from decksmith.core import cli
 from decksmith.measure.decks import conditions
-from decksmith.measure.results import text
-from decksmith.measure.results.summary import rendered
 
 RUNS = cli.ROOT / "results/runs"
 
@@ -64,42 +55,6 @@ def missing(folder: Path) -> cli.Missing:
     return cli.Missing(f"there is no run {folder}; `{make_command(folder)}` makes it")
 
 
-def table(runs: Path | None = None) -> list[str]:
-    """The finished runs, a line each: model, protocol, how many decks render, how good these are, USD and day."""
-    rows = [["model", "protocol", "renders", "score", "USD", "made"]]
-    for folder in finished(runs):
-        path = folder / "summary.json"
-        summary, made = stream.json_file(path), datetime.fromtimestamp(path.stat().st_mtime)
-        own = stream.fingerprint({**summary, "by": None})
-        if (summary.get("by") or {}).get("sum", own) != own:
-            cli.say(f"{path} is damaged on its disk: rm {path} && {make_command(folder)}")
-            continue
-        cells = [folder.parent.name, folder.name, rendered(summary), _score(summary)]
-        rows.append([*cells, _cost(summary), f"{made:%Y-%m-%d %H:%M}"])
-    if len(rows) == 1:
-        return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
-    lines = text.columns(rows, len(rows[0]))
-    return [*lines, "", "The folder of a run is results/runs/MODEL/PROTOCOL."]
-
-
-def _score(summary: Record) -> str:
-    """`61 % of checks`, or `3.31 of 5` where a judge read the decks."""
-    means = summary["means"]["renderable"]
-    if edit := summary["means"].get("floor", {}).get("edit"):
-        return f"{text.whole_percent(edit['mean'])} of edits"
-    if checks := means.get("checks"):
-        return f"{text.whole_percent(checks['mean'])} of checks"
-    return f"{means['overall']['mean']:.2f} of 5" if "overall" in means else "-"
-
-
-def _cost(summary: Record) -> str:
-    costs = [summary.get("cost"), summary.get("judge_cost")]
-    known = [cost for cost in costs if cost is not None]
-    if 0 < sum(known) < 0.005:
-        return "<0.01"  # 0.00 is what costs nothing
-    return f"{sum(known):.2f}" if known else "-"
-
-
 def _place(folder: Path) -> tuple[str, str]:
     """The model and the protocol's folder of a run under some results/runs; elsewhere its name and ''."""
     # As it is named, since results may be a link to another disk; then where it really lies.
@@ -108,12 +63,3 @@ def _place(folder: Path) -> tuple[str, str]:
             if parts[at - 1 : at + 1] == ("results", "runs"):
                 return parts[at + 1], parts[at + 2]
     return parts[-1], ""
-
-
-@cli.command(__doc__)
-def main() -> None:
-    click.echo("\n".join(table()))
-
-
-if __name__ == "__main__":
-    main()

@@ -251,11 +251,7 @@ Group = tuple[str, list[Bar]]  # a heading, and what stands below it
 
 
 def grouped(
-    pyplot: ModuleType,
-    tone: Tone,
-    said: Sequence[Said],
-    groups: Sequence[Group],
-    begin: float,
+    pyplot: ModuleType, tone: Tone, said: Sequence[Said], groups: Sequence[Group], begin: float
 ) -> tuple[Figure, Axes]:
     """`(figure, axes)` of groups of bars. begin: where bars begin."""
     body = 0.0

@@ -11,17 +11,11 @@ from decksmith import __version__
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import prompt_of
 from decksmith.measure.judging.scoring import EDIT
-from decksmith.measure.results import (
-    claims,
-    looks,
-    report_data,
-    report_pictures,
-    tables,
-)
+from decksmith.measure.results import claims, looks, report_data, report_pictures, tables
 from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import better, from_folder, is_headline
 from decksmith.measure.results.plots import loss, plots
-from decksmith.measure.results.report_data import Live, Shown
+from decksmith.measure.results.report_data import Later, Live, Shown
 from decksmith.measure.results.runs import (
     agreement_said,
     judged_by,
@@ -71,20 +65,22 @@ def page(
         pictures = report_pictures.in_folder(folder, runs)
         shown = _shown(runs, compared, live)
         shown["plots"] = _plots(folder, runs, compared, training) if compared else []
-        data = report_data.data(runs, pictures, compared) | {"live": live}
+        many = sum(len(run["records"]) for run in runs) > report_data.AT_ONCE
+        later = report_data.Later(out / "later" if many and not single else None)
+        data = report_data.data(runs, pictures, compared, later) | {"live": live}
         if compared:
             data["markdown"] = tables.markdown(runs, compared)
-        data["key"] = stream.fingerprint([shown, data])
+        data["key"] = stream.fingerprint([shown, data, later.sum.hexdigest()])
         whole = None
-        if single or (not live and report_pictures.weight(folder) <= MAILED):
-            whole = _html(shown, data, folder)
+        if single or (not live and not many and report_pictures.weight(folder) <= MAILED):
+            whole = _html(shown, data, later, folder)
         if single:
             file, html = out / "report.html", whole or ""
         else:
             inside = out.resolve().is_relative_to(cli.ROOT.resolve())  # the checkout
             docs = Path(os.path.relpath(DOCS, out.resolve())).as_posix() if inside else None
             shown |= {"docs": docs, "send": bool(whole)}
-            file, html = out / "index.html", _html(shown, data)
+            file, html = out / "index.html", _html(shown, data, later)
             (out / "send.js").unlink(missing_ok=True)
             if whole:
                 stream.write(out / "send.js", f"report_file = {json.dumps(whole)};\n")
@@ -95,9 +91,8 @@ def page(
     return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
 
 
-def _html(shown: Shown, data: Shown, inside: Path | None = None) -> str:
+def _html(shown: Shown, data: Shown, later: Later, inside: Path | None = None) -> str:
     """The page; `inside`: the folder of the pictures and plots that it carries in itself."""
-    at_once, later = report_data.apart(data)
     style = pages.faces() + (pages.WEB / "report.css").read_text()
     script = pages.script("diff.js", "report.js")
     address = partial(report_pictures.address, inside)
@@ -108,8 +103,8 @@ def _html(shown: Shown, data: Shown, inside: Path | None = None) -> str:
         policy=pages.policy(script, style, images, key),
         style=pages.as_is(style),
         script=pages.as_is(script),
-        data=pages.data(at_once),
-        later=[pages.data(deck) for deck in later],
+        data=pages.data(data),
+        later=[pages.as_is(text) for text in later.texts],
         inside=pages.data(report_pictures.inside(inside)) if inside else None,
     )
 

@@ -1,11 +1,15 @@
 """What the report's page and script show of runs and decks: JSON data of each deck (assets/web/report.js), the words of the
 page, and who made its numbers, when, and by which command."""
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TypedDict, cast
 
+from decksmith.core import pages, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.measure.decks import edits, sources
 from decksmith.measure.decks.records import Deck, Render
@@ -18,7 +22,7 @@ from decksmith.measure.results.comparison import Comparison, Run
 from decksmith.measure.results.pairs import better, is_headline
 from decksmith.measure.results.plots import dimensions
 from decksmith.measure.results.report_pictures import Pictures, inside_run
-from decksmith.measure.results.runs import measures, offline, titles
+from decksmith.measure.results.runs import measures, offline, titles, whole
 from decksmith.measure.results.summary import fault_of, made_by, spans, status_of
 from decksmith.measure.results.text import listed
 from decksmith.models.records import Gen
@@ -40,46 +44,53 @@ class Live(TypedDict):
     of: int
 
 
-# What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
+# What only a deck in the window shows, or a search looks through: nine tenths of a page of many decks.
 LATER = (
-    *(
-        "before",
-        "markdown",
-        "reply",
-        "reasoning",
-        "findings",
-        "asked",
-        "not_checked",
-        "features",
-        "why",
-    ),
-    *("evidence", "observations", "caps", "pictures"),
+    *("slides", "answers", "before", "markdown", "reply", "reasoning", "findings", "asked"),
+    *("not_checked", "features", "why", "evidence", "observations", "caps", "pictures"),
 )
-XRAY = ("line", "seen")  # the same of a slide
+AT_ONCE = 2_000  # decks; of more, what a page reads later stands in files beside it
+IN_FILE = 10  # decks of such a file
+LISTED = 1_000  # decks that have a place in the page's list; more follow when somebody comes near its end
 
 
-def apart(data: Shown) -> tuple[Shown, list[Shown]]:
-    """`data` as the page's script wants it: without what it reads later, and that, deck by deck. A deck's `xray` has an entry for
-    each of its slides."""
-    rows, later = [], []
-    for row in cast(list[Shown], data["rows"]):
-        shown = cast(list[Shown], row["slides"])
-        slides = [{k: v for k, v in slide.items() if k not in XRAY} for slide in shown]
-        light = {key: value for key, value in row.items() if key not in LATER}
-        rows.append({**light, "slides": slides})
-        xray = [_only(slide, XRAY) for slide in shown]
-        later.append({**_only(row, LATER), "xray": xray})
-    return {**data, "rows": rows, "later": [*LATER, "xray"]}, later
+class Later:
+    """What a page reads later, deck by deck: texts for the page itself, or files in `folder`."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder, self.files = folder, 0
+        self.texts, self.sum = list[str](), hashlib.sha256()
+        for path in folder.glob("*.js") if folder else ():
+            path.unlink()
+
+    def add(self, row: Shown) -> None:
+        text = pages.data(row)
+        self.sum.update(text.encode())
+        self.texts.append(text)
+        if len(self.texts) == IN_FILE:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.folder and self.texts:
+            path = self.folder / f"{self.files}.js"
+            stream.write(path, f"report_decks = {json.dumps(self.texts)};\n")
+            self.files, self.texts = self.files + 1, []
 
 
-def data(runs: list[Run], pictures: Pictures, compared: Comparison | None) -> Shown:
-    """Everything that the page's script shows; `compared` is claims.compare's, None while a run goes on."""
+def data(runs: list[Run], pictures: Pictures, compared: Comparison | None, later: Later) -> Shown:
+    """What the page's script shows at once; the rest of each deck goes to `later`. `compared` is claims.compare's, None
+    while a run goes on. The rows are lists, of values whose names stand once."""
     prompts: dict[str, Shown] = {}
+    names: list[str] = []
     rows = []
     for index, run in enumerate(runs):
-        for record in run["records"]:
+        for record in whole(run):
             prompts.setdefault(prompt_of(record), _request(record))
-            rows.append(_deck(index, run, record, pictures))
+            deck = _deck(index, run, record, pictures)
+            later.add({name: deck.pop(name) for name in LATER})
+            names = names or [*deck]
+            rows.append([*deck.values()])
+    later.flush()
     said: dict[str, dict[str, str]] = {run["label"]: {} for run in runs}
     if compared:
         pairs = decided([pair for pair in compared["pairs"] if is_headline(pair)])
@@ -92,7 +103,11 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison | None) -> Sh
         "runs": [_run(run, runs) for run in runs],
         "said": said,
         "prompts": prompts,
+        "names": names,
         "rows": rows,
+        "later": LATER,
+        "in_file": IN_FILE if later.folder else 0,
+        "listed": LISTED,
     }
 
 
@@ -115,7 +130,6 @@ def _request(record: DeckRecord) -> Shown:
         "text": sources.request(cast(Record, record))
         if own
         else said.get("user", "").removesuffix(deck),
-        "system": said.get("system", ""),
         "asks": {key: value for key, value in asks.items() if key != "outline"},
         "checklist": [_only(item, ("id", "ask")) for item in record.get("checklist") or []],
     }
@@ -191,6 +205,7 @@ def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown
             record.get("features") or {}, ("craft", "craft_v5", "counts", "grounding", "kept")
         ),
         "slides": slides,
+        "drawn": len(slides),
         "expected": render.get("expected"),
         "errors": render.get("errors") or [],
         "markdown": _cut(markdown),

@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -15,12 +15,12 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Numbers, Optionals, Record
 from decksmith.measure.decks import conditions
 from decksmith.measure.decks.records import Rendered
-from decksmith.measure.judging import identity
+from decksmith.measure.judging import identity, scoring
 from decksmith.measure.judging.records import DeckRecord
 from decksmith.measure.results import layout
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.records import Identity, ScoreRow, Summary
-from decksmith.measure.results.summary import TITLES, place, summarize
+from decksmith.measure.results.summary import TITLES, Light, place, summarize
 from decksmith.measure.results.text import few, interval
 from decksmith.models import registry
 
@@ -123,6 +123,7 @@ def keep_common(runs: list[Run]) -> None:
         records = [record for record in run["records"] if place(record) in shared]
         run["left_out"] = [record["id"] for record in run["records"] if place(record) not in shared]
         run["records"], run["summary"] = records, summarize(enumerate(records, 1), run["path"])
+        run.pop("made_from", None)
         for ident, row in identity.prompts(cast(list[Record], records)).items():
             first, holder = asked.setdefault(ident, (row, run["label"]))
             if first != row:
@@ -141,13 +142,39 @@ def in_folder(folder: Path) -> Run:
             raise cli.Missing(f"{folder} has no {name}; `{make}` makes it")
     summary = cast(Summary, _object(folder / "summary.json", make))
     protocol = _object(folder / "protocol.json", make)
-    rows = [record for _, record in stream.records(folder / "scores.jsonl", Rendered)]
-    for record in rows:
+    rows: list[DeckRecord] = []
+    altered: list[str] = []
+    seen = Light()
+    for _, found in stream.records(folder / "scores.jsonl", Rendered):
+        record = cast(DeckRecord, found)
         if not isinstance(record.get("score"), dict):
             raise cli.BadData(
                 f'{folder}/scores.jsonl: {record["id"]}: no "score" in this record; `{make}` writes it'
             )
-    return of(folder, summary, cast(Identity, protocol), cast(list[DeckRecord], rows))
+        if _is_altered(record):
+            altered.append(record["id"])
+        rows.append(seen.take(record))
+    run = of(folder, summary, cast(Identity, protocol), rows)
+    run["made_from"], run["altered"] = seen.fingerprint(), altered
+    return run
+
+
+def _is_altered(record: DeckRecord) -> bool:
+    """Whether a record is another than the one that its score was made from."""
+    inputs = cast(Record, record["score"].get("by") or {}).get("inputs")
+    weighed = ["score", scoring.weighed(cast(Record, record))]
+    return bool(inputs) and inputs != stream.fingerprint(weighed)
+
+
+def whole(run: Run, wanted: Collection[str] | None = None) -> Iterator[DeckRecord]:
+    """The records of a run, or those of these ids, with their X-rays, one after the other."""
+    if "made_from" not in run:
+        yield from run["records"]
+        return
+    with open(run["path"] / "scores.jsonl", "rb") as file:
+        for record, line in zip(run["records"], filter(bytes.strip, file), strict=True):
+            if wanted is None or record["id"] in wanted:
+                yield cast(DeckRecord, stream.loads(line))
 
 
 def of(folder: Path, summary: Summary, protocol: Identity, rows: list[DeckRecord]) -> Run:

@@ -55,12 +55,7 @@ SHOWN = [("floor", "overall"), ("floor", "judge_only")]
 # What a column is left out for where every cell is one of these.
 EMPTY = {text.DASH, "", "0", "$0.00", "unknown"}
 # The columns of words at the left of a table, where that is not one.
-WORDS = {
-    "Scores": 2,
-    "Conditions and what they cost": 2,
-    "Paired by prompt": 2,
-    "Checks": 2,
-}
+WORDS = {"Scores": 2, "Conditions and what they cost": 2, "Paired by prompt": 2, "Checks": 2}
 
 
 def markdown(runs: list[Run], compared: Comparison) -> str:

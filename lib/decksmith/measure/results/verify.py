@@ -19,7 +19,7 @@ from decksmith.measure.judging.records import DeckRecord, Judge
 from decksmith.measure.results import layout
 from decksmith.measure.results.comparison import Run
 from decksmith.measure.results.records import Summary
-from decksmith.measure.results.runs import is_external
+from decksmith.measure.results.runs import is_external, whole
 from decksmith.measure.results.summary import place, summarize
 from decksmith.measure.results.text import few
 from decksmith.models.records import Asked, Gen, Served
@@ -59,12 +59,14 @@ def _checked(run: Run, sample: list[DeckRecord]) -> Summary:
     prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
     found = [*_ids(records), *_asked(records, prompts), *_requests(run)]
     found += [*_protocol(run), *_scores(run), *_decks(run), *_journal(run)]
-    found += [line for record in sample for line in _verdict(run, record)]
+    drawn = whole(run, {record["id"] for record in sample}) if sample else ()
+    found += [line for record in drawn for line in _verdict(run, record)]
     found = found or [*_changed(run)]
     named = ("prompts.jsonl: ", "protocol.json: ")
     found = [line if line.startswith(named) else f"scores.jsonl: {line}" for line in found]
     if not found:
-        summary = summarize(enumerate(records, 1), folder / "scores.jsonl")
+        where = folder / "scores.jsonl"
+        summary = summarize(enumerate(records, 1), where, run.get("made_from"))
         found += _summary(run["summary"], summary)
     if found:
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
@@ -188,12 +190,8 @@ def _changed(run: Run) -> Iterator[str]:
         for path in (record.get("render") or {}).get("slides") or []:
             if _is_there(run, path) and not pictures.is_whole(run["path"] / path):
                 yield f"{record['id']}: {path} is damaged"
-        by: By | None = record["score"].get("by")
-        inputs = by.get("inputs") if by else None
-        if inputs and inputs != stream.fingerprint(
-            ["score", scoring.weighed(cast(Record, record))]
-        ):
-            yield f"{record['id']}: it is another record than the one that score.by.inputs says"
+    for ident in run.get("altered", ()):
+        yield f"{ident}: it is another record than the one that score.by.inputs says"
 
 
 def _is_there(run: Run, path: str) -> bool:

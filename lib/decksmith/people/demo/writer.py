@@ -91,6 +91,11 @@ def excerpt(deck: Deck, slides: Iterable[Slide]) -> str:
     return "\n".join(out)
 
 
+def ended(text: str) -> int:
+    """How many slides of a text that grows have ended: dashes end one once something follows."""
+    return text.rstrip("- \n").count("\n---")
+
+
 class DeckWriter:
     """The models, the line before each endpoint, and the warm renderer.
 
@@ -268,8 +273,7 @@ class DeckWriter:
         seen: dict[int, str] = {}  # by number, the slides that were rendered
         batch = marks = 0
         while not over.is_set():
-            more = "".join(text).count("\n---")
-            if more == marks:  # no slide ended since
+            if (more := ended("".join(text))) == marks:
                 await asyncio.sleep(0.15)
                 continue
             deck = Deck.parse(clean.clean("".join(text))[0][:TEXT])

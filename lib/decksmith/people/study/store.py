@@ -31,19 +31,7 @@ if TYPE_CHECKING:
     from itsdangerous import URLSafeSerializer
 
 MOST_RATERS = 20_000
-SCHEMA = """
-CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE,
-  source TEXT NOT NULL, at TEXT NOT NULL, network TEXT);
-CREATE TABLE given (rater TEXT NOT NULL, place INTEGER NOT NULL, pair TEXT NOT NULL,
-  skipped INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (rater, pair),
-  UNIQUE (rater, place)) WITHOUT ROWID;
-CREATE TABLE votes (rater TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT NOT NULL,
-  source TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (rater, pair)) WITHOUT ROWID;
-CREATE TABLE events (n INTEGER PRIMARY KEY, rater TEXT NOT NULL, key TEXT NOT NULL,
-  what TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT, at TEXT NOT NULL, UNIQUE (rater, key));
-CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-PRAGMA user_version = 2;
-"""
+SCHEMA = cli.ROOT / "assets/schemas/votes.sql"
 VERSION = 2  # of this schema
 
 Action = Literal["vote", "skip", "undo"]
@@ -209,7 +197,7 @@ class Study:
             if (said := self._value("PRAGMA integrity_check")) != "ok":
                 raise sqlite3.DatabaseError(said)
             if version == 0:
-                for statement in SCHEMA.split(";\n"):
+                for statement in SCHEMA.read_text().split(";\n"):
                     self._db.execute(statement)
         if version not in (0, VERSION):
             raise cli.BadData(

@@ -199,7 +199,7 @@ def _content(row: ChatRow) -> str:
 def gym_row(prompt: Record) -> Record:
     """A prompt as a row of NeMo Gym: what the model is asked, which agent asks, and the prompt as reward-serve wants it."""
     asked = [message for message in prompt["messages"] if message.get("role") != "assistant"]
-    label = {key: prompt[key] for key in ("id", "asks", "checklist") if key in prompt}
+    label = {key: prompt[key] for key in ("id", "asks", "checklist", "edit") if key in prompt}
     return {
         "responses_create_params": {"input": asked},
         "agent_ref": {"type": "responses_api_agents", "name": "decksmith_agent"},

@@ -25,7 +25,9 @@ TABLES = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
 OTHERS = {b"%PDF": "a PDF", b"PK\3\4": "a ZIP archive or an Office document", b"GGUF": "a model"}
 OTHERS |= {b"\x1f\x8b": "compressed (gunzip it)", b"(\xb5/\xfd": "compressed (unzstd it)"}
 ENDS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow")
-BESIDE = re.compile(r"\b(dataset_\w+|state|report)\.json")  # no rows, but what is said of them
+BESIDE = re.compile(
+    r"\b((dataset_\w+|state|report)\.json|split\.tsv)"
+)  # no rows, but what is said of them
 Rows = Iterator[tuple[str, Record | str]]  # the place of each row; the row, or what is wrong there
 
 

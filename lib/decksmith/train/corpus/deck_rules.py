@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
+from decksmith.core import config_files
 from decksmith.measure.decks import clean, features
 from decksmith.measure.decks import words as deck_words
 from decksmith.measure.decks.parser import LAYOUTS, SLOT, THEMES, Deck, Slide
@@ -19,39 +20,16 @@ from decksmith.train.corpus.records import DraftFault, Seed
 LANGUAGE = {"latin": 0.8, "script": 0.5}
 _PICTURE_LAYOUTS = ("image", "image-left", "image-right", "intro-image", "intro-image-right")
 _BARE_LAYOUTS = ("end", "image", "intro-image", "3-images")  # that say something without words
-_KEYS = set(
-    """layout theme title class image-query image background transition zoom clicks layoutClass level
-hideInToc""".split()
-)
+_WORDS = {name: said.split() for name, said in config_files.asset("draft-words.toml").items()}
+_KEYS, _ICONS = frozenset(_WORDS["keys"]), tuple(_WORDS["icons"])
+_HTML, _SLIDEV = frozenset(_WORDS["html"]), frozenset(_WORDS["slidev"])
+_BANNED = frozenset(_WORDS["banned"])
 _PLACEHOLDER = re.compile(
     r"(?i)lorem ipsum|\[insert\b|\byour text here\b|\bslide title here\b|\bTODO:|\bTBD\b"
 )
 _REMOTE = re.compile(r"""(?ix)\b(?:https?|ftp|file|wss?)://\S* | (?:src|href|poster|data)\s*=\s*["']?//[\w.-]+\S*
                      | url\(\s*["']?//[\w.-]+\S* | \]\(\s*//[\w.-]+\S*""")
 _REMOTE_KEY = re.compile(r"(?i)\b[a-z][a-z+.-]{1,20}://|\"//\w|url\(\s*['\"\\]*//")  # in JSON
-_HTML = frozenset(
-    """a abbr address area article aside audio b bdi bdo blockquote br button caption center cite code col
-colgroup data datalist dd del details dfn dialog div dl dt em fieldset figcaption figure font footer form h1 h2 h3 h4 h5
-h6 header hgroup hr i img input ins kbd label legend li main map mark menu meter nav ol optgroup option output p picture
-pre progress q rp rt ruby s samp search section select small source span strike strong style sub summary sup table tbody
-td template textarea tfoot th thead time title tr track tt u ul var video wbr big
-svg g path circle ellipse line polyline polygon rect text tspan defs use marker lineargradient radialgradient stop
-clippath mask pattern symbol filter fegaussianblur feoffset femerge femergenode foreignobject image textpath animate
-math mi mn mo ms mtext mrow mfrac msqrt mroot msup msub msubsup munder mover munderover mtable mtr mtd""".split()
-)
-_SLIDEV = frozenset(
-    """arrow autofittext codegroup lightordark link poweredbyslidev renderwhen slidecurrentno slidestotal
-titlerenderer toc transform vafter vclick vclickgap vclicks vdrag vdragarrow vswitch mermaid component slot transition
-transitiongroup keepalive teleport suspense routerlink""".split()
-)
-_BANNED = frozenset(
-    """script iframe object embed applet frame frameset base meta link tweet youtube bluesky plantuml
-monaco slidevvideo""".split()
-)
-_ICONS = tuple(
-    """carbon- fa6-solid- heroicons- logos- lucide- mdi- ph- ri- simple-icons- svg-spinners- tabler-
-twemoji- uim- i-""".split()
-)
 _INLINE_CODE = re.compile(r"(`+)[^`\n]{1,500}?\1")
 _STEPS = re.compile(r"\{[^}|]*\|[^}]*\}")
 

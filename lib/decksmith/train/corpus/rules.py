@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from decksmith.core import config_files
 from decksmith.measure.decks import templates, words
 from decksmith.measure.decks.parser import THEMES, Deck
 from decksmith.train.corpus import deck_rules, drafts
@@ -44,24 +45,10 @@ _SECRET = re.compile(
     r"|xox[abp]-[A-Za-z0-9-]{20,})\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _UNWANTED = (("\r", "a carriage return"), ("\0", "a NUL"), ("\u2028", "a line separator"))
-_RENDER_CLAIM = re.compile(r"""(?ix)
-    \b(?:I|we)\s(?:have\s|then\s|also\s)*(?:rendered|previewed|exported|screenshotted)\b
-    | \b(?:I|we)\s(?:have\s|then\s)*(?:saw|seen|looked\sat|opened|checked|viewed)\s(?:the|it|each|every|all)\b
-      [^.\n]{0,40}\b(?:render\w*|screenshots?|preview|browser|on\sscreen|PNGs?|PDF)\b
-    | \b(?:after|post|on|upon|once|when\sI)[\s-]render(?:ing|ed)?\b | \brender(?:ing)?[\s-]feedback\b
-    | \b(?:the|this|my)\s(?:\w+\s)?(?:render(?:ed|ing)?|screenshots?|preview)\b(?:\s\w+){0,2}\s
-      (?:shows?|showed|looks?|looked|confirms?|confirmed|revealed|came\sout)\b
-    | \bin\sthe\s(?:render|rendered\s\w+|screenshot|preview)\b
-    | \bnach\sdem\srendern\b|\bgerendert|\bim\sscreenshot\b|\bdie\svorschau\szeigt
-    | \baprès\s(?:le\s)?rendu\b|\bj'ai\s(?:rendu|affiché|prévisualisé)\b|\bcapture\sd'écran
-    | \b(?:tras|al|después\sde)\srenderizar|\brenderiz(?:ado|ada|ei|é)\b|\bcaptura\sde\s(?:pantalla|tela|ecrã)
-    | \bdopo\s(?:il\s)?render|\bho\srenderizzato|\bna\shet\srenderen\b""")
+_WORDS = config_files.asset("draft-words.toml")
+_RENDER_CLAIM = re.compile(_WORDS["render_claim"])
 # A sentence with one of these may name what the deck does not have.
-_NEGATION = re.compile(r"""(?ix)\b(?:not?|non|none|never|nothing|nowhere|without|rather|instead|avoid\w*|skip\w*|drop\w*
-    |reject\w*|consider\w*|tempt\w*|unlike|neither|nor|would|could|might|omit\w*|cannot|against|left\sout|leave\w*|spare\w*
-    |kein\w*|nicht|ohne|statt|anstatt|weder|verzicht\w*|wäre\w*|würde\w*|könnte\w*|pas|sans|plutôt|aucune?|ni|jamais|serait
-    |sin|sem|não|ningun\w*|nenhum\w*|lugar|vez|sería|seria|senza|nessun\w*|invece|geen|niet|zonder|zou
-    |ingen|inga|inget|utan|ikke|uden|inte|nie|bez|не|без|нет|ani)\b|n't\b|n’t\b|ない|せず|使わ|ません|不|没|沒|無|无|않|없""")
+_NEGATION = re.compile(_WORDS["negation"])
 _END = re.compile(r"[.!?;]\s|[。！？；]|\n\s*\n|\n(?=\s*(?:[-*+]|\d{1,2}[.)])\s)")
 
 

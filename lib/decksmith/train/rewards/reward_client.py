@@ -37,7 +37,7 @@ PATIENCE = 600.0  # seconds until a deck is given up
 AWAY = 30.0  # seconds that a server which was gone is not asked, where there is another
 AT_ONCE = 256  # decks that this process waits for
 ANSWER = 1 << 20  # bytes
-FIELDS = ("id", "request", "messages", "asks", "checklist", "label")  # of a prompt
+FIELDS = ("id", "request", "messages", "asks", "checklist", "edit", "label")  # of a prompt
 PROMPTS = 10_000  # whose rewards are remembered
 
 Record = dict[str, Any]

@@ -1,24 +1,20 @@
 """How a row of somebody's training data names its prompt: its own fields, or the id of a prompt
 that the server knows. And the other way round: prompts as rows of somebody else's environment."""
 
-import functools
-import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from decksmith.core import cli, incoming, stream
-from decksmith.core.records import Asks, ChecklistItem, Message, Record
+from decksmith.core.records import Asks, ChecklistItem, Edit, Message, Record
 from decksmith.measure.judging import prompt_rows
 from decksmith.measure.judging.records import Reward
 from decksmith.train.corpus import chat_rows
 
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
-
-FIELDS = ("id", "request", "messages", "asks", "checklist")  # of a prompt, all that are looked at
-NESTED = ("messages", "asks", "checklist")
+# Of a prompt, all that are looked at.
+FIELDS = ("id", "request", "messages", "asks", "checklist", "edit")
+NESTED = ("messages", "asks", "checklist", "edit")
 HOW = (
     "give asks or checklist, or the id of a prompt that reward-serve was started with (--prompts): "
     "docs/reward-server.md"
@@ -35,6 +31,7 @@ class Prompt(TypedDict):
     messages: list[Message]
     asks: Asks
     checklist: list[ChecklistItem]
+    edit: NotRequired[Edit]
 
 
 class RewardAnswer(Reward, total=False):
@@ -70,7 +67,7 @@ class Rows:
             found = _parsed(label)
             label = found if isinstance(found, dict) else {"id": label}
         fields = {**_fields(row), **_fields(label if isinstance(label, dict) else {})}
-        if not fields.get("asks") and not fields.get("checklist"):
+        if not any(fields.get(name) for name in ("asks", "checklist", "edit")):
             if known := self.known.get(str(fields.get("id"))):
                 return known
             named = "the row names no prompt"
@@ -141,13 +138,6 @@ def spoken(content: object) -> str:
     )
 
 
-@functools.cache
-def _schema() -> "Draft202012Validator":
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text()))
-
-
 def _prompt(fields: Row) -> Prompt:
     """A checked prompt of fields; its asks are those that are given, as in data/prompts.jsonl.
     Raises ValueError with a sentence."""
@@ -161,8 +151,9 @@ def _prompt(fields: Row) -> Prompt:
         "messages": messages,
         "asks": fields.get("asks") or {},
         "checklist": fields.get("checklist") or [],
+        **({"edit": fields["edit"]} if fields.get("edit") else {}),
     }
-    prompt_rows.valid(_schema(), {**made, "sets": []})
+    prompt_rows.valid({**made, "sets": []})
     return cast(Prompt, made)
 
 

@@ -30,6 +30,14 @@ KNOWN_PROMPT: Record = {
     # Nobody is asked, and paid, for a verdict on it.
     "judge": {"judge": "nobody", "scores": {"content": 5, "coherence": 5}, "checklist": []},
 }
+_CHECKS: list[Record] = [{"has": "one"}]
+KNOWN_EDIT: Record = {
+    "kind": "none",
+    "before": KNOWN_GOOD,
+    "slides": 3,
+    "may": {},
+    "checks": _CHECKS,
+}
 PATIENCE = 60.0  # seconds for all attempts at one verdict
 
 
@@ -43,6 +51,7 @@ class Scorer:
 
     def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
         self.rules = read(rules)
+        self.edits = self.rules.protocol.judge["kind"] == "edit"
         self.work = root / "work"
         shutil.rmtree(self.work, ignore_errors=True)  # what a killed server left
         self.work.mkdir(parents=True)
@@ -66,6 +75,7 @@ class Scorer:
     def key(self, prompt: Prompt, reply: str) -> str:
         """What a reward is kept under: all that it depends on."""
         fields = [prompt["messages"], prompt["asks"], prompt["checklist"]]
+        fields += [prompt["edit"]] if "edit" in prompt else []
         return stream.fingerprint([*self.identity, fields, reply])
 
     async def warm(self) -> None:
@@ -94,7 +104,9 @@ class Scorer:
     async def _trouble(self, name: str) -> str | None:
         """Why a deck known to be good gets no reward; None where it gets one."""
         try:
-            value = await self._scored({**KNOWN_PROMPT, "id": name, "gen": {"text": KNOWN_GOOD}})
+            edit = {"edit": KNOWN_EDIT} if self.edits else {}
+            record = {**KNOWN_PROMPT, **edit, "id": name, "gen": {"text": KNOWN_GOOD}}
+            value = await self._scored(record)
         except (HelperBroken, cli.Stop, OSError) as error:
             return str(error)
         return value["why"] if value["masked"] else None

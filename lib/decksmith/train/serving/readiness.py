@@ -161,8 +161,11 @@ def interview(url: str, named: Mapping[str, object], thinking: Mapping[str, Any]
         "tool": lambda: asked("How is the weather in Bern?", tools=tools, tool_choice="auto"),
         "long": lambda: asked("The bee flew home. " * 400 + CAPITAL),
     }
-    with ThreadPoolExecutor(len(questions)) as at_once:
+    at_once = ThreadPoolExecutor(len(questions))
+    try:
         replies = list(at_once.map(lambda question: question(), questions.values()))
+    finally:  # whoever is asked to stop waits for no reply
+        at_once.shutdown(wait=False, cancel_futures=True)
     cli.say("six questions: what ended each reply, characters of thought and answer, calls")
     for question, reply in zip(questions, replies, strict=True):
         shown = "".join(filter(str.isprintable, " ".join(reply.text.split())))[:48]

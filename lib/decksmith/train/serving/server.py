@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, slurm, stream
 from decksmith.models import embedded, families, servers
 from decksmith.models.records import ServedAdapter
 from decksmith.train.hub import models
@@ -74,7 +74,7 @@ def serve(wanted: Wanted, *, name: str | None, timeout: float) -> int:
     job, inside = _job(), "SLURM_JOB_ID" in os.environ
     name = name or job or f"{socket.gethostname()}-{os.getpid()}"
     # Beyond a job nobody but this machine is let in; in one, the clients are on other nodes.
-    host, port = socket.getfqdn() if inside else "127.0.0.1", _port()
+    host, port = slurm.this_node() if inside else "127.0.0.1", _port()
     command = _command(wanted, "0.0.0.0" if inside else host, port)
     names = [_called(wanted, command.base), *wanted.adapters]
     file, log = servers.folder() / f"{name}.json", servers.folder() / f"{name}.log"
@@ -252,6 +252,8 @@ def _signals() -> list[signal.Signals]:
 
 
 def _stop(number: int, _: object) -> None:
+    for one in _signals():  # a second one would cut short what ends the server
+        signal.signal(one, signal.SIG_IGN)
     raise _Asked(signal.Signals(number).name)
 
 

@@ -329,7 +329,8 @@ def _chosen(found: list[Checkpoint], step: int | None, config: Recipe) -> tuple[
 
 def merge_into(adapter: Path, name: str, out: Path) -> None:
     """Make the folder `out`: the base model `name` with the adapter added to its matrices, for a server that takes no
-    adapter."""
+    adapter. All but its weights is the base's own: transformers writes names of layers that the older one in a trainer's
+    image refuses, and Automodel shards a Nemotron over several GPUs by its base's own code alone."""
     peft, torch = base_models.library("peft"), base_models.library("torch")
     transformers = base_models.library("transformers")
     transformers.utils.logging.disable_progress_bar()
@@ -341,7 +342,10 @@ def merge_into(adapter: Path, name: str, out: Path) -> None:
     merged.save_pretrained(made)
     for path in made.glob("*.safetensors"):
         path.chmod(0o644)  # safetensors writes for its owner alone
-    _copy(base_models.folder(name, small=True), made, *base_models.TOKENIZER)
+    config = json.loads((base / "config.json").read_text())
+    config["torch_dtype" if "torch_dtype" in config else "dtype"] = "bfloat16"
+    stream.write(made / "config.json", json.dumps(config, indent=2) + "\n")
+    _copy(base, made, *base_models.TOKENIZER, *(path.name for path in base.glob("*.py")))
     _copy(adapter, made, *base_models.TOKENIZER)
     stream.write(made / families.MERGED, json.dumps({"base": name}))
     _put(made, out)

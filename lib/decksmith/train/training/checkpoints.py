@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, TypedDict, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from decksmith.core import cli, incoming, stream
 from decksmith.train.training import curve, recipes
@@ -42,22 +42,7 @@ class State(CurvePoint):
 
 
 # training_info.json of a checkpoint, by NeMo-RL's names.
-TrainingInfo = TypedDict(
-    "TrainingInfo",
-    {
-        "epoch": int,
-        "step": int,
-        "total_steps": int,
-        "consumed_samples": int,
-        "total_valid_tokens": int,
-        "train:loss": float | None,
-        "val:val_loss": float,
-        "val:validation-default_loss": float,
-        "run": str,
-        "gpu_gib": float,
-    },
-    total=False,
-)
+TrainingInfo = dict[str, Any]
 
 
 class Checkpoint(NamedTuple):

@@ -1,6 +1,7 @@
 """Would more data help: nested shares of the rows, and the line through what models trained on them are worth.
 
-`make dose` (make/dose.py) trains and asks them. A model is worth the share of checks that its decks pass, none where they do not render.
+`make dose` (make/dose.py) trains and asks them. A model is worth the share of checks that its decks pass, none where they do not render;
+and, which few rows move already, how likely it finds the tokens of answers that it was not trained on.
 """
 
 import math
@@ -18,6 +19,7 @@ from decksmith.train.corpus import chat_data
 from decksmith.train.corpus.records import TrainRow
 
 DOSES = (8, 4, 2, 1)  # the rows are divided by
+HELD = 8  # answers at most that no model is trained on
 
 
 class Point(TypedDict):
@@ -32,7 +34,8 @@ class Point(TypedDict):
 def split(data: Path, out: Path, most: int | None = None) -> dict[int, int]:
     """Write OUT/N/train.jsonl with one in N of the rows of DATA/train.jsonl, for each N of DOSES, and the same test.jsonl; returns how
     many rows each has. What is in a smaller part is in the larger ones, and rows that ask the same stay together. most: of how many
-    rows all are. Raises cli.BadData where the smallest would have none."""
+    rows all are. OUT/held.jsonl has HELD rows of the test and of those that `most` leaves over. Raises cli.BadData where the smallest
+    part would have none."""
     rows = [cast(TrainRow, row) for _, row in stream.records(data / "train.jsonl")]
     test = (data / "test.jsonl").read_bytes()
     groups: dict[int, list[TrainRow]] = {}
@@ -42,14 +45,17 @@ def split(data: Path, out: Path, most: int | None = None) -> dict[int, int]:
     whole, counts = min(most or len(rows), len(rows)), dict[int, int]()
     for dose in DOSES:
         taken: list[TrainRow] = []
+        rest: list[TrainRow] = []
         for group in ordered:
-            taken += group if len(taken) < whole // dose else []
+            (taken if len(taken) < whole // dose else rest).extend(group)
         if not taken:
             raise cli.BadData(f"{data}/train.jsonl: {whole} rows; an eighth of them is none")
         counts[dose], folder = len(taken), out / str(dose)
         folder.mkdir(parents=True, exist_ok=True)
         stream.write_records(folder / "train.jsonl", taken)
         stream.write(folder / "test.jsonl", test)
+    tests = [cast(TrainRow, row) for _, row in stream.records(data / "test.jsonl")]
+    stream.write_records(out / "held.jsonl", [*tests, *rest][:HELD])
     return counts
 
 
@@ -60,13 +66,7 @@ def points(counts: dict[int, int], epochs: int, batch: int) -> list[Point]:
     for curve in ("steps", "epochs"):
         for dose in DOSES[:-1]:
             taken = steps[1 if curve == "steps" else dose]
-            one: Point = {
-                "name": f"{curve}-{dose}",
-                "curve": curve,
-                "rows": counts[dose],
-                "steps": taken,
-            }
-            found.append(one)
+            found.append(Point(name=f"{curve}-{dose}", curve=curve, rows=counts[dose], steps=taken))
     return [*found, {"name": "all", "curve": "both", "rows": counts[1], "steps": steps[1]}]
 
 
@@ -98,7 +98,7 @@ def sentence(found: Mean) -> str:
     hi, lo = found["hi"] or 0.0, found["lo"] or 0.0
     said = f"doubling the rows is expected to gain {text.interval(found)}"
     if lo > 0:
-        return f"{said}; it gains"
+        return f"{said}: more rows help"
     if hi <= 0:
         return f"{said}; any gain is ruled out"
     return f"{said}; more than {math.ceil(100 * hi - 1e-9) / 100:.2f} is ruled out"

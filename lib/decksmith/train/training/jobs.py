@@ -38,17 +38,6 @@ for f in .venv .env results assets/renderer/node_modules assets/engine/node_modu
 done
 [ ! -f slurm/site.env ] || install -m 600 slurm/site.env {snapshot}/slurm/
 """
-# Says which kind of image the site takes, and where it would be; fails where it is not.
-NEED_IMAGE = """CONTAINER=apptainer; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env > /dev/null 2>&1
-image=$(echo {name} | tr a-z A-Z)_IMAGE
-case $CONTAINER in
-  none) exit 0 ;;
-  pyxis) eval "path=\\${{$image:-}}"; path=${{path:-{home}/containers/{name}.sqsh}} ;;
-  *) path={home}/containers/{name}.sif ;;
-esac
-echo "$CONTAINER" "$path"
-test -e "$path"
-"""
 SUBMIT = """command -v sbatch > /dev/null || {{ echo 'sbatch: not found' >&2; exit 69; }}
 set -a; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env; set +a
 exec env {command}
@@ -298,14 +287,9 @@ class Job:
 
     def _need_image(self, name: str) -> None:
         """Raises cli.Missing where the site's CONTAINER wants an image that is not there."""
-        done = self.host.shell(NEED_IMAGE.format(home=shlex.quote(str(self.home)), name=name))
-        kind, path = (done.stdout.decode().split(maxsplit=1) + ["", ""])[:2]
-        if not done.returncode or not path:
-            return
-        mend = f"make image-{name}"
-        if kind == "pyxis":
-            mend = f"enroot import -o {path.strip()} docker://.. (docs/cluster.md)"
-        raise cli.Missing(f"{path.strip()} is not there{self.at}; {mend}")
+        done = self.host.shell(f"{shlex.quote(str(self.home))}/containers/need {name}")
+        if done.returncode == 69:
+            raise cli.Missing(f"{last_line(done.stderr)}{self.at}")
 
     def _need_weights(self) -> None:
         """Raises cli.Missing where the job's base model is not in the cache of the place where it runs."""

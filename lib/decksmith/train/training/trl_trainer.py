@@ -224,7 +224,7 @@ class RecipeCallback(TrainerCallback):
             "run": self.plan.same,
         }
         if "eval_loss" in logged:
-            info |= cast(TrainingInfo, {self.plan.val_loss: logged["eval_loss"]})
+            info[self.plan.val_loss] = logged["eval_loss"]
         return info
 
     def on_save(self, args: Arguments, state: State, control: Control, **_: object) -> None:

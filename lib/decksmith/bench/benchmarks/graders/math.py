@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from decksmith.core import config_files
+
 # Characters more than twice the expected answer's that are still compared as mathematics.
 LONGEST_ANSWER = 2000
 DEEPEST = 50  # brackets within brackets that are still parsed
@@ -24,63 +26,19 @@ PLACES = 6
 
 # One way of writing things
 
-WRITTEN = {"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "÷": "/", "⁄": "/", "π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ",
-           "≠": "\\ne ", "≈": "\\approx ", "∪": "\\cup ", "∈": "\\in ", "±": "\\pm ", "∓": "\\mp ", "°": "^\\circ", "θ": "\\theta ",
-           "∅": "\\emptyset ", "ℝ": "\\mathbb{R}", "’": "'", "<=": "\\le ", ">=": "\\ge ", "!=": "\\ne ", "**": "^", "∨": "\\lor ", "∧": "\\land "}  # fmt: skip
+_TABLE = config_files.asset("mathematics.toml")
+WRITTEN: dict[str, str] = _TABLE["written"]
 SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
 ROOT = re.compile(r"(?:√|(?<![\\a-z])sqrt)\s*(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\d+|[a-zA-Z]))")
 SYMBOL = re.compile("|".join(map(re.escape, WRITTEN)))
-REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
-    (r"^(\d+) to (\d+)$", r"\1:\2"), (r"(?<![\\a-z])(?:\+|plus )?infinity$", r"\\infty"), (r"(?<![\d,.])(\d{1,3}),(\d{3})(?= [a-zA-Z]{2})", r"\1\2"), (r"\\mathrm\s*\{e\}(?=\s*\^)", "e"),
-    (r"\\(?:text|page)?color(?:box)?\s*\{[^{}]*\}|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![a-zA-Z])", ""),
-    (r"\\(?:underline|uline|boxed|fbox|framebox|ensuremath|mathord|mathbin|mathrel|boldsymbol|bm|emph|uuline)\s*(?=\{)", ""),
-    (r"(?<![\w}\]^_\\\s])\{((?:[^{}]|\{[^{}]*\})*)\}", r"\1"), (r"(?<![\w}\]^_\\\s])\{([^{}\\]*)\}", r"\1"),
-    (r"\\operatorname\*?\s*\{(\w+)\}", r"\\\1 "), (r"\\colon(?![a-zA-Z])|\{\s*:\s*\}", ":"),
-    (r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}"), (r"\\langle(?![a-zA-Z])", "("), (r"\\rangle(?![a-zA-Z])", ")"),
-    (r"\\log\s*_\s*(?:\{\s*e\s*\}|e(?![a-z]))", r"\\ln "),
-    (r"\\(?:lor|vee)(?![a-zA-Z])|(?<=[\d)}]) (?:oder|ou|или)(?= )", " or "), (r"(?<=[\d)}]) (?:und|et)(?= )", " and "), (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
-    (r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\\overline{\1\2\3}"), (r"(?<=\.)(\d*)\((\d+)\)", r"\1\\overline{\2}"),
-    (r"\.(\d*?)(\d+?)\2{2,}\s*(?:\.\.\.|…|\\[lc]?dots)", r".\1\\overline{\2}"),
-    (r"\^\(([^()]*)\)", r"^{\1}"), (r"(?<![\\a-zA-Z])pi(?![a-zA-Z])", r"\\pi "),
-    (r"(?<![\\a-zA-Z])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|ln|log|exp)(?=\s*[(^\d]|\s?[a-z]\b)", r"\\\1"), (r"\*", r"\\cdot "),
-    (r"(?<=\d)(?:,\\!|\s*\{\s*,\s*\}|,\\,)\s*(?=\d{3}(?!\d))", ""),  # thousands: 11,\! 111
-    (r"\\!|\\displaystyle(?![a-zA-Z])|\\(?:left|right|[bB]igg?[lr]?|m?left|m?right)(?![a-zA-Z])\.?|\\limits|\\text\s*\{\s*\}", ""),
-    (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![a-zA-Z])|\\(?:hspace|phantom)\{[^{}]*\}", " "),
-    (r"\\quad(?=[a-z])", " "),
-    (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
-    (r"\\(?:textbf|textit|textrm|textnormal|textsf|mathrm|mathbf|mathit|mathsf|mbox|rm|bf)\s*(?=\{)", r"\\text"),
-    (r"\\(?:leq|leqslant|le)(?![a-zA-Z])", r"\\le "),
-    (r"\\(?:geq|geqslant|ge)(?![a-zA-Z])", r"\\ge "),
-    (r"\\(?:neq|ne)(?![a-zA-Z])|\\not\s*=", r"\\ne "),
-    (r"\\lt(?![a-zA-Z])", "<"), (r"\\gt(?![a-zA-Z])", ">"),
-    (r"\\lbrace(?![a-zA-Z])", r"\\{"), (r"\\rbrace(?![a-zA-Z])", r"\\}"),
-    (r"\\%", "%"), (r"^\\?\$\s*([\d.,]+)$", r"\1 dollars"), (r"\\?\$", ""),
-    (r"\\text\s*\{([^{}]*?(?:(?<![a-zA-Z])(?:and|or)(?![a-zA-Z]))[^{}]*)\}", r" \1 "),
-    (r"\\text\s*\{\s*([a-z]\w*)\s*\}(?=\s*=)", r"\1"),
-    (r"\\text\s*\{\s*([-+.,:/\d]+)\s*\}", r"\1"),
-    (r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![a-zA-Z])", r"^\\circ "),
-    (r"\+\s*\\infty", r"\\infty"), (r"\\(?:varnothing|empty)(?![a-zA-Z])", r"\\emptyset"),
-    (r"\\begin\{array\}\s*\{[^{}]*\}", r"\\begin{matrix}"), (r"\\end\{array\}", r"\\end{matrix}"),
-    (r"[\[(]\s*(\\begin\{matrix\}.*?\\end\{matrix\})\s*[\])]", r"\1"),
-    (r"\\(begin|end)\{(?:[pb]|small)?matrix\}", r"\\\1{pmatrix}"),
-]]  # fmt: skip
+REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in _TABLE["rewritten"]]
 # Sets by their names.
-SETS = [(re.compile(rf"(?:the |all |set of )*(?:{pattern})\.?", re.I), by) for pattern, by in [
-    (r"(?:there (?:is|are) )?(?:no|not any) (?:real )?(?:solutions?|roots?|real numbers?)(?: exists?)?|(?:\\\{|\{)\s*(?:\\\}|\})", "\\emptyset"),
-    (r"positive real(?: number)?s?|\\mathbb\{R\}\s*(?:\^\s*\{?\+\}?|_\s*\{?\s*>\s*0\s*\}?)", "(0, \\infty)"),
-    (r"negative real(?: number)?s?|\\mathbb\{R\}\s*(?:\^\s*\{?-\}?|_\s*\{?\s*<\s*0\s*\}?)", "(-\\infty, 0)"),
-    (r"non-?negative real(?: number)?s?|\\mathbb\{R\}\s*_\s*\{?\s*\\ge\s*0\s*\}?", "[0, \\infty)"),
-    (r"reals?|real numbers|\\mathbb\{R\}", "(-\\infty, \\infty)"),
-]]  # fmt: skip
-ONES = {word: n for n, word in enumerate(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split())}  # fmt: skip
-TENS = dict(
-    zip(
-        "twenty thirty forty fifty sixty seventy eighty ninety".split(),
-        range(20, 100, 10),
-        strict=True,
-    )
-)
+SETS = [
+    (re.compile(rf"(?:the |all |set of )*(?:{pattern})\.?", re.I), by)
+    for pattern, by in _TABLE["sets"]
+]
+ONES = {word: n for n, word in enumerate(_TABLE["ones"].split())}
+TENS = {word: 10 * n for n, word in enumerate(_TABLE["tens"].split(), 2)}
 SPOKEN = re.compile(rf"(?=\w)({'|'.join(TENS)})?[- ]?({'|'.join(ONES)})?")
 SLASHES = re.compile(r"\\\\(?=[a-zA-Z{}(\[])")
 SHELLS = [("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`")]
@@ -130,19 +88,9 @@ def _depths(text: str) -> list[int]:
 # Units
 
 # A unit is a word, or an abbreviation of two letters and more: a single letter behind a number is a variable ("2k" is not 2).
-SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-SCALES |= {"trillion": 10**12, "dozen": 12}
-KNOWN = {name: measure for measure, names in {
-    "mm": "mm millimeter millimetre", "cm": "cm centimeter centimetre", "m": "m meter metre", "km": "km kilometer kilometre",
-    "in": "in inch inche", "ft": "ft foot feet", "yd": "yd yard", "mi": "mi mile", "g": "g gram", "kg": "kg kilogram", "mg": "mg milligram",
-    "lb": "lb pound", "oz": "oz ounce", "s": "s sec second", "min": "min minute", "h": "h hr hour", "day": "day", "week": "week wk",
-    "month": "month", "year": "year yr", "dollar": "dollar usd buck", "cent": "cent", "l": "l liter litre", "ml": "ml milliliter millilitre",
-    "degree": "degree deg", "radian": "radian rad", "newton": "n newton", "joule": "j joule", "watt": "w watt",
-}.items() for name in names.split()}  # fmt: skip
-FLAT = [(re.compile(pattern), by) for pattern, by in [
-    (r"\\(?:text|frac|cdot)|[{}^]|\bof\b", " "), (r"\bmph\b", "mi/h"), (r"\b(?:kph|kmh)\b", "km/h"), (r"\bper\b", "/"),
-    (r"\b(?:square|sq)\b[ .]*([a-z]+)", r"\1 2"), (r"\b(?:cubic|cu)\b[ .]*([a-z]+)", r"\1 3"), (r"\bsquared\b", "2"), (r"\bcubed\b", "3"),
-]]  # fmt: skip
+SCALES: dict[str, int] = _TABLE["scales"]
+KNOWN = {name: unit for unit, names in _TABLE["units"].items() for name in names.split()}
+FLAT = [(re.compile(pattern), by) for pattern, by in _TABLE["flat"]]
 POWER = r"\s*(?:\^\s*\{?\s*-?\d\s*\}?|\^\\circ\s*)?"
 TEXT = r"\\text\s*\{(?:[^{}]|\{[^{}]*\})*\}" + POWER
 PIECE = rf"(?:{TEXT}|\\frac\s*\{{\s*{TEXT}\s*\}}\s*\{{\s*{TEXT}\s*\}})"

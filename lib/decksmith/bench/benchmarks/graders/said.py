@@ -6,111 +6,37 @@ and it holds one value that the question does not give. Courtesies, checks and r
 
 import re
 
+from decksmith.core import config_files
+
 SHORT = 4  # words of an answer without a digit that a sentence ends with
 LONGEST = (
     2000  # characters at either end of a reply in which it may state its answer without a mark
 )
 APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
 
-# What names an answer, and what stands between it and the answer, in the languages that models reply in.
-ANSWER = (
-    "answer|antwort|lösung|réponse|respuesta|resposta|risposta|antwoord|odpowiedź|cevap|svar|jawaban|ответ|答案|答え|正解|정답|đáp án"
-    "|الإجابة|الجواب|उत्तर"
+
+def pattern(name: str) -> re.Pattern[str]:
+    """A pattern of assets/answers.toml."""
+    return re.compile(text(name))
+
+
+def text(name: str) -> str:
+    """The text of a pattern of assets/answers.toml, with those that stand in it."""
+    said = "".join(config_files.asset("answers.toml")[name])
+    return re.sub("%([A-Z]+)%", lambda found: text(found[1]), said)
+
+
+ANSWER, ADVERB, LINK, AND = map(text, ("ANSWER", "ADVERB", "LINK", "AND"))
+FINAL, RETRACTED, SENTENCE_END, ASIDE, COMMENT, CHECK = map(
+    pattern, "FINAL RETRACTED SENTENCE_END ASIDE COMMENT CHECK".split()
 )
-ADVERB = r"(?:(?:also|thus|therefore|then|hence|so|now|clearly|indeed|simply|just|exactly|equal\s+to|donc|dus|daher|somit|folglich|quindi|entonces|portanto),?\s+)"
-LINK = rf"(?:(?:is|lautet|ist|est|es|é|è|är|jest|adalah|là|هو|هي)\b\**\s*+:?|[:：=]|是|为|は|은|는)(?:\s*\**{ADVERB})*+"
-FINAL = re.compile(
-    rf"<(?P<tag>answer|final|final_answer)>\s*+(?P<tagged>.*?)\s*</(?P=tag)>|^\#{{4}}[ \t]*+(?P<hashes>[^a-zA-Z\s][^\n]*)"
-    rf"|(?<![a-z])(?:{ANSWER})[\"\*_]*+\s*+{LINK}[\s*\"]*+(?P<answer>[^\s*\"][^\n]*?)(?=\.\s|。|[.}}]*$|\n)",
-    re.I | re.M | re.S,
+AHEAD, DOUBT, STEP, DENIED, SHOWN, REMARK = map(
+    pattern, "AHEAD DOUBT STEP DENIED SHOWN REMARK".split()
 )
-# A writer who takes back what was said before; what follows is the answer.
-RETRACTED = re.compile(
-    r"\bI\s+(?:made\s+an?\b|mis\w+|was\s+wrong|take\s+(?:that|it)\s+back|change\s+my)|\b(?:that|this|it)(?:\s+is|'s|\s+was)\s+"
-    r"(?:wrong|incorrect|not\s+(?:right|correct))|\bcorrection\b\s*:|\bscratch\s+that\b",
-    re.I,
+ROUGHLY, WORKED, SUM, BEFORE, STATEMENT, NAMED = map(
+    pattern, "ROUGHLY WORKED SUM BEFORE STATEMENT NAMED".split()
 )
-# Statements and what is none. A guess, and a sentence that breaks off, state nothing.
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÀ-ÞА-Я$\\*(\d])|(?<=[。।])|\n")
-ASIDE = re.compile(
-    r"\W*(?:(?:please )?(?:let me know|feel free|i hope|hope (?:this|that)|is there any\w*|would you|do you|thank|happy to)\b.*"
-    r"|(?:you|we) can (?:check|verify)\b.*|\([^()]*[a-z]{3}.*\)\W*|$)",
-    re.I | re.S,
-)
-# What a writer says of the answer afterwards, six words and more that bring no number of their own.
-COMMENT = re.compile(
-    r"(?!.*\b(?:wrong|incorrect|not|mistake|cannot|impossible)\b)"
-    r"(?:(?P<always>In\s+math\w*|In\s+general)|This|These|It(?:'s|\s+is)|In\s+other\s+words)\b(?:\W+[^\s=]+){6,}$"
-)
-CHECK = re.compile(
-    r"^\W*(?:check|checking|verification|verify|to (?:check|verify)|probe|contrôle)\b(?:(?!\b(?:so|therefore|thus|hence|wait|wrong|oops)\b).)*\Z",
-    re.I | re.M | re.S,
-)
-# "There are 42 of them. Here is how: ..": the first statement answers.
-AHEAD = re.compile(
-    r"(?!We\b|Let|To\b|Given\b|If\b|First\b|I\b)([^\n]+?(?<=[.!*\d]))\s+\W*(?:Here(?:'s| is| are)|Explanation|Breakdown|I counted|Reason)\b.*",
-    re.S,
-)
-DOUBT = re.compile(
-    r"\b(?:either|might|maybe|perhaps|possibly|could\s+be|(?:not|un)\s*sure|depend\w*|lies\s+between|one\s+of)\b|\?\W*$"
-    r"|(?:\b(?:is|are|the|a|of|to|which|and|so|get|equals?)|[=×+/,])\W{0,2}(?<![.!…:])$",
-    re.I,
-)
-# A step, which comes to nothing, and what makes a value behind it no answer: "it is not 7", "fewer than 7".
-STEP = re.compile(
-    r"\W*(?:(?:now|next|then|therefore|so|first|finally),?\s+)?(?:we\s+|let'?s\s+)?(?:(?:can|must|need|need\s+to|have\s+to)\s+)?"
-    r"(?:(?:multiply|divide|subtract|add|consider|substitute|plug|recall)\b(?!.*(?:=|:\s*\S|\bgets?\b|\bgiv|\bso\b))"
-    r"|(?:let|suppose|assume|if)\b(?!.*\b(?:so|then|hence|gets?)\b)|(?:see|step|grade|need)\b)",
-    re.I,
-)
-DENIED = re.compile(
-    r"(?:\b(?:not|never|cannot|nobody|no\s+one)|n't)\b[^,;:]*$|\b(?:than|at\s+least|at\s+most|but|after|before|up\s+to)\s+$",
-    re.I,
-)
-# What stands out in a statement.
-SHOWN = re.compile(
-    r"\*\*(?P<bold>[^*\n]+)\*\*|\$+(?P<math>\S(?:[^$\n]*\S)?|\s[^$\n]+\s)\$+(?!\d)|\\\((?P<round>.+?)\\\)"
-)
-# What is said of an answer behind it: "42 pens (6 times 7)", "42, since 6 times 7 is 42".
-REMARK = re.compile(
-    r"(?<=[\w}$)]) \([^()]*[a-z]{3}[^()]*\)$|,?\s+(?:as|since|because|rather than|instead of)\s.*$|,\s+not\s.*$"
-    r"|(?<=%) [a-z].*$|(?<=[\dπ∞)}²³])(?:\s+[a-z]+)?\s+(?:of|in|between|from|for|when|with|at|on|if|that)\s+(?=.*[a-z]{3}|\d).*$",
-    re.S,
-)
-ROUGHLY = re.compile(
-    r",\s+(?:which|that)\s+is\s+(?:about|approximately|roughly|around|≈)\s.*$|,?\s+or\s+(?:about|approximately|roughly|around)\s.*$",
-    re.S,
-)
-# A calculation in front of what it comes to.
-WORKED = re.compile(
-    r"^(?:[^=a-zA-Z\\]|\\times|\\cdot|\\div)*\d(?:[^=a-zA-Z\\]|\\times|\\cdot|\\div)*=\s*(?=[^=]+$)"
-)
-SUM = re.compile(
-    r"^(?!.*\b[b-z]\b).*[^\W\d_]{3}.*[-+−×·*/÷]\s*[$€£]?\d[\d.,%²³)!]*\s*=\s*(?=[^=]+$)"
-)
-BEFORE = re.compile(
-    r".*(?:\b(?:is|are|equal\s+to|equals?|be|hence|so|thus|therefore|gives?|at|get|leaves|leaving|makes?|costs?|has|have|obtain|ist|sind|beträgt|est|sont|es|son"
-    r"|vale|é|são|è|sono|är|равн[аоы]?)\b|\bi\.e\.|\b(?:it|that)'s\b|[:⇒→])(?=\s)",
-    re.I | re.S,
-)
-STATEMENT = re.compile(
-    r"(?:The|There|So|Thus|It|We|He|She|They|[A-Z][a-z]+ [a-z]+)\b.*\b(?:is|are|equals)\b(?=.)",
-    re.S,
-)
-AND = "and|or|und|oder|et|ou|y|o|e|и|или|en|of"
-NAMED = re.compile(r"\s*\\?[a-zA-Z]\w*(?:_\{?\w+\}?)?'?(?:\([^()]*\))?\s*=")
-NUMBER = re.compile(
-    r"(?<![a-zA-Z0-9_.,^])[-−]?[$€£]?\d(?:[\d,.]*\d)?(?:\s*/\s*\d+)?%?"
-    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|twenty)\b",
-    re.I,
-)
-BOX = re.compile(
-    r"\\\\?(?:boxed|fbox)\s*+\{|\\\\?(?:boxed|fbox)\s++(?P<bare>[^\s{}$\\.,;]++)|\\.|[{}]", re.S
-)
-JOINT = re.compile(
-    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:\s*(?:maybe|perhaps|possibly|else)\b)?(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*",
-    re.S,
-)
+NUMBER, BOX, JOINT = map(pattern, "NUMBER BOX JOINT".split())
 
 
 def boxes(text: str) -> list[tuple[int, int, str]]:
@@ -270,9 +196,7 @@ def _only(sentence: str, question: str) -> str | None:
 
 
 # "Bea is the tallest", where a name is asked for.
-SUBJECT = re.compile(
-    r"(?:(?i:So|Thus|Hence|Therefore),?\s+)?(\D+?)\s+is\s+(?:the\s+)?(?!not\b)(\w+)"
-)
+SUBJECT = pattern("SUBJECT")
 
 
 def subject(text: str, question: str) -> str | None:

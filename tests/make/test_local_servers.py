@@ -7,8 +7,12 @@ import sys
 import urllib.request
 
 import pytest
-from decksmith.core import cli, doctor, local_servers
+from decksmith.core import cli
 from decksmith.models import registry
+
+sys.path.insert(0, str(cli.ROOT / "make"))
+import doctor  # noqa: E402
+import local_servers  # noqa: E402
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """What is read of requests, as a table and as rows that people correct."""
 
 import json
+import sys
 
 import pytest
 from decksmith.core import cli, stream
 from decksmith.measure.judging import prompt_rows
-from decksmith.measure.results import asked_table
+
+sys.path.insert(0, str(cli.ROOT / "make"))
+import asked_table  # noqa: E402
 
 REQUESTS = (
     "Something about bees for my daughter's class, please",

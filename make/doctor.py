@@ -15,9 +15,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from decksmith.core import config_files, local_servers
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "make"), str(ROOT / "lib")]
+import local_servers  # noqa: E402
+from decksmith.core import config_files  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / ".venv/bin/python3"
 ENV = ROOT / ".env"
 DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"

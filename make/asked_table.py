@@ -1,6 +1,6 @@
 """What was read out of requests, as a table, and as rows to be corrected.
 
-  bin/prompt-check < mine.txt | python3 -m decksmith.measure.results.asked_table mine.txt
+  bin/prompt-check < mine.txt | bin/within tools python3 make/asked_table.py mine.txt
 
 The rows are written to mine.checked.jsonl beside the requests. A file there that somebody corrected stays as it is.
 """
@@ -10,7 +10,6 @@ import unicodedata
 from pathlib import Path
 
 import click
-
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.measure.decks import sources

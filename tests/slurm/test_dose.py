@@ -1,0 +1,47 @@
+"""make dose on a real Slurm: seven trainings as an array, of which a task is killed; the same line does that one alone."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from cluster import _until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(5400)]
+WORDS = (
+    "TRAINER=trl",
+    "RECIPE=smol-lora",
+    "ROWS=8",
+    "REPLY=0",
+    "SET=sft.max_num_epochs=1 sft.val_batches=1 sft.val_at_start=false sft.val_at_end=false",
+    "SBATCH=sbatch",
+)
+
+
+def test_an_array_of_which_a_task_is_killed_goes_on_by_the_same_line(slurm):
+    site = slurm.ready("dose")
+    slurm.run(["make", "results/rehearsal/chat/report.json"], cwd=site)
+
+    def dose():
+        return slurm.run(["make", "dose", *WORDS], cwd=site, check=False)
+
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(dose)
+        metrics = site / "results/dose/steps-8/metrics.jsonl"
+        _until(1800, "the first trains", lambda: asked.done() or metrics.is_file())
+        job = slurm.run(["squeue", "--me", "--noheader", "--format=%F"]).stdout.split()[0]
+        slurm.run(["scancel", "--signal=KILL", "--full", f"{job}_0"])
+        first = asked.result()
+    logs = {path.name: path.read_text()[-1500:] for path in site.glob("results/dose/log/*")}
+    assert first.returncode == 2 and "type the same command again" in first.stderr, (first, logs)
+    held = {
+        path.parent.name: path.stat().st_mtime_ns for path in site.glob("results/dose/*/held.json")
+    }
+    assert len(held) == 6 and "steps-8" not in held
+
+    again = dose()
+    assert again.returncode == 0, again.stderr
+    assert "1 of 7 trainings to come, 8 steps in all, and 0 decks" in again.stderr
+    now = {
+        path.parent.name: path.stat().st_mtime_ns for path in site.glob("results/dose/*/held.json")
+    }
+    assert len(now) == 7 and held.items() <= now.items()
+    assert again.stdout.count("| same ") == 8 and again.stdout.count("doubling the rows") == 2
