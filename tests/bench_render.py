@@ -325,7 +325,7 @@ def pages(count):
         "| the third row, and a second picture, without letters, only of slides that may paint them, instead of all | -28 to -38 %, four pairs | taken |\n"
         "| both at scale 1 | -9 and -12 % | taken |\n"
         "| lines of a PNG decoded four bytes at a time | 9.8 to 5.9 ms a picture | taken |\n"
-        "| shared memory in a tmpfs instead of on disk | -4 to -9 %, once +31 % | not taken: it counts against the memory of a deck, and the cell has none |\n"
+        "| shared memory in a tmpfs instead of on disk | -4 to -9 %, once +31 % | not taken: it would count against the memory of a deck |\n"
         "| the young heap of V8 cleaned after each comparison | no less | not taken |\n"
     )
     for scale, ways in results.items():
