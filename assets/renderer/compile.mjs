@@ -282,10 +282,10 @@ async function compileDeck(text, least, template = {}) {
     styles.push(result.css)
     files.set(`/@deck/slide/${slide.no}.js`, result.code)
     slides.push({ no: slide.no, line: slide.start + 1, row: slide.row + 1, layout: result.layout, title: title(slide, data), note: slide.note ?? '', data, source: slide, diagrams: result.diagrams,
-      formulas: result.formulas, failed: result.failed, plain: result.plain, styled: /<[a-z]|\{[^}\n]*[.#=:]/i.test(slide.content) || unusual(data) })
+      formulas: result.formulas, failed: result.failed, plain: result.plain, styled: painted(slide.content) || unusual(data) })
   }
   // A style may reach beyond its slide.
-  const everywhere = unusual(headmatter) || styles.some(css => css)
+  const everywhere = unusual(headmatter, SLIDE) || styles.some(css => css)
   slides.forEach(slide => slide.styled ||= everywhere)
 
   // Han characters look different by language: kana or hangul tell which, and the deck's main script wins.
@@ -306,9 +306,18 @@ async function compileDeck(text, least, template = {}) {
   return { slides, errors, theme, files, lines, canvas: [canvas.canvasWidth, Math.ceil(canvas.canvasWidth / canvas.aspectRatio)] }
 }
 
-/** Keys of a frontmatter that say nothing of how letters are painted. */
+/** Keys of a frontmatter that say nothing of how letters are painted; of the first one, what it says of its slide alone. */
 const USUAL = new Set('theme layout title level info author keywords description transition mdc hideInToc routeAlias lineNumbers highlighter download drawings record'.split(' '))
-const unusual = data => Object.keys(data).some(key => !USUAL.has(key))
+const SLIDE = new Set(['background', 'class', 'image', 'layoutClass', 'zoom'])
+/** Classes that set letters side by side or beneath each other, in a size and weight that is read. */
+const SETS = /^(?:grid|grid-cols-[1-6]|flex|flex-col|(?:items|justify|text)-(?:start|center|end|left|right|between)|[wh]-full|(?:gap|gap-[xy]|m[tb]|p|p[xytb])-(?:\d|1[0-6])|text-(?:xs|sm|base|lg|[2-4]?xl)|font-(?:medium|semibold|bold)|italic)?$/
+const setting = classes => classes.split(/\s+/).every(name => SETS.test(name))
+const sets = (key, value) => (key === 'zoom' ? typeof value === 'number' && value >= 0.5 && value <= 2 : /^(?:class|layoutClass)$/.test(key) && typeof value === 'string' && setting(value))
+const unusual = (data, more = new Set()) => Object.entries(data).some(([key, value]) => !USUAL.has(key) && !more.has(key) && !sets(key, value))
+/** Markup that says how letters are painted; and tags that only set them. */
+const PAINTS = /<[a-z]|\{[^}\n]*[.#=:]|\\(?:[a-z]*color|[hv]?phantom)/i
+const TAG = /<\/?(?:br|b|i|em|strong|sub|sup|kbd|ul|ol|li|p|div|span|v-clicks?)(?:\s+class="([^"\n]*)")?\s*\/?>/g
+const painted = text => PAINTS.test(text.replace(TAG, (tag, classes = '') => (setting(classes) ? '' : tag)))
 
 function title(slide, data) {
   if (data.title ?? data.name)

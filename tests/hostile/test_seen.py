@@ -1,9 +1,13 @@
 """What is measured is what is seen: text that the picture does not show is not read, whatever hides it; text that it shows is."""
 # ruff: noqa: E501 (slides stand in single lines here)
 
+import json
+import subprocess
+
 import pytest
 from decksmith.measure.decks import lint
 from decksmith.measure.judging import rendered
+from decksmith.measure.render import toolchain
 from drawing import shared, shared_workers  # noqa: F401
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -337,3 +341,67 @@ def test_what_the_picture_shows_is_read_and_nothing_is_said_against_it(tmp_path)
     assert [name for name, (text, _) in seen.items() if "herons" not in text] == []
     fine = {"upright in columns", "set small"}  # small, on a slide with room
     assert {name for name, (_, found) in seen.items() if found} == fine
+
+
+# Slides, each with a heading of its deck's first block: what only sets letters, and what may paint over them.
+SETS = [
+    "",
+    "zoom: 1.2",
+    "class: text-center\nbackground: navy",
+    "layout: two-cols\nlayoutClass: gap-8",
+]
+SET_MARKUP = [
+    "one<br>two",
+    '<div class="grid grid-cols-2 gap-4">\n\na\n\n</div>',
+    "<v-clicks>\n\n- b\n\n</v-clicks>",
+]
+PAINTED = [
+    "zoom: .02",
+    "zoom: 20",
+    "zoom: [1]",
+    "class: opacity-0",
+    "class: text-white",
+    "layoutClass: -mt-96",
+    "background: white",
+]
+PAINTED_MARKUP = [
+    "<b style='opacity: 0'>a</b>",
+    '<p class="opacity-0">b</p>',
+    '<p class="mt-96">c</p>',
+    "<sp<b>an style='opacity: 0'>d",
+    "a<DIV class=hidden>e</DIV>",
+    "<p hidden>f</p>",
+    "g{style='opacity:0'}",
+    "$\\textcolor{white}{i}$",
+    "$\\vphantom{j}$",
+    "<p\nclass='hidden'>h</p>",
+]
+
+
+def test_a_slide_is_drawn_without_its_letters_unless_all_that_it_says_only_sets_them():
+    fronts = [
+        (f"---\ntheme: default\n---\n\n# A\n\n---\n{front}\n---\n\n# B", 1)
+        for front in SETS[:2] + SETS[3:] + PAINTED
+    ]
+    first = [
+        (f"---\ntheme: default\n{front}\n---\n\n# A\n\n---\n\n# B", 1)
+        for front in (SETS[2], "class: opacity-0", "fonts:\n  sans: A", "defaults:\n  zoom: 20")
+    ]
+    bodies = [(f"# A\n\n---\n\n# B\n\n{body}", 1) for body in SET_MARKUP + PAINTED_MARKUP]
+    script = """
+      const { compile } = await import(`${process.argv[1]}/compile.mjs`)
+      const said = []
+      for (const [text, n] of JSON.parse(process.argv[2]))
+        said.push((await compile(text, 1)).slides[n].styled)
+      process.stdout.write(JSON.stringify(said))
+      process.exit(0)
+    """
+    command = [toolchain.node(), "--no-warnings", "--input-type=module", "-e", script, "--"]
+    given = json.dumps(fronts + first + bodies)
+    done = subprocess.run([*command, toolchain.RENDERER, given], stdout=subprocess.PIPE, check=True)
+    wanted = [False] * 3 + [True] * len(PAINTED) + [False, False, True, True]
+    assert json.loads(done.stdout) == [
+        *wanted,
+        *[False] * len(SET_MARKUP),
+        *[True] * len(PAINTED_MARKUP),
+    ]
