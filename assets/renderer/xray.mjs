@@ -36,6 +36,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
 
   // Text: one entry per text node that can be seen, with the rectangles of its lines.
   const pieces = []
+  const tiny = [] // less than half a pixel high or wide, which no picture shows
   const unseen = new Set(['style', 'script', 'title', 'desc', 'annotation', 'noscript'])
   const range = document.createRange()
   for (const el of [root, ...elements]) {
@@ -48,6 +49,8 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
         if (rect.width > 0.5 && rect.height > 0.5)
           rects.push({ left: rect.left, right: rect.right, top: rect.top, bottom: rect.bottom })
       }
+      if (!rects.length && /[\p{L}\p{N}]/u.test(node.data))
+        tiny.push(node)
       if (rects.length)
         pieces.push({ el, node, text: node.data.replace(/\s+/g, ' '), rects, style: style(el), svg: !!el.ownerSVGElement, katex: !!katexOf(el), lost: lost.has(node) })
     }
@@ -56,7 +59,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   // innerText has what is see-through too, which nobody reads.
   const faded = elements.filter(el => +style(el).opacity < 0.05 && shown(parent(el)) && el.innerText?.trim())
   // Nor has anybody what the picture does not show (letters.mjs).
-  const held = [...lost].map(node => [node, node.data])
+  const held = [...lost, ...tiny].map(node => [node, node.data])
   held.forEach(([node]) => node.data = '')
   const all = faded.reduce((said, el) => said.replace(el.innerText.trim(), () => ''), root.innerText ?? '')
   held.forEach(([node, data]) => node.data = data)

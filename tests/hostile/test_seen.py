@@ -102,6 +102,7 @@ HIDDEN = {
     "moved off": ("transform: rotate(1deg) translateX(4000px)", ""),
     "its back to us": ("transform: rotateY(180deg); backface-visibility: hidden", ""),
     "shrunk": ("transform: scale(.02)", ""),
+    "shrunk to nothing, beside code": ("transform: scale(.005)", "\n\n```py\nx = 1\n```\n\n"),
     "zoomed away": ("zoom: .02", ""),
     "on each other": ("letter-spacing: -1em; transform: rotate(1deg)", ""),
     "indented away": ("text-indent: -9999px", ""),
@@ -206,6 +207,7 @@ SHOWN = {
 }
 # Where the text is no block of its own.
 HIDDEN_MARKUP = {
+    "raised and raised, beside a formula": "$x^2$\n\n" + "<sup>" * 14 + WORDS + "</sup>" * 14,
     "in a drawing": f'<svg width="600" height="60"><text x="5" y="40" fill="transparent">{WORDS}</text></svg>',
     "in a drawing, behind": f'<svg width="600" height="60"><text x="5" y="40">{WORDS}</text><rect width="600" height="60" fill="white"/></svg>',
     "below the first line": f'<style>.one::first-line {{ color: transparent; -webkit-text-fill-color: transparent }}</style>\n\n<p class="one" style="transform: rotate(1deg)">{WORDS}</p>',
