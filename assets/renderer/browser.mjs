@@ -53,15 +53,12 @@ function* untar(bytes) {
   }
 }
 
-/** Folder with the browser `chromium`, the libraries it needs in `lib/`, and our fonts.conf. Fails with status 69 where it is neither there nor packed. */
+/** Folder with the browser `chromium`, the libraries it needs in `lib/`, its version in `version` and our fonts.conf. */
 export async function unpack() {
   const version = JSON.parse(fs.readFileSync(path.join(PACKAGE, 'package.json'), 'utf8')).version
   // Said from the browser's folder: a checkout that is moved keeps its browser, whose packed form set-up throws away.
   const dejavu = path.relative(path.join(CACHE, 'chromium'), path.join(MODULES, 'dejavu-fonts-ttf', 'ttf'))
-  const place = path.join(CACHE, `chromium-${version}-${sha256(dejavu).slice(0, 8)}`)
-  if (!fs.existsSync(place) && !fs.existsSync(path.join(PACKAGE, 'bin', 'chromium.br')))
-    throw Object.assign(new Error(`the browser is gone from ${CACHE}; run: rm -rf ${MODULES} && make setup`), { status: 69 })
-  return once(place, async (tmp) => {
+  return once(path.join(CACHE, `chromium-${version}-${sha256(dejavu).slice(0, 8)}`), async (tmp) => {
     const unbrotli = name => zlib.brotliDecompressSync(fs.readFileSync(path.join(PACKAGE, 'bin', name)))
     fs.writeFileSync(path.join(tmp, 'chromium'), unbrotli('chromium.br'), { mode: 0o755 })
     fs.mkdirSync(path.join(tmp, 'lib'))

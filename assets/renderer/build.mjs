@@ -4,12 +4,7 @@ import { THEMES } from './runtime.mjs'
 import { shareRuntime } from './site.mjs'
 
 console.log = console.info = console.warn = console.error
-await unpack().catch((error) => {
-  if (!error.status)
-    throw error
-  console.error(error.message)
-  process.exit(error.status)
-})
+await unpack()
 for (const theme of THEMES)
   await shareRuntime(theme)
 process.exit(0)

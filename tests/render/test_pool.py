@@ -507,19 +507,6 @@ def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
     ]
 
 
-def test_a_browser_that_was_thrown_away_says_how_it_comes_back(tmp_path, monkeypatch):
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    for path in (tmp_path, cache):
-        path.chmod(0o755)
-    monkeypatch.setenv("DECKSMITH_RENDER_CACHE", str(cache))
-    modules = toolchain.RENDERER.resolve() / "node_modules"
-    mend = f"gone from {cache}; run: rm -rf {modules} && make setup"
-    with pytest.raises(cli.Missing, match=re.escape(mend)):
-        rendered(tmp_path, [put(tmp_path, "a", "# A")])
-    assert not list(cache.iterdir())
-
-
 @pytest.mark.parametrize("themes", [THEMES, pytest.param(COMMUNITY, marks=pytest.mark.long)])
 def test_code_stands_in_columns_in_every_theme(tmp_path, themes):
     text = "---\ntheme: {}\n---\n\n# Code\n\nfirst\n\n`iiiiiiii`\n\n`MMMMMMMM`\n"

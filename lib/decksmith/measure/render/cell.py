@@ -92,8 +92,6 @@ async def bundle(theme: str | None = None) -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
-    if status == 69:
-        raise cli.Missing(words)
     if status:
         raise cli.Missing(
             f"the renderer could not be made ready; run: make setup (status {status}; {words[-300:]})"
