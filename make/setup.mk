@@ -162,7 +162,6 @@ assets/renderer/node_modules/.built: assets/renderer/node_modules/.done \
   $(wildcard assets/renderer/*.mjs)
 	$(call SAY,setting up: browser and Slidev's runtime)
 	.venv/bin/node assets/renderer/build.mjs
-	rm -f assets/renderer/node_modules/@sparticuz/chromium/bin/*.br  # 66 MB: it is unpacked now
 	touch $@
 
 .PHONY: clean

@@ -56,7 +56,7 @@ function* untar(bytes) {
 /** Folder with the browser `chromium`, the libraries it needs in `lib/`, its version in `version` and our fonts.conf. */
 export async function unpack() {
   const version = JSON.parse(fs.readFileSync(path.join(PACKAGE, 'package.json'), 'utf8')).version
-  // Said from the browser's folder: a checkout that is moved keeps its browser, whose packed form set-up throws away.
+  // Said from the browser's folder: a checkout that is moved keeps its browser.
   const dejavu = path.relative(path.join(CACHE, 'chromium'), path.join(MODULES, 'dejavu-fonts-ttf', 'ttf'))
   return once(path.join(CACHE, `chromium-${version}-${sha256(dejavu).slice(0, 8)}`), async (tmp) => {
     const unbrotli = name => zlib.brotliDecompressSync(fs.readFileSync(path.join(PACKAGE, 'bin', name)))
