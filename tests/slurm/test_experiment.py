@@ -90,4 +90,4 @@ def test_a_chain_of_which_jobs_are_cancelled_goes_on_by_the_same_line(slurm, sit
     ended = said(slurm, site, "experiment").split()
     assert ended.count("done") == 5, ended
     page = (site / "results/experiment/chain.md").read_text()
-    assert "smol-tuned" in page and "| q8 | " in page
+    assert "(fine-tuned)" in page and "| q8 | " in page
