@@ -58,7 +58,6 @@ export UV_PYTHON_DOWNLOADS := never
 	if [ ! -x .venv/bin/uv ]; then
 	  $(PYTHON) -m venv --clear .venv
 	  .venv/bin/python3 -m pip install --quiet --disable-pip-version-check --require-hashes -r assets/uv.txt
-	  .venv/bin/uv pip uninstall --quiet pip setuptools  # 26 MB: uv installs from here on
 	fi
 	$(call SAY,setting up: Python packages)
 	$(UV)

@@ -38,8 +38,8 @@ def python(part: str, folder: Path) -> int:
     before, wanted = size(folder), folder.with_suffix(".txt")
     export = ["export", "--frozen", "--quiet", "--no-hashes", "--no-emit-project", *PYTHON[part]]
     subprocess.run([BIN / "uv", *export, "--output-file", wanted], cwd=ROOT, check=True)
-    command = [BIN / "uv", "tool", "run", "--quiet", "--python", BIN / "python3", "pip", "download"]
-    command += ["--quiet", "--disable-pip-version-check", "--no-cache-dir", "--dest", folder]
+    command = [BIN / "python3", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-cache-dir", "--dest", folder]
     if "train" in PYTHON[part]:
         if not Path("/dev/nvidiactl").exists() and "PIP_FIND_LINKS" not in os.environ:
             command += ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
