@@ -40,11 +40,11 @@
     const files = new Set(wanted.filter((row) => data.in_file && !lines[row.order]).map((row) => Math.floor(row.order / data.in_file)));
     let left = files.size;
     if (!left) then();
-    for (const number of files) fromFile(`later/${number}.js`, () => {
+    for (const number of files) fromFile(`later/${data.files[number]}.js`, () => {
       window.report_decks.forEach((text, at) => { lines[number * data.in_file + at] = text; });
       left -= 1;
       if (!left) then();
-    });
+    }, () => { $("replaced").hidden = false; });
   }
   const siblings = Map.groupBy ? Map.groupBy(rows, (row) => row.prompt) : rows.reduce((map, row) => map.set(row.prompt, [...(map.get(row.prompt) || []), row]), new Map());
   const place = new Map(Object.keys(data.prompts).map((id, index) => [id, index]));
@@ -832,8 +832,8 @@
   offer("save-tables", "tables.md", "text/markdown", () => data.markdown);
 
   /** Load a script beside the page, which sets a global; a page from disk can read no other file. */
-  function fromFile(name, then) {
-    const script = h("script", { nonce: data.key, src: `${name}?${Date.now()}`, onload: () => { script.remove(); then(); }, onerror: () => script.remove() });
+  function fromFile(name, then, fail = () => {}) {
+    const script = h("script", { nonce: data.key, src: `${name}?${Date.now()}`, onload: () => { script.remove(); then(); }, onerror: () => { script.remove(); fail(); } });
     document.head.append(script);
   }
   // The page as one file stands in a script, as text.

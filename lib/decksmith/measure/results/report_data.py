@@ -58,7 +58,7 @@ class Later:
     """What a page reads later, deck by deck: texts for the page itself, or files in `folder`."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.folder, self.files = folder, 0
+        self.folder, self.files = folder, list[str]()
         self.texts, self.sum = list[str](), hashlib.sha256()
         for path in folder.glob("*.js") if folder else ():
             path.unlink()
@@ -72,9 +72,9 @@ class Later:
 
     def flush(self) -> None:
         if self.folder and self.texts:
-            path = self.folder / f"{self.files}.js"
-            stream.write(path, f"report_decks = {json.dumps(self.texts)};\n")
-            self.files, self.texts = self.files + 1, []
+            name = stream.fingerprint(self.texts)[:16]  # no older page takes it for its own
+            stream.write(self.folder / f"{name}.js", f"report_decks = {json.dumps(self.texts)};\n")
+            self.files, self.texts = [*self.files, name], []
 
 
 def data(runs: list[Run], pictures: Pictures, compared: Comparison | None, later: Later) -> Shown:
@@ -107,6 +107,7 @@ def data(runs: list[Run], pictures: Pictures, compared: Comparison | None, later
         "rows": rows,
         "later": LATER,
         "in_file": IN_FILE if later.folder else 0,
+        "files": later.files,
         "listed": LISTED,
     }
 
