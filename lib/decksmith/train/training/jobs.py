@@ -106,10 +106,12 @@ class Job:
         self.argv += [*sbatch, str(self.far / "snapshot" / self.script), str(self.far)]
 
     def _of_site(self, count: str, flags: list[str]) -> tuple[str, list[str]]:
-        """(the flag that asks for GPUs of a node, `flags` with the partition of a second component)."""
+        """(the flag that asks for GPUs of a node, `flags` with name and partition of a second component)."""
         done = self.host.shell(SITE.format(home=shlex.quote(str(self.home))))
         gpus, partition = (done.stdout.decode().split("\n") + ["", ""])[:2]
         second = flags[flags.index(":") :] if ":" in flags else []
+        if second:  # by the same name `singleton` would have each component wait for the other
+            flags.insert(flags.index(":") + 1, f"--job-name={self.name}-rewards")
         if second and partition and "--partition" not in " ".join(second):
             flags.append(f"--partition={partition}")
         return re.sub("N$", count, gpus or "--gres=gpu:N"), flags
