@@ -32,7 +32,7 @@ def test_what_is_read_is_shown_and_the_command_that_it_names_takes_the_corrected
 def test_rows_before_a_bad_one_are_not_taken_for_the_file(tmp_path):
     folder = make(tmp_path / "root", core(1), "")
     row = '{"id":"a","messages":[{"role":"user","content":"Bees"}]}\n'
-    (folder / "mine.jsonl").write_text(2 * row)
+    (folder / "mine.jsonl").write_text(row + row.replace("Bees", "Kelp"))
     done = subprocess.run(
         ["make", "prompts-check", "PROMPTS=mine.jsonl"],
         cwd=folder,
