@@ -35,7 +35,7 @@ def make(words, **more):
 
 def pace(out, points, log):
     """Seconds of a step, by the trainings that are over."""
-    took = [row for _, row in stream.records(log)] if log.is_file() else []
+    took = [row for _, row in stream.journal(log)]
     steps = sum(point["steps"] for point in points for row in took if row["id"] == point["name"])
     return sum(row["seconds"] for row in took) / steps if steps else STEP
 
@@ -136,7 +136,7 @@ def curves(points, out):
             found = dose.doubling(counts, values, domains(loaded[0]["records"]))
             lines.append(f"- Same {curve}, checks of decks: {dose.sentence(found)}.")
         rows += cells
-    asked = f"{os.environ['LIMIT']} prompts, decks of at most {os.environ['REPLY']} tokens."
+    asked = f"{len(values[0])} prompts, decks of at most {os.environ['REPLY']} tokens."
     lines = [asked, "", *lines] if by_decks else lines
     header = ["curve", "rows", "steps", *(["held-out tokens"] if by_held else [])]
     header += ["render", "checks"] if by_decks else []

@@ -87,7 +87,12 @@ def table(found, prompts):
 
 
 def main(out, model, *more):
-    out, given = Path(out), dict(word.split("=", 1) for word in more)
+    out, given = Path(out), dict(word.partition("=")[::2] for word in more)
+    for by, run in given.items():
+        if run != "now" and not (Path(run or by) / "summary.json").is_file():
+            raise cli.Missing(
+                f"{by}={run}: no run is there; WITH=NAME=FOLDER names one, NAME=now asks"
+            )
     asked = registry.model(model)
     if most := os.environ.get("REPLY"):
         asked.params = asked.params | {"max_tokens": int(most)}

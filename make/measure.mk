@@ -164,7 +164,8 @@ MODEL_FETCH = $(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED))
 .PHONY: prompts-check
 ## prompts-check: what is measured of each request of PROMPTS=mine.txt, to be corrected
 prompts-check: $(or $(OWN_PROMPTS),$(PROMPTS)) | .venv/.python
-	$(PROMPTS_READ) | bin/within tools python3 make/asked_table.py $(or $(OWN_PROMPTS),$(PROMPTS))
+	read=$$($(PROMPTS_READ)) || exit
+	bin/within tools python3 make/asked_table.py $(or $(OWN_PROMPTS),$(PROMPTS)) <<< "$$read"
 
 LEARNT = $(DECKSMITH_TEMPLATES)/$(basename $(notdir $(FROM))).md
 .PHONY: template

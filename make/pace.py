@@ -77,7 +77,7 @@ def left(stage: str, is_running: bool) -> tuple[float | None, str]:
     if is_running and begun:
         passed, new = time.time() - begun[0]["at"], done - begun[0]["from"]
         if new > 0 and total:
-            seconds = passed / new * (total - done)
+            seconds = passed / new * max(0, total - done)
         elif seconds is not None:
             seconds = max(0.0, seconds - passed)
     said = f"about {max(1, round(seconds / 60))} min" if seconds is not None else ""

@@ -38,14 +38,14 @@ class Partition(NamedTuple):
 
 
 def asked(*command: str) -> tuple[int, str]:
-    """(status, what was said on both streams); 127 for a command that is not there."""
+    """(status, what was said; of a failure on both streams); 127 for a command that is not there."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except FileNotFoundError:
         return 127, ""
     except subprocess.TimeoutExpired:
         return 124, f"{command[0]} does not answer"
-    return done.returncode, (done.stdout + done.stderr).strip()
+    return done.returncode, (done.stdout + done.stderr * bool(done.returncode)).strip()
 
 
 def minutes(text: str) -> int | None:
@@ -144,7 +144,7 @@ def _gpus(chosen: Partition, flags: list[str]) -> Iterator[tuple[str, str, str]]
         refused = said
     table = tomllib.loads((ROOT / "assets/remedies.toml").read_text())["sbatch"]
     mends = [table[words] for words in table if words in refused.lower()]
-    said = "; ".join([refused.splitlines()[-1], *mends[:1]])
+    said = "; ".join([*refused.splitlines()[-1:], *mends[:1]])
     print(f"site: sbatch takes no way of asking for a GPU: {said}", file=sys.stderr)
 
 

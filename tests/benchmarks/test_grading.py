@@ -144,6 +144,15 @@ STALLS = [
 ]
 
 
+def test_an_answer_followed_by_a_great_many_dots_letters_or_braces_is_read():
+    """With the square of their number this took minutes, of the 2 s of CPU time that a row has."""
+    behind = ["." * 60_000 + "x", " (" + "abc" * 60_000, '"}' * 60_000]
+    rows = [record("arithmetic", f"Answer: 2{said}", "2", n) for n, said in enumerate(behind)]
+    rows.append(record("arithmetic", "<answer>2" + " " * 60_000, "2", 8))
+    assert all(each.get("error") is None for each in graded(rows))
+    assert all("stalls" not in str(each) for each in graded(rows))
+
+
 @pytest.mark.slow
 def test_an_answer_that_stalls_its_grader_is_wrong_and_the_next_is_graded():
     stalls = [

@@ -29,6 +29,21 @@ def test_what_is_read_is_shown_and_the_command_that_it_names_takes_the_corrected
     assert again.returncode == 0 and again.stdout.splitlines()[:3] == [header, first, second]
 
 
+def test_rows_before_a_bad_one_are_not_taken_for_the_file(tmp_path):
+    folder = make(tmp_path / "root", core(1), "")
+    row = '{"id":"a","messages":[{"role":"user","content":"Bees"}]}\n'
+    (folder / "mine.jsonl").write_text(row + row.replace("Bees", "Kelp"))
+    done = subprocess.run(
+        ["make", "prompts-check", "PROMPTS=mine.jsonl"],
+        cwd=folder,
+        env=environment(folder),
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode and "mine.jsonl:2: a:" in done.stderr and "Next:" not in done.stdout
+    assert not (folder / "mine.checked.jsonl").exists()
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path):
     folder = make(tmp_path / "root", core(1), "")
     done = subprocess.run(

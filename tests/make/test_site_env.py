@@ -109,7 +109,7 @@ def test_accounts_partitions_typed_gpus_and_a_module_are_proposed_and_nothing_is
 def test_a_refusal_of_every_way_is_quoted_with_its_remedy(here):
     refusal = "sbatch: error: Invalid account or account/partition combination specified"
     programs = {
-        "sinfo": "echo 'gpu*|up|infinite|2|gpu:8'",
+        "sinfo": "echo 'sinfo: a warning' >&2; echo 'gpu*|up|infinite|2|gpu:8'",
         "sbatch": f"echo '{refusal}' >&2; exit 1",
         "srun": "echo '--container-image'",
     }

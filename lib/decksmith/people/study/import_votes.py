@@ -125,11 +125,11 @@ def read(path: Path) -> list[ImportedVote]:
     except OSError as error:
         raise cli.Missing(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
-        raise cli.BadData(f"{path}: not UTF-8; save it as CSV in UTF-8") from None
+        raise cli.BadData(f"{path}: not UTF-8; save it in UTF-8") from None
     votes: dict[tuple[str, str], ImportedVote] = {}
     wrong: list[str] = []
     try:
-        for line, cells in (_jsonl if text.lstrip()[:1] == "{" else _csv)(text):
+        for line, cells in (_jsonl if text.lstrip()[:1] in ("{", "[") else _csv)(text):
             if cells.get("kind", "vote") != "vote":
                 continue
             try:
@@ -147,13 +147,23 @@ def read(path: Path) -> list[ImportedVote]:
         more = [f"{len(wrong) - SHOWN:,} rows more cannot be used"] if len(wrong) > SHOWN else []
         raise cli.BadData("\n".join([*wrong[:SHOWN], *more, "nothing was taken"]))
     if not votes:
-        raise cli.BadData(f"{path}: there is no vote in it")
+        raise cli.BadData(f"{path}: there is no vote in it; docs/votes.md has the columns")
     return list(votes.values())
 
 
 def _csv(text: str) -> Rows:
     reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True)
-    for row in reader:
+    names, before = [name.strip() for name in reader.fieldnames or ()], 1
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"line 1: there are two columns {twice[0]!r}")
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:  # of a row that may be many lines long: where it begins
+            raise ValueError(f"line {before + 1}: {error}") from None
+        before = reader.line_num
         if "" in row or None in row.values():
             raise ValueError(f"line {reader.line_num}: not as many cells as columns in the header")
         yield reader.line_num, {name.strip(): cell for name, cell in row.items() if cell.strip()}
@@ -192,10 +202,15 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
         if not scores.is_file():
             raise cli.Missing(f"{scores}: no such file; --scores names a JSONL file")
         runs.load([scores])
-    about = _about(folder, path)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with store.locked(folder):
-        pairs = store.pairs_of(folder)
+        about, pairs = _about(folder, path), store.pairs_of(folder)
+        if pairs:
+            study = store.Study(folder)
+            is_closed = study.closed
+            study.close_file()
+            if is_closed:
+                raise cli.BadData(f"{folder}: this study is closed; name another folder")
         for vote in votes:
             pairs.setdefault(vote.pair, _pair(vote))
         sides = [side for pair in pairs.values() for side in (pair["left"], pair["right"])]
@@ -210,8 +225,6 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
             stored = study.enter(
                 (vote.rater, vote.pair, _ballot(vote), _time(vote)) for vote in votes
             )
-        except store.Conflict as error:
-            raise cli.BadData(f"{folder}: {error}") from None
         finally:
             study.close_file()
     return {

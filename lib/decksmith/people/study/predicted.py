@@ -113,6 +113,8 @@ def predict(
         intervals.figure(centre, wide, freedom, len(votes), -1, 1, form=lambda net: (1 + net) / 2)
         for centre, wide in ((value, error), (joined, joined_error))
     ]
+    least, most = shares[1]["lo"], shares[1]["hi"]
+    is_told = least is not None and most is not None and not least <= 0.5 <= most
     better = float(error / joined_error) ** 2 if joined_error > 0 else 1.0
     return {
         "a": a,
@@ -125,7 +127,7 @@ def predict(
         "joined": shares[1],
         "weight": round(weight / 2, 4),
         "saved": max(0, round(len(votes) * (better - 1))),
-        "more": _more(float(joined), float(joined_error), freedom, len(votes)),
+        "more": 0 if is_told else _more(float(joined), float(joined_error), freedom, len(votes)),
     }
 
 
@@ -154,26 +156,26 @@ def _more(net: float, error: float, freedom: int, votes: int) -> int | None:
     if not freedom or not error > 0:
         return None
     limit = stdtrit(freedom, (1 + stats.LEVEL) / 2)
-    if abs(net) > limit * error:
-        return 0
     times = ((limit + ndtri(SURE)) * error / max(abs(net), 1e-9)) ** 2
     return round(votes * (times - 1)) if times <= REACH else None
+
+
+def _about(votes: int) -> str:
+    return f"about {votes} votes" if votes else "no vote"
 
 
 def sentences(found: Sequence[Prediction]) -> str:
     """What a terminal shows, a paragraph for each two models."""
     said = []
     for one in found:
-        whole = one["prompts"] + one["unvoted"]
-        text = (
-            f"Of people, on all {whole} prompts, {share(one['joined'])} prefer {one['a']}'s decks to {one['b']}'s: by {one['votes']} votes "
-            f"on {one['prompts']} of them, and by the judge on all. The votes alone say {share(one['alone'])}. "
-        )
-        text += (
-            f"The judge saved about {one['saved']} votes. "
-            if one["saved"]
-            else "The judge saved no vote. "
-        )
+        prefer = f"{share(one['joined'])} prefer {one['a']}'s decks to {one['b']}'s"
+        if one["weight"]:
+            text = (
+                f"Of people, on all {one['prompts'] + one['unvoted']} prompts, {prefer}: by {one['votes']} votes on {one['prompts']} of them, "
+                f"and by the judge on all. The votes alone say {share(one['alone'])}. The judge saved {_about(one['saved'])}. "
+            )
+        else:
+            text = f"Of people, {prefer}: by {one['votes']} votes on {one['prompts']} prompts alone. The judge says nothing of the rest. "
         more = one["more"]
         if more is None:
             text += "How many more would tell them apart is out of reach."

@@ -46,7 +46,7 @@ def make(adapter: Path, out: Path, like: Path | None = None) -> None:
 def _keep(file: Path, note: Path, made_of: dict[str, str], made: Callable[[], None]) -> None:
     """Have a copy made, and write its manifest last, unless it is there and was made of the same."""
     path = note.with_name(f"{note.name}.json")
-    if path.is_file() and stream.json_file(path)["made_of"] == made_of:
+    if file.is_file() and path.is_file() and stream.json_file(path)["made_of"] == made_of:
         return
     note.parent.mkdir(parents=True, exist_ok=True)
     made()

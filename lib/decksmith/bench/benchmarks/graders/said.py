@@ -85,7 +85,7 @@ def final(text: str, question: str = "") -> str | None:
     found = boxed(text)
     if found is None and (hits := list(FINAL.finditer(text))):
         end, hit = hits[-1].end(), hits[-1]
-        found = hit["tagged"] or hit["hashes"] or _said(hit["answer"] or "")
+        found = (hit["tagged"] or "").strip() or hit["hashes"] or _said(hit["answer"] or "")
     if found is None:
         return _stated(text, question)
     taken_back = RETRACTED.search(text, end)
@@ -96,8 +96,9 @@ def _said(text: str) -> str | None:
     said = text.strip(" *\"'“”").rstrip(".。").strip()
     if DOUBT.search(said):
         return None
-    while said.endswith("}") and said.count("}") > said.count("{"):  # of JSON
-        said = said[:-1].strip(' "')
+    open_ = said.count("}") - said.count("{")
+    while said.endswith("}") and open_ > 0:  # of JSON
+        said, open_ = said[:-1].strip(' "'), open_ - 1
     said = REMARK.sub("", said)
     if begins := STATEMENT.match(said):  # "Answer: The largest n is 34"
         said = said[begins.end() :].strip(" *:")
