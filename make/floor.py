@@ -89,7 +89,7 @@ def table(found, prompts):
 def main(out, model, *more):
     out, given = Path(out), dict(word.partition("=")[::2] for word in more)
     for by, run in given.items():
-        if run != "now" and not (Path(run or by) / "summary.json").is_file():
+        if run != "now" and not (run and (Path(run) / "summary.json").is_file()):
             raise cli.Missing(
                 f"{by}={run}: no run is there; WITH=NAME=FOLDER names one, NAME=now asks"
             )
