@@ -102,7 +102,7 @@ class BatsFile(pytest.File):
         for marks in re.findall(r"^# marks: (.*)$", text[: text.rfind("\n\n", 0, first) + 1], re.M):
             for name in marks.split():
                 self.add_marker(name)
-        tests = re.findall(r'^(?:# marks: (.*)\n)?@test "(.*)" \{$', text, re.M)
+        tests = re.findall(r'^(?:# marks: (.*)\n(?:# first: .*\n)?)?@test "(.*)" \{$', text, re.M)
         self.titles = len(tests)
         for marks, title in tests:
             test = BatsTest.from_parent(self, name=title.replace('\\"', '"'))
