@@ -921,7 +921,9 @@ def commands(pids):
     return list(filter(None, found))
 
 
-@pytest.mark.parametrize("end", ["stdin closes", "the parent is killed"])
+@pytest.mark.parametrize(
+    "end", [pytest.param("stdin closes", marks=pytest.mark.long), "the parent is killed"]
+)
 def test_nothing_is_left_running(tmp_path, end):
     record = put(tmp_path, "x", HEAD + '# Three\n\n<div :ref="() => { while (true) {} }" />\n')
     stage = subprocess.Popen(

@@ -320,6 +320,7 @@ def test_a_powerpoint_file_of_pictures_has_one_per_slide_with_its_text_and_the_n
     ] == [False] * 5 + ["a note for the speaker"] + [False] * 2
 
 
+@pytest.mark.long("tests/render/test_powerpoint.py::test_a_deck_made_again_has_the_same_bytes")
 def test_a_deck_built_again_alone_has_the_same_bytes(built, tmp_path):
     _, run, _ = built
     deck = FEATURES.replace("THEME", "seriph")
