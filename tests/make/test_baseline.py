@@ -161,6 +161,9 @@ def test_what_reads_runs_never_asks_a_model(root, target):
     assert asked(root) == 0
 
 
+@pytest.mark.long(
+    "tests/core/test_stream.py::test_a_changed_input_is_done_again_and_an_unchanged_one_is_not"
+)
 def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_render(copied):
     root = copied
     before, rendered, replies = scores(root), lines(root, "render"), asked(root)

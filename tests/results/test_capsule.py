@@ -187,6 +187,7 @@ def test_a_capsule_takes_the_reply_that_a_sample_rests_on(tmp_path):
     assert capsule._replies(tmp_path, [record], None) == lines[1]
 
 
+@pytest.mark.long("test_a_replay_without_the_endpoint_finds_everything_the_same")
 def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_path):
     registry, runs = root / "assets/models.toml", root / "results/runs"
     registry.write_text(
@@ -260,7 +261,7 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     )
 
 
-@pytest.mark.long("test_each_edited_number_is_named_after_the_toolchain_that_differs")
+@pytest.mark.long("test_a_replay_without_the_endpoint_finds_everything_the_same")
 def test_another_label_is_named(packed, root, tmp_path):
     parts = members(packed)
     about = json.loads(parts["capsule.json"])
