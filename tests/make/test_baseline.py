@@ -182,6 +182,9 @@ def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_rend
     assert [row["render"] for row in scores(root)] == [row["render"] for row in before]
 
 
+@pytest.mark.long(
+    "tests/bin/chat-generate.bats::rows that fail for a passing reason exit 75, and only they are asked again"
+)
 def test_a_dead_endpoint_fails_with_its_reason_and_the_next_run_completes(root):
     registry = (root / "assets/models.toml").read_text()
     (root / "assets/models.toml").write_text(
