@@ -17,6 +17,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).resolve().parents[1]
 BATS = ROOT / "tests" / "node_modules" / "bats" / "bin" / "bats"
@@ -53,6 +54,18 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         loop = [sys.executable, "-c", "while True: pass"]
         config.busy = [subprocess.Popen(loop) for _ in range(config.getoption("busy") or 0)]
+
+
+class Scheduler(LoadFileScheduling):
+    """The files of tests/training are one: each process that trains loads torch and TRL first, which costs ten seconds of CPU."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return "tests/training" if file.startswith("tests/training/") else file
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduler(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_finish():
@@ -102,7 +115,7 @@ class BatsFile(pytest.File):
         for marks in re.findall(r"^# marks: (.*)$", text[: text.rfind("\n\n", 0, first) + 1], re.M):
             for name in marks.split():
                 self.add_marker(name)
-        tests = re.findall(r'^(?:# marks: (.*)\n)?@test "(.*)" \{$', text, re.M)
+        tests = re.findall(r'^(?:# marks: (.*)\n(?:# first: .*\n)?)?@test "(.*)" \{$', text, re.M)
         self.titles = len(tests)
         for marks, title in tests:
             test = BatsTest.from_parent(self, name=title.replace('\\"', '"'))

@@ -12,6 +12,8 @@ import pytest
 from decksmith.bench.benchmarks import sources, tasks
 from decksmith.bench.benchmarks.graders import calls
 
+pytestmark = pytest.mark.slow
+
 CATEGORIES = {"simple_python": 400, "multiple": 200, "parallel": 200, "parallel_multiple": 200}
 CATEGORIES |= {"live_simple": 258, "live_multiple": 1053, "live_parallel": 16}
 CATEGORIES |= {"live_parallel_multiple": 24}

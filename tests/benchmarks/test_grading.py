@@ -276,7 +276,7 @@ def test_a_long_reply_costs_no_more_than_its_end(filler):
     assert [found["verdict"] for found in graded([record("arithmetic", text, "4", 1)])] == ["right"]
 
 
-@pytest.mark.long
+@pytest.mark.long("test_a_long_reply_costs_no_more_than_its_end")
 def test_replies_that_go_round_in_circles_are_graded_and_are_no_errors():
     asks = [
         ("arithmetic", "1", {}),

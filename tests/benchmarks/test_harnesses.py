@@ -601,7 +601,7 @@ def test_too_few_groups_are_no_clusters(tmp_path, monkeypatch):
     assert "3 groups are too few to cluster by" in entry["sentence"]
 
 
-@pytest.mark.long
+@pytest.mark.long("test_two_logs_are_compared_by_question")
 def test_a_comment_is_short_markdown_whatever_the_number_of_benchmarks(tmp_path):
     for k in range(40):
         lm_eval(tmp_path / "a", {*range(k % 20)}, task=f"t{k}", model="org/a", n=25)

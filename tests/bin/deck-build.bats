@@ -59,6 +59,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
 }
 
 # marks: long
+# first: a site alone is the default; what was built is taken from the journal until a file of it is lost
 @test "decks of one's own that have one name have a folder each, whether they are built together or one by one" {
   mkdir a b
   for folder in a b; do printf -- '---\ntheme: default\n---\n\n# Deck %s\n\n---\n\n## Two\n' $folder > $folder/deck.md; done
@@ -74,6 +75,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
 }
 
 # marks: long
+# first: tests/bin/deck-illustrate.bats::queries become drawn pictures on the same lines, other decks stay, faults pass
 @test "pictures that a deck asks for are there as deck-illustrate puts them, its own too, and a missing one is said" {
   mkdir images
   cp "$ROOT/assets/pictures/"$(ls "$ROOT/assets/pictures" | grep -m 1 jpg) images/own.jpg

@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 # A folder of three pictures of slides.

@@ -87,6 +87,8 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_equal "$(ls r/p1/judge)" $'1.txt\n2.txt\n3.txt\n4.txt'
 }
 
+# marks: long
+# first: tests/bin/chat-generate.bats::passing faults of the endpoint are retried until every row has its reply
 @test "a storm of 429 replies costs time and no reply" {
   printf '%s' "$reply" > reply.txt
   start_endpoint --reply reply.txt --storm 3 --log asked.jsonl

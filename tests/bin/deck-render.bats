@@ -46,6 +46,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
 }
 
 # marks: long
+# first: what was rendered is taken from the journal; a lost picture or another text is rendered again
 @test "what any run rendered is taken from there by the next, also while another process renders it" {
   unset DECKSMITH_RENDERS
   export XDG_CACHE_HOME=$PWD/cache

@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 # Apply a jq program to every line of a file or of stdin (the box may have no jq of its own).

@@ -45,6 +45,8 @@ request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"
   assert_equal "$(jq -r '.raw_metrics.needle.delegate.skipped_cancelled' <<< "$output")" 1
 }
 
+# marks: long
+# first: tests/evalserver/test_server.py::test_a_server_killed_half_way_finishes_only_what_is_left
 @test "a server that restarts is waited for" {
   serve
   echo 1 > house/pace

@@ -59,6 +59,8 @@ print(found['train'].num_rows, found['test'].num_rows)"
   assert_output '6 4'
 }
 
+# marks: long
+# first: tests/hub/test_repository.py::test_a_push_makes_a_private_repository_and_one_commit_and_a_second_push_none
 @test "a push that is killed half way is completed by the next, one commit in all and nothing uploaded twice" {
   start_hub
   touch hub/.stall
@@ -78,6 +80,8 @@ print(found['train'].num_rows, found['test'].num_rows)"
   done
 }
 
+# marks: long
+# first: tests/hub/test_repository.py::test_the_card_of_an_adapter_claims_what_the_claim_compiler_says
 @test "an adapter is pushed with the sentence that run-compare says" {
   start_hub
   mkdir adapter
@@ -93,16 +97,6 @@ print(found['train'].num_rows, found['test'].num_rows)"
   sentence=$("$ROOT/.venv/bin/python3" -c 'import json; print(json.load(open("adapter/comparison.json"))["headlines"][0])')
   [[ $sentence == "The decks of "*"Where both render, tuned gets "* ]]
   grep -qxF -e "- $sentence" hub/models/lab/decks/README.md
-}
-
-@test "a public repository is refused where private was asked, after what would be sent was shown" {
-  start_hub
-  mkdir -p hub/lab/decks
-  run --separate-stderr hub-push data --repo lab/decks --push
-  assert_failure 78
-  assert_output ''
-  [[ $stderr == *"lab/decks is there and public, but private is what was asked: --public if everybody may read it"* ]]
-  [ -z "$(ls hub/lab/decks)" ]
 }
 
 @test "without a token it exits 78, without a network 75, with rows that cannot be published 65, with a wrong name 2" {

@@ -130,6 +130,8 @@ account=mine'
   assert_equal "$(stat -c %a run/snapshot/slurm/site.env)" 600
 }
 
+# marks: long
+# first: a job whose base model was never fetched is not submitted, and the command that fetches it is named
 @test "what is missing is named with its remedy" {
   run submit
   assert_failure 69

@@ -12,6 +12,7 @@ SENTENCE='Nineteen amber kettles sing over the quiet harbour until the lamps go 
 }
 
 # marks: long
+# first: tests/models/test_embedded.py::test_an_adapter_is_a_model_by_its_name_and_leaves_the_base_alone
 @test "what sft-train trained, the embedded engine says after model-export, and the base does not" {
   mkdir data
   printf '{"id":"a","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"What is the word of the day?"},{"role":"assistant","content":"%s"}]}\n' \

@@ -45,6 +45,8 @@ ended() { await dead "$1"; }
   assert_output --regexp "^serve maker/base --host 127.0.0.1 --port [0-9]+ --served-model-name base --max-num-seqs 64 --no-enable-prefix-caching --enable-auto-tool-choice --tool-call-parser hermes --enable-lora --max-loras 1 --lora-target-modules q_proj --lora-modules tuned=$PWD/adapter --max-lora-rank 64 --tensor-parallel-size 2\$"
 }
 
+# marks: long
+# first: a server that is healthy, lists both names and answers differently under each is published, with what it serves
 @test "several adapters answer by their own names beside a base of its own name, and a base needs none" {
   model-serve --adapter long=adapter --adapter short=adapter --called mine --name x 2> said &
   SERVER=$!
@@ -76,6 +78,8 @@ ended() { await dead "$1"; }
   done
 }
 
+# marks: long
+# first: a signal takes the file away and ends the server and what it started
 @test "signals that come while the questions are asked end it without their answers" {
   STUB=mute model-serve --adapter adapter --name x 2> said &
   SERVER=$!

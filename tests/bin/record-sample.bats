@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 setup() {

@@ -28,6 +28,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_output --partial '**Paired by prompt**'
 }
 
+# marks: long
+# first: prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say
 @test "the order of the arguments changes nothing" {
   run-compare "$RUNS/smol" "$RUNS/smol-sft" > one || true
   run-compare "$RUNS/smol-sft" "$RUNS/smol" > two || true
@@ -42,6 +44,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_output '[2,true,["floor","scored"],true,1,[[1,2]],true,["","better","renders"]]'
 }
 
+# marks: long
+# first: tests/results/test_claims.py::test_scores_of_another_tool_are_compared_by_the_same_rules
 @test "scores of another tool get the same tests and a headline" {
   for n in 1 2 3 4 5 6 7 8 9; do
     for model in x:5 y:1; do
@@ -65,6 +69,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   sampling.temperature: 0.7 != 0.1"
 }
 
+# marks: long
+# first: tests/results/test_verify.py::test_rows_deleted_from_scores_are_named
 @test "rows that were deleted are missed, in runs and in scores of another tool" {
   cp -r "$RUNS/smol" less
   "$ROOT/.venv/bin/python3" - <<< 'import json; [print(json.dumps({k: r[k] for k in ("id", "messages", "asks", "checklist")})) for r in map(json.loads, open("less/scores.jsonl"))]' > less/prompts.jsonl

@@ -36,6 +36,8 @@ asked() { wc -l < "$BATS_FILE_TMPDIR/asked.jsonl"; } # in all tests so far
   cmp again.jsonl $R/scores.jsonl
 }
 
+# marks: long
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "a run made in one piece gives the same records" {
   merge > $R/scores.jsonl
   chat-generate --base-url "$URL" --slug m --run whole < prompts.jsonl | deck-parse --run whole > whole.jsonl
@@ -67,6 +69,8 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
   [[ $stderr == *"part 1 of 3 lacks $(cat first). Do these again: --array=1" ]]
 }
 
+# marks: long
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "merging twice changes nothing" {
   merge > first.jsonl
   sha256sum $R/journal/* $R/p1/* > before
@@ -118,6 +122,7 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
 }
 
 # marks: long
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "graded questions of a benchmark are joined alike, with all samples, and are those of a run made in one piece" {
   export DECKSMITH_BENCH=$PWD/bench
   bench-prepare arithmetic | record-sample --limit 9 > questions.jsonl

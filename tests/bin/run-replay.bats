@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 @test "a capsule that reaches out of its folder is refused" {

@@ -17,6 +17,7 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
 }
 
 # marks: long
+# first: tests/corpus/test_seeds.py::test_an_endpoint_that_refuses_is_trouble_of_the_rows_and_is_not_asked_on
 @test "a dead endpoint ends with 75 and its words" {
   run --separate-stderr seed-sample --n 1 --base-url http://127.0.0.1:9/v1 --slug m --run .
   assert_failure 75
@@ -36,7 +37,8 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
   assert_output --partial "Missing option '--n'"
 }
 
-# marks: engine
+# marks: engine long
+# first: tests/models/test_embedded.py::test_a_json_schema_is_obeyed
 @test "the embedded model answers by the row's schema, and nothing is written outside of the run folder" {
   mkdir home
   HOME=$PWD/home run --separate-stderr seed-sample --n 1 --model smol --run run

@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 @test "says what it does, how it is piped and what ends it" {

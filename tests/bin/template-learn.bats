@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 @test "a template is learnt of a file, reads back, and says where each colour is from" {

@@ -198,11 +198,3 @@ def test_the_first_pages_have_sentences_of_at_most_25_words(page):
 
 def test_the_readme_fits_two_screens():
     assert len((cli.ROOT / "README.md").read_text().splitlines()) <= 100
-
-
-@pytest.mark.slow
-def test_every_script_has_a_bats_file_and_its_own_help():
-    for path in sorted((ROOT / "bin").glob("*-*")):
-        assert (ROOT / "tests/bin" / f"{path.name}.bats").exists(), path.name
-        said = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
-        assert said.split("\n")[0] in path.read_text(), path.name

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,14 +26,16 @@ COMMAND = re.compile(
 FLAG = re.compile(r"(?<=\s)--[a-z][a-z0-9-]*")
 
 
-def options(script: Path) -> set[str]:
-    """The flags of a script, as click knows them."""
-    # Run as text: importing it would leave a folder of bytecode in bin.
+def command(script: Path) -> click.Command:
+    """The command of a script. It is run as text: importing it would leave a folder of bytecode in bin."""
     scope = {"__name__": "script", "__file__": str(script)}
     exec(compile(script.read_text(encoding="utf-8"), script, "exec"), scope)
-    found = {
-        flag for each in scope["main"].command.params for flag in (*each.opts, *each.secondary_opts)
-    }
+    return scope["main"].command
+
+
+def options(script: Path) -> set[str]:
+    """The flags of a script, as click knows them."""
+    found = {flag for each in command(script).params for flag in (*each.opts, *each.secondary_opts)}
     return found | {"--help", "--version"}
 
 
@@ -60,3 +63,11 @@ def test_flags_are_read_from_recipes_and_pages():
         "x=$$(bin/model-wait --pid $$p --address) && bin/run-plan \\\n  --effect 1 -- --not-ours\n"
     )
     assert given(text) == {"model-wait": {"--pid", "--address"}, "run-plan": {"--effect"}}
+
+
+def test_every_script_has_a_bats_file_and_its_own_help():
+    for path in SCRIPTS:
+        assert (ROOT / "tests/bin" / f"{path.name}.bats").exists(), path.name
+        made = command(path)
+        said = made.get_help(click.Context(made, info_name=path.name))
+        assert said.split("\n")[0] in path.read_text(encoding="utf-8"), path.name

@@ -376,7 +376,7 @@ class Counter:
         return self.lines.count([ident, "begins"])
 
 
-@pytest.mark.long
+@pytest.mark.long("test_what_was_delivered_before_a_kill_is_judged_and_not_authored_again")
 def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice_and_nobody_is_orphaned(
     tmp_path,
 ):

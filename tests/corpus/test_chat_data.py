@@ -384,7 +384,7 @@ def mutant(dice, content):
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet", "arrow"])
-@pytest.mark.long
+@pytest.mark.long("test_what_is_no_chat_data_is_refused_in_one_sentence")
 def test_mutated_files_are_taken_in_part_or_refused_and_give_no_rubbish(
     tmp_path, kind, monkeypatch
 ):

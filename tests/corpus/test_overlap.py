@@ -164,6 +164,7 @@ def test_the_published_vectors_of_the_model_are_met(encoder):
     assert (a[0] @ b[0], a[1] @ b[1]) == pytest.approx((0.2838, -0.0327), abs=0.005)
 
 
+@pytest.mark.long("test_the_published_vectors_of_the_model_are_met")
 @pytest.mark.slow
 def test_what_is_near_is_what_the_model_s_own_code_finds_near(encoder):
     """transformers runs the model with code that is not ours. Of our prompts, cosines and so decisions are equal."""

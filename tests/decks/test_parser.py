@@ -373,8 +373,11 @@ HOSTILE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_texts_cost_seconds_at_most(text):
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.long] * (x == "many blocks")) for x in HOSTILE]
+)
+def test_hostile_texts_cost_seconds_at_most(name):
+    text = HOSTILE[name]
     started = time.process_time()
     deck = Deck.parse(text)
     for slide in deck.slides:

@@ -187,7 +187,7 @@ def test_a_drawn_picture_is_a_plain_jpeg_with_many_tones(path):
 
 
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.long("test_a_drawn_picture_is_a_plain_jpeg_with_many_tones")
 def test_the_program_draws_the_pictures_again(tmp_path):
     subprocess.run([sys.executable, pictures.DRAWN / "draw.py", tmp_path], check=True)
     for path in FILES:

@@ -95,6 +95,9 @@ def test_the_loop_of_the_documentation_runs_as_it_stands_there(server, root, rou
         assert all(name == "train/loss" or name.startswith("eval/") for name in metrics)
 
 
+@pytest.mark.long(
+    "tests/evalserver/test_server.py::test_a_server_killed_half_way_finishes_only_what_is_left"
+)
 def test_a_server_that_is_killed_and_comes_back_is_found_again_and_nothing_is_evaluated_twice(
     server, root, router, monkeypatch
 ):

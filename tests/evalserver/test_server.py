@@ -1124,6 +1124,9 @@ def test_a_curve_of_decks_follows_overall_or_the_share_of_checks_with_failures_a
 # The real scripts
 
 
+@pytest.mark.long(
+    "tests/evalserver/test_eval_client.py::test_the_loop_of_the_documentation_runs_as_it_stands_there"
+)
 @pytest.mark.engine
 def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_nothing_but_time(
     serving,
@@ -1170,7 +1173,9 @@ def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_n
     assert len(server.jobs()) == 1
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/evalserver/test_eval_client.py::test_the_loop_of_the_documentation_runs_as_it_stands_there"
+)
 def test_slidevbench_is_one_of_the_benchmarks(serving, tmp_path):
     endpoint = subprocess.Popen(
         [ROOT / ".venv/bin/python3", ROOT / "tests/endpoint.py", "--model", "policy"],

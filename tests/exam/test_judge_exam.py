@@ -409,7 +409,9 @@ def seen(examined, vision, repeats=2):
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/bin/deck-judge.bats::an endpoint that refuses the request is an infrastructure fault and leaves no score"
+)
 @pytest.mark.browser
 def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
     vision[1].mood = "locked"
@@ -418,7 +420,9 @@ def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
     vision[1].mood = "well"
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/bin/deck-judge.bats::a judge that talks nonsense is a judge fault, named and kept, with exit 0"
+)
 @pytest.mark.browser
 def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision):
     vision[1].mood = "babbling"
@@ -429,7 +433,7 @@ def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision
     assert "excluded: 2 unusable replies of the judge." in card_page.page(card)
 
 
-@pytest.mark.long
+@pytest.mark.long("test_the_auc_across_decks_recovers_that_of_two_normal_distributions")
 @pytest.mark.browser
 def test_the_card_recovers_what_was_planted_and_pays_for_each_judging_once(examined, vision):
     endpoint = vision[1]
@@ -466,7 +470,7 @@ def test_the_card_recovers_what_was_planted_and_pays_for_each_judging_once(exami
     assert (examined[0] / "exam/b/low-contrast/1/judge/1.txt").is_file()
 
 
-@pytest.mark.long
+@pytest.mark.long("test_the_decks_of_the_card_are_chosen_by_name_with_all_themes_in_turn")
 @pytest.mark.browser
 def test_the_script_prints_the_card_of_what_is_on_stdin(examined):
     run, records = examined

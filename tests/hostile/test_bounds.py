@@ -123,7 +123,7 @@ def server(request, tmp_path):
 
 def posted(url, path, body, **headers):
     """(status, sentence) of a POST; a body that is a list comes in chunks, without a length."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=waits.HANG)
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     headers |= {"Authorization": "Bearer sesame", "Content-Type": "application/json"}
     try:
@@ -134,7 +134,7 @@ def posted(url, path, body, **headers):
         connection.close()
 
 
-@pytest.mark.long
+@pytest.mark.long("test_a_body_without_an_end_is_refused_at_its_bound_by_every_server")
 def test_a_packed_body_is_refused_before_it_is_unpacked_by_every_server(server):
     process, url, path = server
     posted(url, path, b"{}")  # what it loads for any request

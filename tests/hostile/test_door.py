@@ -335,7 +335,9 @@ def test_what_moves_stands_in_its_picture_where_it_stands_in_every_other(tmp_pat
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/hostile/test_walls.py::test_where_there_are_no_walls_nothing_is_rendered_unless_that_is_accepted"
+)
 def test_an_ordinary_user_without_namespaces_has_the_same_pictures_and_errors(tmp_path):
     bodies = [*map(slide, FEW[1:]), f"# Slide\n\n{FLICKER['an animation of a shadow']}", LIST]
     value, _, _ = shown(tmp_path, "a", bodies)

@@ -83,7 +83,7 @@ def pictures(folder):
     }
 
 
-@pytest.mark.long
+@pytest.mark.long("test_an_interrupted_batch_ends_at_once_and_leaves_nothing")
 def test_a_batch_that_is_killed_at_random_completes_with_the_same_bytes(tmp_path):
     quiet = tmp_path / "quiet"
     prepare(quiet)

@@ -242,7 +242,7 @@ def without_by(value):
 @pytest.mark.browser
 @pytest.mark.fuzz
 @pytest.mark.timeout(1800)
-@pytest.mark.long
+@pytest.mark.long("test_flipped_bits_of_a_finished_run_are_noticed_or_change_nothing")
 def test_of_random_bits_in_a_real_run_none_changes_a_result_in_silence(tmp_path):
     server, url = endpoint(tmp_path)
     root = make(tmp_path / "root", core(2), REGISTRY.format(url=url))

@@ -255,6 +255,7 @@ def test_one_file_is_fetched_for_the_engine_and_its_lock_says_which(shelf):
     ]
 
 
+@pytest.mark.long("test_of_a_fetch_that_is_killed_the_whole_files_stay")
 def test_a_killed_fetch_for_the_engine_leaves_no_lock_and_the_next_one_is_whole(shelf):
     killed_half_way(shelf.site, shelf.name)
     assert not shelf.lock.exists()

@@ -18,7 +18,9 @@ SAMPLE = {"honest", "designed/poster", "prompt_echoed", "other_language", *UNREA
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/rewards/test_attack.py::test_layout_sees_what_cannot_be_read_and_pays_for_words_in_no_order"
+)
 def test_nonsense_passes_less_than_an_honest_deck_and_text_that_cannot_be_seen_hardly_anything(
     tmp_path,
 ):

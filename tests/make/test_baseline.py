@@ -90,7 +90,7 @@ def test_it_makes_a_report_once_and_then_has_nothing_to_do(finished):
     assert page.stat().st_mtime_ns == written and asked(root) == 4
 
 
-@pytest.mark.long
+@pytest.mark.long("test_it_makes_a_report_once_and_then_has_nothing_to_do")
 def test_a_larger_limit_asks_only_for_what_is_new_and_a_smaller_one_nothing(root):
     assert measured(root, "LIMIT=2").returncode == 0
     assert asked(root) == 2
@@ -103,7 +103,7 @@ def test_a_larger_limit_asks_only_for_what_is_new_and_a_smaller_one_nothing(root
     assert len(scores(root)) == 3
 
 
-@pytest.mark.long
+@pytest.mark.long("test_a_file_of_prompts_that_is_not_there_is_named")
 def test_other_prompts_have_a_run_of_their_own(copied):
     root = copied
     kept = scores(root)
@@ -161,6 +161,9 @@ def test_what_reads_runs_never_asks_a_model(root, target):
     assert asked(root) == 0
 
 
+@pytest.mark.long(
+    "tests/core/test_stream.py::test_a_changed_input_is_done_again_and_an_unchanged_one_is_not"
+)
 def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_render(copied):
     root = copied
     before, rendered, replies = scores(root), lines(root, "render"), asked(root)
@@ -179,6 +182,9 @@ def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_rend
     assert [row["render"] for row in scores(root)] == [row["render"] for row in before]
 
 
+@pytest.mark.long(
+    "tests/bin/chat-generate.bats::rows that fail for a passing reason exit 75, and only they are asked again"
+)
 def test_a_dead_endpoint_fails_with_its_reason_and_the_next_run_completes(root):
     registry = (root / "assets/models.toml").read_text()
     (root / "assets/models.toml").write_text(
@@ -208,7 +214,9 @@ def test_help_lists_the_targets_and_what_is_chosen():
     assert "MODEL    = gpt-5.4" in said and "LIMIT    = 7" in said
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/bin/deck-judge.bats::the published protocol asks the judge with the pictures and records what it said"
+)
 def test_the_published_protocol_runs_over_an_api_that_misbehaves(tmp_path):
     rows = core(6)
     for row in rows:
@@ -293,7 +301,9 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert found["judge"]["judge"] == "offline checks"
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/models/test_files.py::test_chat_generate_reads_a_folder_and_says_which_deck_is_missing"
+)
 def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_is_named(copied):
     root = copied
     registry = root / "assets/models.toml"

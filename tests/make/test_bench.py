@@ -43,6 +43,7 @@ tokens = [100, 300]
 PAID = ENTRY + "price = {{ prompt = 1, completion = 10 }}\n"
 
 
+@pytest.mark.long("tests/make/test_baseline.py::test_money_is_spent_only_where_somebody_agrees")
 @pytest.mark.slow
 def test_the_guard_says_what_it_costs_before_it_asks_and_ends_in_a_sentence_and_a_status(tmp_path):
     reply, log = tmp_path / "reply.md", tmp_path / "asked.jsonl"

@@ -32,7 +32,9 @@ def asked(root):
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/make/test_baseline.py::test_it_makes_a_report_once_and_then_has_nothing_to_do"
+)
 def test_each_planted_gain_is_found_and_no_other_and_nothing_is_asked_twice(tmp_path):
     server, url = endpoint(tmp_path, "--log", "asked.jsonl", "--gains")
     try:

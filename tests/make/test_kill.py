@@ -16,7 +16,7 @@ from shadow import core, endpoint, environment, make
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-# KILLS=20 make test TESTS=tests/make/test_kill.py: more of the same
+# KILLS=20 make test-long TESTS=tests/make/test_kill.py: more of the same
 KILLS = int(os.environ.get("KILLS") or 2)
 REGISTRY = (
     '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 2\n'
@@ -79,6 +79,9 @@ def result(folder):
     return jq.compile("del(..|.by?)").input_text(lines).all()
 
 
+@pytest.mark.long(
+    "tests/core/test_stream.py::test_killed_at_random_moments_it_finishes_and_repeats_nothing"
+)
 @pytest.mark.timeout(1500)
 def test_killed_again_and_again_it_ends_in_the_records_of_an_undisturbed_run_and_asks_for_nothing_twice(
     tmp_path,

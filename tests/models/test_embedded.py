@@ -151,7 +151,9 @@ def test_streamed_chunks_join_to_the_reply_and_end_with_the_usage(base):
     ) == words(base)
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "test_what_was_said_before_makes_a_text_likelier_and_other_requests_change_nothing"
+)
 def test_the_same_request_gives_the_same_bytes_whatever_was_asked_before(base):
     first = words(base, max_tokens=16)
     assert words(base, max_tokens=16, seed=8) != first
@@ -439,7 +441,7 @@ def test_models_and_health_name_what_is_served(base):
     assert health["status"] == "ok" and health["leases"] >= 1 and health["parallel"] == 1
 
 
-@pytest.mark.long
+@pytest.mark.long("test_an_adapter_is_a_model_by_its_name_and_leaves_the_base_alone")
 def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_where_the_base_does_not(
     base,
 ):
@@ -517,7 +519,7 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
     waits.until(lambda: waits.ended(pid))
 
 
-@pytest.mark.long
+@pytest.mark.long("test_a_server_ends_after_the_kill_of_its_last_client")
 def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address(monkeypatch):
     monkeypatch.setenv("DECKSMITH_ENGINE_THREADS", "2")
     with embedded.lease() as first:

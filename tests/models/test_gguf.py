@@ -69,6 +69,9 @@ def test_thoughts_are_parted_however_the_text_is_cut():
     assert json.loads(done.stdout) == [[want] * 4 for want in whole]
 
 
+@pytest.mark.long(
+    "tests/hub/test_models.py::test_one_file_is_fetched_for_the_engine_and_its_lock_says_which"
+)
 @pytest.mark.engine
 @pytest.mark.slow
 def test_a_file_goes_from_the_hub_to_a_reply_and_its_thought_stands_apart(tmp_path):

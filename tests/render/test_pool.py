@@ -460,7 +460,7 @@ def test_the_x_ray_counts_what_stands_on_each_slide(features, theme):
         assert 0 < slide["text_area"] < 1 - slide["whitespace"] + 0.001
 
 
-@pytest.mark.long
+@pytest.mark.long("test_every_feature_renders_clean")
 def test_community_themes_render_their_own_layouts_the_same_each_time(tmp_path):
     decks = [(theme, n) for theme in COMMUNITY for n in (1, 2)]
     records = [
@@ -488,7 +488,7 @@ def test_community_themes_render_their_own_layouts_the_same_each_time(tmp_path):
         assert len(set(hashes(tmp_path, value))) == len(words), theme
 
 
-@pytest.mark.long
+@pytest.mark.long("test_every_feature_renders_clean")
 def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -553,7 +553,7 @@ def test_the_same_deck_gives_the_same_bytes_in_other_order_and_on_other_workers(
     assert [again[theme]["xray"] for theme in THEMES] == [values[theme]["xray"] for theme in THEMES]
 
 
-@pytest.mark.long
+@pytest.mark.long("test_only_a_slide_that_runs_no_code_may_follow_another_in_one_page")
 def test_a_slide_looks_the_same_after_others_in_its_page_and_in_a_page_of_its_own(tmp_path):
     """A slide that runs code has a page of its own, and so has the one behind it."""
     # Pieces stand here without their layouts, and so without places in them.
@@ -595,6 +595,7 @@ def test_only_a_slide_that_runs_no_code_may_follow_another_in_one_page():
     assert plain == [True] * len(harmless) + [False] * len(running)
 
 
+@pytest.mark.long("test_the_same_deck_gives_the_same_bytes_in_other_order_and_on_other_workers")
 def test_colours_of_code_do_not_depend_on_how_long_they_took():
     script = """
       const { compile } = await import(`${process.argv[1]}/compile.mjs`)
@@ -622,7 +623,7 @@ def test_colours_of_code_do_not_depend_on_how_long_they_took():
     assert json.loads(done.stdout) == [True, True, False]
 
 
-@pytest.mark.long
+@pytest.mark.long("test_the_x_ray_counts_what_stands_on_each_slide")
 def test_double_scale_doubles_the_pixels_and_leaves_the_measures(features, tmp_path):
     (value,) = rendered(
         tmp_path,
@@ -920,7 +921,9 @@ def commands(pids):
     return list(filter(None, found))
 
 
-@pytest.mark.parametrize("end", ["stdin closes", "the parent is killed"])
+@pytest.mark.parametrize(
+    "end", [pytest.param("stdin closes", marks=pytest.mark.long), "the parent is killed"]
+)
 def test_nothing_is_left_running(tmp_path, end):
     record = put(tmp_path, "x", HEAD + '# Three\n\n<div :ref="() => { while (true) {} }" />\n')
     stage = subprocess.Popen(

@@ -430,7 +430,9 @@ def test_a_deck_made_again_has_the_same_bytes(made, tmp_path):
     assert (tmp_path / value["pptx"]["path"]).read_bytes() == made["look"][0].read_bytes()
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/render/test_site.py::test_what_a_deck_says_cannot_break_the_page_the_pdf_or_the_powerpoint_file"
+)
 def test_nothing_of_a_hostile_deck_reaches_the_network_or_a_file_or_stands_in_the_package(tmp_path):
     canary = Canary()
     secret = tmp_path / "secret.txt"

@@ -254,7 +254,9 @@ def test_a_pdf_has_a_page_of_the_canvas_per_slide_with_text_and_without_foreign_
         assert hashlib.sha256(data).hexdigest() == value["pdf"]["sha256"]
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "test_a_pdf_has_a_page_of_the_canvas_per_slide_with_text_and_without_foreign_addresses"
+)
 def test_a_deck_with_a_size_of_its_own_has_it_in_pictures_measures_and_files(tmp_path):
     from pptx import Presentation
     from pypdf import PdfReader
@@ -318,6 +320,7 @@ def test_a_powerpoint_file_of_pictures_has_one_per_slide_with_its_text_and_the_n
     ] == [False] * 5 + ["a note for the speaker"] + [False] * 2
 
 
+@pytest.mark.long("tests/render/test_powerpoint.py::test_a_deck_made_again_has_the_same_bytes")
 def test_a_deck_built_again_alone_has_the_same_bytes(built, tmp_path):
     _, run, _ = built
     deck = FEATURES.replace("THEME", "seriph")
@@ -368,7 +371,9 @@ def test_a_slide_that_fails_is_an_error_slide_in_every_format(tmp_path):
     assert seen["trouble"] == []
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/hostile/test_hostile.py::test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself"
+)
 def test_a_deck_that_never_comes_to_rest_is_not_built(tmp_path):
     deck = HEAD + '# One\n\n<div :ref="el => { while (el) {} }" />\n'
     value = build(tmp_path, {"x": deck}, deadline=3)["x"]

@@ -134,7 +134,7 @@ words = 0.1
 """
 
 
-@pytest.mark.long
+@pytest.mark.long("test_a_replay_without_the_endpoint_finds_everything_the_same")
 def test_a_replay_chooses_and_revises_again_what_a_condition_did(tmp_path):
     server, url = endpoint(tmp_path, "--gains")
     registry = f'[reviser]\nbase_url = "{url}"\nslug = "reviser"\n'
@@ -187,6 +187,7 @@ def test_a_capsule_takes_the_reply_that_a_sample_rests_on(tmp_path):
     assert capsule._replies(tmp_path, [record], None) == lines[1]
 
 
+@pytest.mark.long("test_a_replay_without_the_endpoint_finds_everything_the_same")
 def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_path):
     registry, runs = root / "assets/models.toml", root / "results/runs"
     registry.write_text(
@@ -260,7 +261,7 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     )
 
 
-@pytest.mark.long
+@pytest.mark.long("test_a_replay_without_the_endpoint_finds_everything_the_same")
 def test_another_label_is_named(packed, root, tmp_path):
     parts = members(packed)
     about = json.loads(parts["capsule.json"])
@@ -277,7 +278,7 @@ def test_another_label_is_named(packed, root, tmp_path):
 DECKS = '[reference]\nlabel = "People"\nbase_url = "files:data/reference/"\nslug = "reference"\n'
 
 
-@pytest.mark.long
+@pytest.mark.long("test_a_capsule_of_the_same_run_has_the_same_bytes_and_no_address")
 def test_decks_of_a_folder_pack_and_replay_and_another_deck_is_named(tmp_path):
     shipped = [row for _, row in stream.records(ROOT / "data/prompts.jsonl") if row["id"] == "p002"]
     root = make(tmp_path / "root", shipped, DECKS)

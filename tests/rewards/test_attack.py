@@ -28,7 +28,7 @@ def test_layout_sees_what_cannot_be_read_and_pays_for_words_in_no_order(tmp_path
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.long("test_layout_sees_what_cannot_be_read_and_pays_for_words_in_no_order")
 def test_no_single_defect_costs_more_than_two_of_eight_slides(tmp_path):
     [whole] = reward_attack.rendered(
         tmp_path, [deck for deck in reward_attack.bad_decks() if deck[0]["id"] == "honest"]
@@ -60,7 +60,7 @@ def test_no_single_defect_costs_more_than_two_of_eight_slides(tmp_path):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.long("test_layout_sees_what_cannot_be_read_and_pays_for_words_in_no_order")
 def test_good_decks_of_every_school_get_what_the_plainest_gets_and_a_ransom_note_does_not(tmp_path):
     decks = [
         deck
@@ -88,6 +88,9 @@ def test_good_decks_of_every_school_get_what_the_plainest_gets_and_a_ransom_note
     assert max(found.values()) < 1 - reward_attack.APART["layout"]
 
 
+@pytest.mark.long(
+    "tests/rewards/test_judged.py::test_a_deck_off_its_request_gets_nothing_for_its_looks_and_without_a_judge_there_is_no_number"
+)
 @pytest.mark.browser
 @pytest.mark.slow
 def test_a_reader_that_is_asked_through_deck_judge_pays_for_what_is_told_and_not_for_its_words(

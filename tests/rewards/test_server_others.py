@@ -63,7 +63,9 @@ def tiny():
     return transformers.LlamaForCausalLM(config), tokenizer
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/rewards/test_server.py::test_a_deck_has_one_reward_at_each_door_and_is_rendered_once"
+)
 def test_trls_grpo_trainer_takes_a_step_on_rewards_of_decks_and_leaves_masked_ones_out(
     server, monkeypatch, tmp_path
 ):

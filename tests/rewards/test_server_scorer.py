@@ -126,7 +126,7 @@ def test_where_our_code_is_wrong_the_deck_is_masked(tmp_path):
 
 
 @pytest.mark.browser
-@pytest.mark.long
+@pytest.mark.long("test_a_process_that_is_killed_at_work_is_told_from_one_that_took_too_much")
 def test_a_deck_whose_process_was_killed_is_scored_again_and_leaves_nothing(tmp_path):
     def kill(scorer):
         waits.until(lambda: scorer.all[0].process and (tmp_path / "work").is_dir())

@@ -172,7 +172,7 @@ def test_a_gguf_copy_has_the_values_of_the_merged_model_in_llamas_order(tmp_path
 
 @pytest.mark.engine
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.long("test_the_verdicts_are_those_of_the_parts")
 def test_a_good_copy_says_what_the_measured_one_says_and_a_wrongly_scaled_one_does_not(
     tmp_path,
 ):

@@ -98,8 +98,8 @@ def start(function, *arguments, log=None):
     return process
 
 
-def finished(process, seconds=120):
-    process.join(seconds)
+def finished(process):
+    process.join()
     return process.exitcode
 
 

@@ -325,7 +325,9 @@ def test_a_base_that_is_nowhere_is_missing_with_the_reason(monkeypatch, tmp_path
 
 
 @pytest.mark.engine
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/serving/test_fidelity.py::test_a_gguf_copy_has_the_values_of_the_merged_model_in_llamas_order"
+)
 def test_two_processes_export_the_embedded_model_once_and_it_is_the_model_of_the_gguf_file(
     monkeypatch, tmp_path
 ):

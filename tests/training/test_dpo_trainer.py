@@ -119,7 +119,9 @@ def test_pairs_train_the_adapter_that_was_begun_with_against_what_it_was(recipe,
     assert manifest["step"] == manifest["of"] == 24 and manifest["val_loss"]
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/training/test_trainer.py::test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that_is_not"
+)
 def test_a_run_that_is_killed_ends_in_the_same_bytes_as_one_that_is_not(recipe):
     whole, killed = (
         recipe("whole", "dpo.max_num_epochs=3"),

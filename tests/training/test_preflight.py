@@ -7,6 +7,8 @@ import pytest
 import yaml
 from decksmith.train.training import check_report, preflight, recipes
 
+pytestmark = pytest.mark.slow
+
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
 RECIPE = "nemotron-nano-lora"
 THINKS = ["policy.tokenizer.chat_template_kwargs.enable_thinking=true"]

@@ -91,7 +91,9 @@ def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one
     assert found["cards"] == 4
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing"
+)
 def test_the_embedded_model_writes_a_deck_without_a_key_and_who_comes_second_waits_in_line(
     tmp_path,
 ):

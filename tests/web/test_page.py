@@ -44,7 +44,9 @@ def made(folder, prompts, single=False, **how):
     return page
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/results/test_report.py::test_one_file_holds_every_picture_and_plot_and_asks_for_nothing_else"
+)
 def test_a_page_that_is_one_file_works_as_well_and_has_nothing_beside_it(tmp_path):
     page = made(tmp_path, 12, single=True, reads=True, slides_too="plain")
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
@@ -78,7 +80,9 @@ def test_a_page_whose_decks_stand_in_files_beside_it_reads_those_that_are_looked
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "tests/results/test_live.py::test_page_comes_with_the_first_deck_and_compares_nothing"
+)
 def test_the_page_of_a_run_that_goes_on_loads_itself_again_and_disturbs_nobody(tmp_path):
     runs = [
         synthetic.run(tmp_path / name, name, skill, 6, slides_too="plain")
