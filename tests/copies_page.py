@@ -39,11 +39,11 @@ asks one model again: by another seed, with four requests at once, and once more
 of the same model by another engine or tensor layout; `evening=now` asks once more now, at another hour or by a server that you
 restarted.
 
-A headline below the largest 95th percentile is noise: from then on it says so, and `make plan` adds it. The floor is kept in
+A headline below the largest 95th percentile may be noise alone: from then on it says so, and `make plan` adds the floor. It is kept in
 `results/floors` for this protocol, with all sources so far.
 
-*Mean* and *95th percentile*: how far two runs are apart, in points of the checks of decks that both render. Two seeds can be swapped; what
-another engine moves, it moves again, so its floor is wider. [Simulation](maintain/floor.md).
+*Mean* and *95th percentile*: how far two runs are apart, in points of the checks, over prompts whose decks render in both. Two seeds can be
+swapped; what another engine moves, it moves again, so its floor is wider. [Simulation](maintain/floor.md).
 """,
     "dose": """# Would more data help?
 
@@ -72,10 +72,9 @@ def main():
     found = Path(path).read_text()
     print(SAID[name])
     print(f"Of the last `make {name}` on two busy cores.{NOTE[name]}\n")
-    if name == "shipped":  # of the sentences, those about two copies
+    if name == "shipped":  # of the sentences, those about one copy
         lines = found.splitlines()
-        asked = [line for line in lines if line.startswith("-")]
-        told = [line for line in asked if " q4" in line or " alpha-x3" in line]
+        told = [line for line in lines if line.startswith("-") and " q4" in line]
         found = "\n".join([*(line for line in lines if not line.startswith("-")), *told])
     print(found)
 
