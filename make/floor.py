@@ -11,7 +11,6 @@ by environment. Killed anywhere, it goes on.
 
 import dataclasses
 import json
-import math
 import os
 import subprocess
 import sys
@@ -74,12 +73,11 @@ def joined(path, found):
     return found
 
 
-def table(found, prompts):
-    """A floor as a markdown table, over so many prompts."""
+def table(found):
+    """A floor as a markdown table: of each source on the prompts whose decks render in both of its runs."""
     rows = []
     for name, one in found["sources"].items():
-        less = math.sqrt(one["prompts"] / prompts)
-        sizes = [one["seen"], less * one["mean"], floor.reach(one, prompts)]
+        sizes = [one["seen"], one["mean"], floor.reach(one, one["prompts"])]
         shown = [floor.shown(found, size).removesuffix(" points") for size in sizes]
         rows.append([name, f"{one['alike']} of {one['prompts']}", *shown])
     header = ["by", "decks alike", "seen", "mean", "95th percentile"]
@@ -124,7 +122,7 @@ def main(out, model, *more):
     stream.write(path, json.dumps(found, indent=2) + "\n")
     most = f", decks of at most {os.environ['REPLY']} tokens" if os.environ.get("REPLY") else ""
     prompts = first["summary"]["prompts"]
-    said = "\n".join([*table(found, prompts), "", f"{prompts} prompts{most}."])
+    said = "\n".join([*table(found), "", f"{prompts} prompts{most}."])
     stream.write(out / "floor.md", said + "\n")
     print(text.shown(said))
     cli.say(f"kept in {path}: comparisons and plans by {found['protocol']} say it from now on")

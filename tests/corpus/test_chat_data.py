@@ -275,7 +275,11 @@ def test_the_same_content_is_converted_once_and_a_kill_leaves_no_report(tmp_path
             r"none of 1 rows can be trained on \(text -> not used\); 1 x none of the columns",
         ),
         ("a.txt", b"Ten slides on tea.\nSix on rye.\n", "can be trained on"),
-        ("a.jsonl", b'{"prompt": "a", "completion": "b"}\n', "can be held out"),
+        (
+            "a.jsonl",
+            b'{"prompt": "a", "completion": "b"}\n' * 3,
+            r"none of 3 rows can be held out; 2 x the same as an earlier row \(.*\); give rows that ask",
+        ),
         ("a.json", b'[{"prompt": "a", "completion": "b"}, ', "1 x not JSON, and all that follows"),
     ],
 )
@@ -284,7 +288,8 @@ def test_what_is_no_chat_data_is_refused_in_one_sentence(tmp_path, name, content
     with pytest.raises(cli.BadData, match=said) as refused:
         chat_data.convert(str(tmp_path / name), "sft", tmp_path / "out")
     text = str(refused.value)
-    assert "\n" not in text and name in text and ("jq -c" in text or "make baseline" in text)
+    mends = ("jq -c", "make baseline", "give rows")
+    assert "\n" not in text and name in text and any(mend in text for mend in mends)
 
 
 def test_pairs_and_conversations_name_the_target_that_trains_on_them(tmp_path):

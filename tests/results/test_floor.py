@@ -95,3 +95,14 @@ def test_sources_that_were_measured_before_stay_with_the_floor_of_the_same_model
     assert {*both["sources"]} == {"seed", "engine"} and both["sources"]["seed"] == seed
     other = made.joined(kept, {**new, "model": "another", "sources": {"seed": seed}})
     assert [*other["sources"]] == ["seed"]
+
+
+def test_the_table_says_of_each_source_what_its_own_prompts_said():
+    sys.path.append(str(cli.ROOT / "make"))
+    import floor as made  # of make/
+
+    seed = floor.source(gaps(17), SHARE, True, ["a", "d"])
+    sources = {"seed": seed, "engine": floor.source(gaps(30), SHARE, False, ["a", "c"])}
+    *_, row, _ = made.table({"is_share": True, "sources": sources})
+    assert f"of 17 | {100 * seed['seen']:.1f} | {100 * seed['mean']:.1f} |" in row
+    assert f"| {100 * floor.reach(seed, 17):.1f} |" in row

@@ -81,11 +81,13 @@ class Served:
             serve_command(self.adapter, *(more or MORE)), env=self.env, stderr=self.said
         )
         found = subprocess.run(
-            [cli.ROOT / "bin/model-wait", "--pid", str(self.process.pid), "--timeout", "580"],
+            [cli.ROOT / "bin/model-wait", "--pid", str(self.process.pid), "--timeout", "1100"],
             env=self.env,
             capture_output=True,
             text=True,
         )
+        if found.returncode:
+            self.kill()  # else it stays, and starves the next one
         assert found.returncode == 0, found.stderr + self.words()
         self.endpoint = json.loads(found.stdout)
         self.url = self.endpoint["url"]

@@ -1,5 +1,6 @@
 """make dose on a real Slurm: seven trainings as an array, of which a task is killed; the same line does that one alone."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +12,7 @@ WORDS = (
     "RECIPE=smol-lora",
     "ROWS=8",
     "REPLY=0",
-    "SET=sft.max_num_epochs=1 sft.val_batches=1 sft.val_at_start=false sft.val_at_end=false",
+    "SET=sft.max_num_epochs=1",
     "SBATCH=sbatch",
 )
 
@@ -44,4 +45,8 @@ def test_an_array_of_which_a_task_is_killed_goes_on_by_the_same_line(slurm):
         path.parent.name: path.stat().st_mtime_ns for path in site.glob("results/dose/*/held.json")
     }
     assert len(now) == 7 and held.items() <= now.items()
+    took = (site / "results/dose/took.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["id"] for line in took) == sorted(now)  # each was trained once
+    tasks = [path.name.rpartition("_")[2] for path in site.glob("results/dose/log/*")]
+    assert sorted(tasks) == ["0.out", *(f"{n}.out" for n in range(7))]
     assert again.stdout.count("| same ") == 8 and again.stdout.count("doubling the rows") == 2

@@ -4,6 +4,7 @@
 """
 
 import fcntl
+import functools
 import importlib.util
 import json
 import os
@@ -140,6 +141,34 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that
     assert metrics(killed) == metrics(whole)
     assert [line["step"] for line in metrics(whole) if "loss" in line] == list(range(1, 21))
     assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step_18", "step_20"}
+
+
+def dies(run, *, before):
+    """Train until the first validation, which a kill cuts off, before its loss is known or after it was written down."""
+    from decksmith.train.training import trl_trainer
+
+    trainer, name = (
+        (trl_trainer.Tuner, "evaluate") if before else (trl_trainer.RecipeCallback, "on_evaluate")
+    )
+    setattr(trainer, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    train.run(run)
+
+
+@pytest.mark.parametrize("period, before", [(10, True), (2, True), (10, False)])
+def test_what_is_trained_is_kept_where_its_validation_is_killed(recipe, period, before):
+    asked = (f"sft.val_period={period}", f"checkpointing.save_period={period}")
+    whole, killed = (recipe(name, *asked, "sft.val_at_start=false") for name in ("whole", "killed"))
+    assert trained(whole) == 0
+    process = start(functools.partial(dies, before=before), killed, log=killed / "log")
+    assert finished(process) == -signal.SIGKILL and steps(killed) == [period]
+    assert trained(killed) == 0
+    said = (killed / "log").read_text()
+    assert f"going on after step {period}" in said and said.count("step 10 of 10, loss") == 1
+    assert metrics(killed) == metrics(whole) and steps(killed) == steps(whole)
+    assert weights(killed, 10) == weights(whole, 10)
+    made = [run / "checkpoints/step_10/training_info.json" for run in (whole, killed)]
+    assert made[0].read_bytes() == made[1].read_bytes() and b"val_loss" in made[0].read_bytes()
+    assert trained(killed) == 0 and metrics(killed) == metrics(whole)
 
 
 AS_WELL = [pytest.param(name, marks=pytest.mark.long) for name in ("SIGUSR1", "SIGINT")]
@@ -403,7 +432,7 @@ def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path):
 
         plan = train.TrainPlan(run)
         callback = trl_trainer.RecipeCallback(plan, train.StopSignal(), 0)
-        tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
+        tuner = trl_trainer.tuner_of(plan, callback, measures=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(plan.base)
         talks, seen = gold(100_000), 0
         for at, batch in zip(callback.order, tuner.get_train_dataloader(), strict=True):
@@ -427,7 +456,7 @@ def test_the_loss_of_a_cpu_is_that_of_trl_on_every_other_machine(recipe):
 
         plan = train.TrainPlan(run)
         tuner = trl_trainer.tuner_of(
-            plan, trl_trainer.RecipeCallback(plan, train.StopSignal(), 0), is_new=True
+            plan, trl_trainer.RecipeCallback(plan, train.StopSignal(), 0), measures=True
         )
         for batch in tuner.get_train_dataloader():
             tuner.model.train()
@@ -475,7 +504,7 @@ def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, mo
         Qwen3MoeForCausalLM(config).save_pretrained(mixture)
         plan = train.TrainPlan(run)
         callback = trl_trainer.RecipeCallback(plan, train.StopSignal(), 0)
-        tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
+        tuner = trl_trainer.tuner_of(plan, callback, measures=True)
         tuner.model.eval()
         for batch in tuner.get_eval_dataloader():
             with torch.no_grad():

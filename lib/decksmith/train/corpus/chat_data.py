@@ -124,10 +124,13 @@ class Conversion:
         if not counts["train"] or not counts["test"]:
             lack = "held out" if counts["train"] else "trained on"
             _, columns, _, *why = (line.removeprefix("dropped: ") for line in sentences(report))
-            mend = f"taken are {TAKEN}"
+            said, mend = f"none of {counts['read']:,} rows can be {lack}", f"taken are {TAKEN}"
             if counts["no answer"]:
                 mend = f"a model answers requests: make baseline PROMPTS={self.data}"
-            said = f"none of {counts['read']:,} rows can be {lack} ({columns})"
+            if self.shapes:
+                mend = "give rows that ask other things than each other and data/prompts.jsonl"
+            else:
+                said += f" ({columns})"
             raise cli.BadData(f"{self.data}: {'; '.join([said, *why, mend])}")
         return report
 

@@ -56,10 +56,9 @@ class AdapterCheck(TypedDict):
 
 
 def check(folder: Path | str, name: str | Path) -> AdapterCheck:
-    """Whether a PEFT folder is a trained LoRA adapter of the base model `name`, of which the
-    headers alone are read. Every tensor is half of a pair of the stated rank that fits a matrix of
-    the base, all are finite, and some lora_B is not zero (it begins as zero); `untrained` are the
-    modules where it still is. Raises cli.BadData, cli.Missing."""
+    """Whether a PEFT folder is a trained LoRA adapter of the base model `name`, of which the headers alone are read. Every tensor
+    is half of a pair of the stated rank that fits a matrix of the base, all are finite, and some lora_B is not zero (it begins as
+    zero); `untrained` are the modules where it still is. Raises cli.BadData, cli.Missing."""
     path = Path(folder) / WEIGHTS
     if not path.is_file():
         raise cli.Missing(f"there is no {path}")
@@ -131,8 +130,7 @@ def _matrices(name: str | Path) -> base_models.Shapes:
 
 
 def _key(module: str) -> str:
-    """What of a module's name is the same under every prefix of model classes (model., backbone.,
-    language_model.model.)."""
+    """What of a module's name is the same under every prefix of model classes (model., backbone., language_model.model.)."""
     at = module.find("layers.")
     return module[at:] if at >= 0 else module
 
@@ -231,10 +229,9 @@ def _gguf_name(module: str) -> str | None:
 
 
 def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> dict[str, Any]:
-    """Make RUN/adapter of a checkpoint: the PEFT folder, checked, with manifest.json, card, and
-    adapter.gguf for a llama base; returns the manifest. step: which checkpoint; else the best by
-    the recipe's metric, the newest where none has it. merge: RUN/merged too, the base model with
-    the adapter in it. Raises cli.Missing, cli.BadData."""
+    """Make RUN/adapter of a checkpoint: the PEFT folder, checked, with manifest.json, card, and adapter.gguf for a llama base;
+    returns the manifest. step: which checkpoint; else the best by the recipe's metric, the newest where none has it. merge:
+    RUN/merged too, the base model with the adapter in it. Raises cli.Missing, cli.BadData."""
     run = Path(run)
     found = finished(run / "checkpoints")
     if not found:

@@ -81,15 +81,13 @@ def ranked(found: list[Checkpoint], metric: str, higher: bool) -> list[Checkpoin
 def watch(
     run: Path, command: list[str], *, once: bool = False, every: float = 15.0, told: Told = print
 ) -> int:
-    """Run `command` for each finished checkpoint of the training run in `run`; returns the status.
-    The newest comes first, since it says whether the training is worth going on. The command gets
-    CKPT_STEP, CKPT_ID (a name that no other weights have), CKPT_PATH (the checkpoint's folder) and
-    CKPT_RUN: a run folder that holds this checkpoint alone, by hard links, so that the trainer's
-    pruning (keep_top_k) takes nothing away under it. The last JSON object that it prints are the
-    metrics. It is tried TRIES times, later each time; then it is a gap with a name. Ends when
-    nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every: seconds
-    between two looks. told: gets each new line of the curve. Raises cli.BadConfig for a command
-    that fails whatever the checkpoint, cli.Missing, cli.TryAgain."""
+    """Run `command` for each finished checkpoint of the training run in `run`; returns the status. The newest comes first, since it
+    says whether the training is worth going on. The command gets CKPT_STEP, CKPT_ID (a name that no other weights have), CKPT_PATH
+    (the checkpoint's folder) and CKPT_RUN: a run folder that holds this checkpoint alone, by hard links, so that the trainer's pruning
+    (keep_top_k) takes nothing away under it. The last JSON object that it prints are the metrics. It is tried TRIES times, later each
+    time; then it is a gap with a name. Ends when nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every:
+    seconds between two looks. told: gets each new line of the curve. Raises cli.BadConfig for a command that fails whatever the
+    checkpoint, cli.Missing, cli.TryAgain."""
     run = Path(run).resolve()
     if not run.is_dir():
         raise cli.Missing(f"there is no {run}; sft-config makes the folder of a run")
@@ -166,13 +164,7 @@ class _Watch:
                 f"step {one.step} is another checkpoint than before and is evaluated anew. "
                 f"Has the training begun anew? Then move {self.home} away"
             )
-        state: State = {"step": one.step, "checkpoint": identity, "failures": []}
-        if (loss := one.measured("train:loss")) is not None:
-            state["loss"] = loss
-        for metric in recipes.VAL_LOSS.values():
-            if (loss := one.measured(metric)) is not None:
-                state["val_loss"] = loss
-        self._keep(state)
+        self._keep({"step": one.step, "checkpoint": identity, "failures": [], **_losses(one)})
 
     def _is_complete(self, found: list[Checkpoint]) -> bool:
         recipe = self.run / "recipe.yaml"
@@ -288,6 +280,8 @@ class _Watch:
         self._settle(state)
 
     def _settle(self, state: State) -> None:
+        for one in finished(self.folder):  # which was validated meanwhile
+            state |= _losses(one) if one.step == state["step"] else {}
         state["at"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._keep(state)
         self._draw()
@@ -313,6 +307,14 @@ class _Watch:
 def _wrong(status: int, why: str) -> cli.BadConfig:
     mend = "nothing is noted, mend it and run this again"
     return cli.BadConfig(f"the command {WRONG[status]} (status {status}): {why}; {mend}")
+
+
+def _losses(one: Checkpoint) -> State:
+    """The losses that a checkpoint holds."""
+    keys = [("loss", "train:loss"), *(("val_loss", key) for key in recipes.VAL_LOSS.values())]
+    return cast(
+        State, {name: loss for name, key in keys if (loss := one.measured(key)) is not None}
+    )
 
 
 def _is_over(state: State) -> bool:

@@ -53,8 +53,7 @@ def headline(modes: object) -> CurveScore | None:
 
 
 def benchmarks(metrics: Metrics) -> Metrics:
-    """The entries of metrics without those of subsets, which are `NAME-SUBSET` and say nothing of
-    how the evaluation went."""
+    """The entries of metrics without those of subsets, which are `NAME-SUBSET` and say nothing of how the evaluation went."""
     found: Metrics = {}
     for name, modes in metrics.items():
         is_whole = isinstance(modes, dict) and "delegate" in modes

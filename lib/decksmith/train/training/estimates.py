@@ -35,10 +35,9 @@ class Coverage(TypedDict):
 
 
 def adapted(lora: LoraConfig, layers: list[shapes.Layer]) -> list[shapes.Layer]:
-    """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo
-    Automodel's matcher). A pattern stands for the whole name, with `*` for anything; the last part
-    of a name alone is meant for our own trainer, NeMo-RL takes it for nothing (preflight says so).
-    `target_modules` and `exclude_modules` exclude each other; `match_all_linear` excludes both;
+    """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo Automodel's matcher). A pattern
+    stands for the whole name, with `*` for anything; the last part of a name alone is meant for our own trainer, NeMo-RL takes it
+    for nothing (preflight says so). `target_modules` and `exclude_modules` exclude each other; `match_all_linear` excludes both;
     none of them means `*_proj`. Raises cli.BadConfig."""
     targets, excluded = lora.get("target_modules") or [], lora.get("exclude_modules") or []
     every = bool(lora.get("match_all_linear"))

@@ -107,28 +107,18 @@ Rewards = list[float | None]
 class RecipeCallback(trl_trainer.RecipeCallback):
     """As of SFT; and held-out answers after the steps that are validated."""
 
-    tuner: "GroupTuner"
     names = LOGGED
 
     def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Measure what a kill left unmeasured, and the beginning."""
         step = state.global_step
-        lines = _lines(self.plan.folder / "curve/curve.jsonl")
-        known = [line for line in lines if line["step"] <= step]
-        self.lines: dict[int, CurvePoint] = {line["step"]: line for line in known}
+        path = self.plan.folder / "curve/curve.jsonl"
+        lines = map(json.loads, path.read_text().splitlines() if path.is_file() else [])
+        self.lines: dict[int, CurvePoint] = {
+            n: line for line in lines if (n := line["step"]) <= step
+        }
         if self.plan.validates(step) if step else self.plan.val_at_start:
             self.measure(step)
-
-    def on_step_end(self, args: Arguments, state: State, control: Control, **more: object) -> None:
-        """As of SFT; TRL does not evaluate, `measure` does."""
-        super().on_step_end(args, state, control, **more)
-        control.should_evaluate = False
-
-    def on_save(self, args: Arguments, state: State, control: Control, **more: object) -> None:
-        """What is trained is safe before it is measured."""
-        super().on_save(args, state, control, **more)
-        if self.plan.validates(state.global_step):
-            self.measure(state.global_step)
 
     def measure(self, step: int) -> None:
         """A line of the curve for this step, unless it has one; and the curve."""
@@ -203,13 +193,8 @@ def _prompts(rows: list[Row]) -> list[DeckRecord]:
     return [json.loads(row["label"]) for row in rows]
 
 
-def _lines(path: Path) -> list[Any]:
-    """The records of a file of ours; none where it is not there."""
-    return [json.loads(text) for text in path.read_text().splitlines()] if path.is_file() else []
-
-
-def tuner_of(plan: TrainPlan, recipe: RecipeCallback, *, is_new: bool) -> GroupTuner:
-    """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
+def tuner_of(plan: TrainPlan, recipe: RecipeCallback, measures: bool) -> GroupTuner:
+    """TRL's trainer for the plan, which measures at its start itself. Raises cli.BadConfig, cli.Missing."""
     rollouts = Rollouts(
         folder=plan.folder / "rollouts",
         base=plan.name,
@@ -222,7 +207,7 @@ def tuner_of(plan: TrainPlan, recipe: RecipeCallback, *, is_new: bool) -> GroupT
         plan,
         recipe,
         trl.GRPOConfig,
-        is_new=False,  # `measure` comes at the start
+        measures=False,  # `measure` comes at the start
         num_generations=plan.trained // plan.batch,
         steps_per_generation=plan.trained // plan.micro,
         max_completion_length=rollouts.max_tokens,
@@ -231,6 +216,6 @@ def tuner_of(plan: TrainPlan, recipe: RecipeCallback, *, is_new: bool) -> GroupT
         beta=plan.want("loss_fn.reference_policy_kl_penalty", float),
         epsilon=plan.want("loss_fn.ratio_clip_max", float),
     )
-    recipe.tuner = GroupTuner(plan, rollouts, **parts)
-    recipe.tuner.remove_callback(PrinterCallback)  # it writes to stdout
-    return recipe.tuner
+    tuner = GroupTuner(plan, rollouts, **parts)
+    tuner.remove_callback(PrinterCallback)  # it writes to stdout
+    return tuner

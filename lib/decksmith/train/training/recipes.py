@@ -46,12 +46,11 @@ class Trained(TypedDict):
 
 
 def load(path: Path | str) -> Recipe:
-    """A recipe as a plain dict: parents merged where they exist on this machine, interpolations
-    resolved. `defaults` names parents (a path or a list; relative to the file that names it, or
-    absolute), later ones win; a section with `_override_: true` replaces its parent's, as in
-    NeMo-RL on the first level only: deeper marks stay, as keys. A parent that is not here (it may
-    live in an image) is left out, and stands in the result under "absent". `???` stays where
-    nothing filled it. Raises cli.Missing, cli.BadConfig."""
+    """A recipe as a plain dict: parents merged where they exist on this machine, interpolations resolved. `defaults` names parents
+    (a path or a list; relative to the file that names it, or absolute), later ones win; a section with `_override_: true` replaces
+    its parent's, as in NeMo-RL on the first level only: deeper marks stay, as keys. A parent that is not here (it may live in an
+    image) is left out, and stands in the result under "absent". `???` stays where nothing filled it. Raises cli.Missing,
+    cli.BadConfig."""
     # Those of NeMo-RL.
     OmegaConf.register_resolver("add", lambda *a: sum(a), replace=True)
     OmegaConf.register_resolver("mul", lambda *a: math.prod(a), replace=True)
@@ -237,10 +236,9 @@ def want(config: object, key: str, kind: type[T]) -> T:
 
 
 class ChatTemplate:
-    """Tokenizer and chat template of a Hugging Face model folder: tokenizer.json, and
-    chat_template.jinja or tokenizer_config.json. chat_template: "default" (the folder's), the path
-    of a .jinja file, or the template itself, as NeMo-RL reads policy.tokenizer.chat_template.
-    Raises cli.Missing, cli.BadConfig."""
+    """Tokenizer and chat template of a Hugging Face model folder: tokenizer.json, and chat_template.jinja or tokenizer_config.json.
+    chat_template: "default" (the folder's), the path of a .jinja file, or the template itself, as NeMo-RL reads
+    policy.tokenizer.chat_template. Raises cli.Missing, cli.BadConfig."""
 
     def __init__(self, folder: Path | str, chat_template: str = "default"):
         try:

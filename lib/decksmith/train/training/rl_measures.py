@@ -21,10 +21,9 @@ MOST = 0.25  # of a deck's slides
 
 
 def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
-    """The metrics of deck records that deck-reward and deck-score are done with, as a line of a
-    curve holds them. rules: the name of the reward. Masked rewards and scores that are none of the
-    model's are left out. The error is that of the prompts' means, since the answers to one prompt
-    are alike."""
+    """The metrics of deck records that deck-reward and deck-score are done with, as a line of a curve holds them. rules: the name
+    of the reward. Masked rewards and scores that are none of the model's are left out. The error is that of the prompts' means,
+    since the answers to one prompt are alike."""
     by_prompt: dict[str, list[DeckRecord]] = defaultdict(list)
     for record in decks:
         by_prompt[records.prompt_of(dict(record))].append(record)

@@ -53,8 +53,7 @@ class StopSignal:
 
 
 class TrainPlan:
-    """What FOLDER/recipe.yaml asks for, with the rows as token ids. Raises cli.BadConfig,
-    cli.BadData, cli.Missing."""
+    """What FOLDER/recipe.yaml asks for, with the rows as token ids. Raises cli.BadConfig, cli.BadData, cli.Missing."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -221,6 +220,10 @@ class TrainPlan:
             raise cli.BadConfig(f"{found[-1].path} {how}; {mend}")
         return found[-1] if found else None
 
+    def lacks(self, found: Checkpoint) -> bool:
+        """Whether a kill left a checkpoint without the validation that follows its step."""
+        return self.validates(found.step) and self.val_loss not in {"", *found.info}
+
     def prune(self) -> None:
         """Keep the keep_top_k best by the metric, the newer of equals, and the newest in any case, as NeMo-RL does."""
         if self.keep is None:
@@ -235,13 +238,15 @@ class TrainPlan:
                 os.rename(path, gone)
                 shutil.rmtree(gone)
 
-    def begin(self, step: int) -> None:
-        """Forget what lies behind the checkpoint of `step`: later metrics, and folders that a kill left half."""
+    def begin(self, newest: Checkpoint | None) -> None:
+        """Forget what lies behind the newest checkpoint: later metrics, and folders that a kill left half."""
         lines = []
-        if step:
+        if newest:
+            again = newest.step if self.lacks(newest) else None
             for text in (self.folder / "metrics.jsonl").read_text().splitlines():
                 with suppress(ValueError):  # torn by a kill
-                    if json.loads(text)["step"] <= step:
+                    line = json.loads(text)
+                    if line["step"] <= newest.step and (line["step"] != again or "loss" in line):
                         lines.append(text + "\n")
         stream.write(self.folder / "metrics.jsonl", "".join(lines))
         for name in ("tmp_step_*", "checkpoint-*"):
@@ -317,9 +322,8 @@ def _seconds(limit: object) -> float:
 
 
 def run(folder: Path | str) -> int:
-    """Train FOLDER/recipe.yaml, from its newest checkpoint where there is one. Returns the exit
-    status: 0 done, 75 saved but unfinished. Raises cli.BadConfig, cli.BadData, cli.Missing,
-    cli.TryAgain."""
+    """Train FOLDER/recipe.yaml, from its newest checkpoint where there is one. Returns the exit status: 0 done, 75 saved but
+    unfinished. Raises cli.BadConfig, cli.BadData, cli.Missing, cli.TryAgain."""
     started, stop, folder = time.monotonic(), StopSignal(), Path(folder)
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -335,7 +339,7 @@ def run(folder: Path | str) -> int:
             raise cli.TryAgain(f"another process trains in {folder}; wait for it") from None
         plan = TrainPlan(folder)
         newest = plan.newest()
-        if newest and newest.step >= plan.total:
+        if newest and newest.step >= plan.total and not plan.lacks(newest):
             cli.say(f"done before: {newest.step} of {plan.total} steps in {newest.path}")
             return _report(plan, newest.info, started)
         base_models.library("trl")

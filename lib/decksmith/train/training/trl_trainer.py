@@ -1,9 +1,8 @@
 """LoRA by TRL's SFTTrainer and DPOTrainer, with NeMo-RL's recipe keys and checkpoint layout.
 
-TRL trains, validates, resumes and reports. Ours are the rows (tokens and labels as NeMo-RL makes
-them), the optimizer that the recipe names, and the callback `RecipeCallback`: when to validate, save
-and stop, and where a checkpoint lies. The reference of DPO (Rafailov et al. 2023) is the adapter
-that is begun with (start.adapter), or the base model where there is none.
+TRL trains, validates, resumes and reports. Ours are the rows (tokens and labels as NeMo-RL makes them), the optimizer that the recipe
+names, and the callback `RecipeCallback`: when to validate, save and stop, and where a checkpoint lies. The reference of DPO
+(Rafailov et al. 2023) is the adapter that is begun with (start.adapter), or the base model where there is none.
 """
 
 import json
@@ -65,17 +64,17 @@ PLACES = {
 def train(
     recipe: "RecipeCallback", newest: Checkpoint | None, tuner_of: Callable[..., Trainer]
 ) -> TrainingInfo:
-    """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks
-    for the end. tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of
-    the last step, with gpu_gib, the peak, on a GPU. Raises cli.BadConfig, cli.BadData,
-    cli.Missing."""
+    """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks for the end. tuner_of: makes TRL's
+    trainer, as below. Returns what training_info.json holds of the last step, with gpu_gib, the peak, on a GPU. Raises
+    cli.BadConfig, cli.BadData, cli.Missing."""
     plan, step = recipe.plan, newest.step if newest else 0
+    measures = plan.lacks(newest) if newest else plan.val_at_start
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     logging.getLogger("trl").setLevel(logging.ERROR)
-    tuner = tuner_of(plan, recipe, is_new=newest is None)
-    plan.begin(step)
+    recipe.tuner = tuner = tuner_of(plan, recipe, measures)
+    plan.begin(newest)
     _say_what(plan, tuner, step)
     tuner.train(resume_from_checkpoint=str(newest.path / STATE) if newest else None)
     info = recipe.info(tuner.state)
@@ -108,9 +107,8 @@ class Tuner(WithoutCard, trl.SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The loss of a micro batch, divided by the trained tokens of its whole batch. Of a
-        validation transformers takes the mean over the rows, whatever their length: each is divided
-        by the mean length."""
+        """The loss of a micro batch, divided by the trained tokens of its whole batch. Of a validation transformers takes the
+        mean over the rows, whatever their length: each is divided by the mean length."""
         if not model.training:
             num_items_in_batch = self.held_tokens
         if self.args.device.type != "cpu":
@@ -126,6 +124,7 @@ class Tuner(WithoutCard, trl.SFTTrainer):
 class RecipeCallback(TrainerCallback):
     """The keys of NeMo-RL that transformers has no argument for, metrics.jsonl, and the layout of a checkpoint."""
 
+    tuner: Any
     # Of DPO, by TRL's names: the share of pairs whose chosen answer has gained more, and by how much, in nats times beta.
     names: ClassVar = {"accuracy": "rewards/accuracies", "margin": "rewards/margins"}
 
@@ -160,8 +159,10 @@ class RecipeCallback(TrainerCallback):
         self.stopped = self.stop.name or self.stopped
         is_last = bool(self.stopped) or step == self.plan.total
         control.should_training_stop = is_last
-        control.should_evaluate = self.plan.validates(step)
         control.should_save = self.plan.saves and (is_last or step % self.plan.save_period == 0)
+        # What is saved is validated thereafter (on_save); of GRPO nothing else is.
+        is_due = self.plan.validates(step) and bool(self.plan.val_loss)
+        control.should_evaluate = is_due and not control.should_save
 
     def on_log(
         self, args: Arguments, state: State, control: Control, logs: Logs | None = None, **_: object
@@ -228,7 +229,7 @@ class RecipeCallback(TrainerCallback):
         return info
 
     def on_save(self, args: Arguments, state: State, control: Control, **_: object) -> None:
-        """Turn transformers' checkpoint into step_N: whole or not at all. Then remove what keep_top_k does not keep."""
+        """Turn transformers' checkpoint into step_N, whole or not at all; validate; remove what keep_top_k does not keep."""
         made = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         final = made.with_name(f"step_{state.global_step}")
         if final.exists():  # a signal came in the step after it
@@ -256,7 +257,20 @@ class RecipeCallback(TrainerCallback):
                 with open(path, "rb") as file:
                     os.fsync(file.fileno())
         os.rename(made, final)
+        if self.plan.validates(state.global_step):
+            self.measure(state.global_step)
         self.plan.prune()
+
+    def measure(self, step: int) -> None:
+        """Validate what the checkpoint of this step holds."""
+        self.tuner.evaluate()
+
+    def on_evaluate(self, args: Arguments, state: State, control: Control, **_: object) -> None:
+        """The loss stands in the checkpoint of its step, too."""
+        found = self.plan.checkpoints / f"step_{state.global_step}/training_info.json"
+        if found.is_file():
+            _write(found, self.info(state))
+            self.plan.prune()
 
 
 class PairTuner(WithoutCard, trl.DPOTrainer):
@@ -266,8 +280,8 @@ class PairTuner(WithoutCard, trl.DPOTrainer):
         return dataset
 
 
-def tuner_of(plan: TrainPlan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | PairTuner:
-    """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
+def tuner_of(plan: TrainPlan, recipe: RecipeCallback, measures: bool) -> Tuner | PairTuner:
+    """TRL's trainer for the plan; measures: it validates before its first step. Raises cli.BadConfig, cli.Missing."""
     tuner: Tuner | PairTuner
     if plan.algorithm == "dpo":
         beta = plan.want("dpo.reference_policy_kl_penalty", float)
@@ -275,10 +289,10 @@ def tuner_of(plan: TrainPlan, recipe: RecipeCallback, *, is_new: bool) -> Tuner 
             if plan.setting.get(key, only) != only:
                 known = f"this trainer knows {only}, NeMo-RL has the others"
                 raise cli.BadConfig(f"dpo.{key} is {plan.setting[key]}; {known}")
-        made = parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
+        made = parts(plan, recipe, trl.DPOConfig, measures, beta=beta, max_length=None)
         tuner = PairTuner(**made)
     else:  # rows that are too long train nothing already
-        tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new, max_length=None))
+        tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, measures, max_length=None))
         if plan.held:
             tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
     tuner.remove_callback(PrinterCallback)  # it writes to stdout
@@ -289,8 +303,7 @@ def parts(
     plan: TrainPlan,
     recipe: RecipeCallback,
     config: Callable[..., Any],
-    *,
-    is_new: bool,
+    measures: bool,
     **more: Any,
 ) -> dict[str, Any]:
     """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
@@ -317,7 +330,7 @@ def parts(
         gradient_accumulation_steps=plan.trained // plan.micro,
         per_device_eval_batch_size=1,
         router_aux_loss_coef=0.0,  # of a mixture of experts too, the loss is that of the tokens
-        eval_on_start=plan.val_at_start and is_new,
+        eval_on_start=measures,
         eval_strategy="no",  # `RecipeCallback` says when
         save_strategy="no",
         logging_steps=1,
