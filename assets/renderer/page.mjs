@@ -32,8 +32,8 @@ const PRELUDE = `(() => {
   window.alert = window.print = () => {}; window.confirm = () => false; window.prompt = () => null; window.open = () => null; window.close = window.stop = () => {}
 })()`
 
-/** Resolves when the slide stands still: mounted, diagrams drawn, fonts and pictures settled, two frames passed. */
-async function settle() {
+/** Resolves when the slide stands still: mounted, diagrams drawn, fonts and pictures settled, two frames passed; `everywhere`: any element may show one by the style sheet. */
+async function settle(everywhere) {
   const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
   const deck = window.__deck
   for (let waited = 0; !deck.mounted || deck.pending; waited += 4) {
@@ -43,12 +43,22 @@ async function settle() {
   }
   const frames = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))
   await frames()
-  const images = root => [...root.querySelectorAll('*')].flatMap(el => [...(el.localName === 'img' ? [el] : []), ...(el.shadowRoot ? images(el.shadowRoot) : [])])
+  const elements = root => [...root.querySelectorAll('*')].flatMap(el => [el, ...(el.shadowRoot ? elements(el.shadowRoot) : [])])
+  const images = () => elements(document).filter(el => el.localName === 'img')
   // What is waited for ends by itself, since our server answers everything at once: no clock decides what is in the picture.
-  for (let waited = 0; waited < 60000 && images(document).some(img => !img.complete); waited += 4) {
-    images(document).forEach(img => img.loading = 'eager')
+  for (let waited = 0; waited < 60000 && images().some(img => !img.complete); waited += 4) {
+    images().forEach(img => img.loading = 'eager')
     await sleep(4)
   }
+  // What a style paints tells nobody that it is there: an image of its address does, which the browser fetches once for both.
+  const styles = elements(document).flatMap(el => everywhere ? [null, '::before', '::after'].map(part => getComputedStyle(el, part)) : /url\(/.test(el.getAttribute('style')) ? getComputedStyle(el) : [])
+  const painted = styles.map(style => [style.backgroundImage, style.maskImage, style.borderImageSource, style.listStyleImage, style.content].join()).join()
+  const addresses = new Set([...painted.matchAll(/url\("(?!data:|#)(.*?)"\)/g)].map(([, address]) => address))
+  await Promise.race([sleep(60000), Promise.all([...addresses].map(address => new Promise((resolve) => {
+    const image = new Image()
+    image.onload = image.onerror = resolve
+    image.src = address
+  })))])
   await document.fonts.ready
   await frames()
   // A font that is first asked for in a frame changes what is laid out in the next.
@@ -156,7 +166,7 @@ export async function open(browser, browserContextId, scale, [width, height] = C
   }
   const wake = () => Promise.all([send('Emulation.setScriptExecutionDisabled', { value: false }), send('Animation.setPlaybackRate', { playbackRate: 1 })])
   return {
-    async visit(url) {
+    async visit(url, everywhere = true) {
       await wake()
       moving.clear()
       const load = new Promise(resolve => loaded = resolve)
@@ -164,12 +174,12 @@ export async function open(browser, browserContextId, scale, [width, height] = C
       if (errorText)
         throw new Error(`${url} did not load: ${errorText}`)
       await Promise.race([load, lost])
-      return said(await frames(run(undefined, settle)))
+      return said(await frames(run(undefined, `() => (${settle})(${everywhere})`)))
     },
     /** As `visit`, in the page that is there; only after slides that run no code of the deck's own. */
-    async turn(address) {
+    async turn(address, everywhere) {
       await wake()
-      return said(await frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); return (${settle})() }`), 300))
+      return said(await frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); return (${settle})(${everywhere}) }`), 300))
     },
     /**
      * From here on the deck's scripts do not run, and nothing moves, until the next visit. A world of our own, which those scripts cannot reach, holds
@@ -259,14 +269,15 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
     let page = await open(browser, browserContextId, scale, deck.canvas)
     // A slide without code leaves its page to the next one without; anything out of the ordinary is seen once more in a page of its own.
     let left = false
+    const everywhere = /url\((?!["']?(?:data:|#|\/@font\/|\/@katex\/))/.test(deck.files.get('/@deck/style.css'))
     const show = async (slide) => {
       const address = `/${slide.no}?print=true&range=${slide.no}`
-      const turned = left && slide.plain && !print && !edit && await page.turn(address).catch((error) => {
+      const turned = left && slide.plain && !print && !edit && await page.turn(address, everywhere).catch((error) => {
         if (error.crash)
           throw error
       })
       left = slide.plain
-      return turned && !turned.stuck && !turned.faults.length ? { ...turned, turned: true } : page.visit(`${server.origin}${address}`)
+      return turned && !turned.stuck && !turned.faults.length ? { ...turned, turned: true } : page.visit(`${server.origin}${address}`, everywhere)
     }
     for (const slide of deck.slides) {
       onSlide(slide.no)
