@@ -32,23 +32,36 @@ const PRELUDE = `(() => {
   window.alert = window.print = () => {}; window.confirm = () => false; window.prompt = () => null; window.open = () => null; window.close = window.stop = () => {}
 })()`
 
-/** Resolves when the slide stands still: mounted, diagrams drawn, fonts and pictures settled, two frames passed. */
-async function settle() {
+/** Resolves when the slide is mounted and its diagrams are drawn, or after a minute. */
+async function appear() {
+  for (let waited = 0; (!__deck.mounted || __deck.pending) && waited <= 60000; waited += 4)
+    await new Promise(resolve => setTimeout(resolve, 4))
+}
+
+/** Resolves when the slide stands still: fonts and pictures settled, two frames passed; `everywhere`: any element may show one by the style sheet. */
+async function settle(everywhere) {
   const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
   const deck = window.__deck
-  for (let waited = 0; !deck.mounted || deck.pending; waited += 4) {
-    if (waited > 60000)
-      return { ...state(), stuck: deck.mounted ? 'a diagram' : 'the slide' }
-    await sleep(4)
-  }
+  if (!deck.mounted || deck.pending)
+    return { ...state(), stuck: deck.mounted ? 'a diagram' : 'the slide' }
   const frames = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))
   await frames()
-  const images = root => [...root.querySelectorAll('*')].flatMap(el => [...(el.localName === 'img' ? [el] : []), ...(el.shadowRoot ? images(el.shadowRoot) : [])])
+  const elements = root => [...root.querySelectorAll('*')].flatMap(el => [el, ...(el.shadowRoot ? elements(el.shadowRoot) : [])])
+  const images = () => elements(document).filter(el => el.localName === 'img')
   // What is waited for ends by itself, since our server answers everything at once: no clock decides what is in the picture.
-  for (let waited = 0; waited < 60000 && images(document).some(img => !img.complete); waited += 4) {
-    images(document).forEach(img => img.loading = 'eager')
+  for (let waited = 0; waited < 60000 && images().some(img => !img.complete); waited += 4) {
+    images().forEach(img => img.loading = 'eager')
     await sleep(4)
   }
+  // What a style paints tells nobody that it is there: an image of its address does, which the browser fetches once for both.
+  const styles = elements(document).flatMap(el => everywhere ? [null, '::before', '::after'].map(part => getComputedStyle(el, part)) : /url\(/.test(el.getAttribute('style')) ? getComputedStyle(el) : [])
+  const painted = styles.map(style => [style.backgroundImage, style.maskImage, style.borderImageSource, style.listStyleImage, style.content].join()).join()
+  const addresses = new Set([...painted.matchAll(/url\("(?!data:|#)(.*?)"\)/g)].map(([, address]) => address))
+  await Promise.race([sleep(60000), Promise.all([...addresses].map(address => new Promise((resolve) => {
+    const image = new Image()
+    image.onload = image.onerror = resolve
+    image.src = address
+  })))])
   await document.fonts.ready
   await frames()
   // A font that is first asked for in a frame changes what is laid out in the next.
@@ -140,23 +153,25 @@ export async function open(browser, browserContextId, scale, [width, height] = C
     return result.value
   }
   /**
-   * Frames for the page, which draws none by itself, until `work` is done; they lay out and run what waits for a frame, and paint nothing. Most slides
-   * are done in the first dozen, which follow on each other; then the page is given time.
+   * Frames for the page, which draws none by itself, until `work` is done; they lay out and run what waits for a frame, and paint nothing. Work that is
+   * `calm` hardly needs one; of other work most is done in the first dozen, which follow on each other; then the page is given time.
    */
-  const frames = async (work, most = 6000) => {
+  const frames = async (work, calm, most = 6000) => {
     let done = false
     const failed = work.then(() => done = true).then(() => new Promise(() => {}))
+    failed.catch(() => {})
     for (let n = 0; !done; n++) {
       if (n > most) // 6000 are two minutes on an idle machine, by its own pace on a busy one
         throw new Error(`in the page: the slide was not ready after ${most} frames`)
-      await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
-      await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, Math.max(0, n - 12)))), work])
+      await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, calm ? 4 * n + 4 : Math.max(0, n - 12)))), work])
+      if (!done)
+        await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
     }
     return work
   }
   const wake = () => Promise.all([send('Emulation.setScriptExecutionDisabled', { value: false }), send('Animation.setPlaybackRate', { playbackRate: 1 })])
   return {
-    async visit(url) {
+    async visit(url, everywhere = true) {
       await wake()
       moving.clear()
       const load = new Promise(resolve => loaded = resolve)
@@ -164,12 +179,14 @@ export async function open(browser, browserContextId, scale, [width, height] = C
       if (errorText)
         throw new Error(`${url} did not load: ${errorText}`)
       await Promise.race([load, lost])
-      return said(await frames(run(undefined, settle)))
+      await frames(run(undefined, appear), true)
+      return said(await frames(run(undefined, `() => (${settle})(${everywhere})`)))
     },
     /** As `visit`, in the page that is there; only after slides that run no code of the deck's own. */
-    async turn(address) {
+    async turn(address, everywhere) {
       await wake()
-      return said(await frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); return (${settle})() }`), 300))
+      await frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); await (${appear})() }`), true, 300)
+      return said(await frames(run(undefined, `() => (${settle})(${everywhere})`), false, 300))
     },
     /**
      * From here on the deck's scripts do not run, and nothing moves, until the next visit. A world of our own, which those scripts cannot reach, holds
@@ -259,14 +276,15 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
     let page = await open(browser, browserContextId, scale, deck.canvas)
     // A slide without code leaves its page to the next one without; anything out of the ordinary is seen once more in a page of its own.
     let left = false
+    const everywhere = /url\((?!["']?(?:data:|#|\/@font\/|\/@katex\/))/.test(deck.files.get('/@deck/style.css'))
     const show = async (slide) => {
       const address = `/${slide.no}?print=true&range=${slide.no}`
-      const turned = left && slide.plain && !print && !edit && await page.turn(address).catch((error) => {
+      const turned = left && slide.plain && !print && !edit && await page.turn(address, everywhere).catch((error) => {
         if (error.crash)
           throw error
       })
       left = slide.plain
-      return turned && !turned.stuck && !turned.faults.length ? { ...turned, turned: true } : page.visit(`${server.origin}${address}`)
+      return turned && !turned.stuck && !turned.faults.length ? { ...turned, turned: true } : page.visit(`${server.origin}${address}`, everywhere)
     }
     for (const slide of deck.slides) {
       onSlide(slide.no)

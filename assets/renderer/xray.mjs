@@ -538,15 +538,14 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
       return null
     paper.clearRect(0, 0, paper.canvas.width, paper.canvas.height)
     paper.fillText(words, 0, up)
-    const { data } = paper.getImageData(0, 0, across * CELL, high)
+    const wider = across * CELL
+    const pixels = new Uint32Array(paper.getImageData(0, 0, wider, high).data.buffer) // the share of ink in the highest byte
     let digits = ''
     for (const [top, bottom] of [[0, high >> 1], [high >> 1, high]]) {
-      for (let column = 0; column < across; column++) {
+      for (let column = 0; column < wider; column += CELL) {
         let sum = 0
-        for (let y = top; y < bottom; y++) {
-          for (let x = column * CELL; x < (column + 1) * CELL; x++)
-            sum += data[(y * across * CELL + x) * 4 + 3]
-        }
+        for (let at = top * wider + column, end = bottom * wider; at < end; at += wider)
+          sum += (pixels[at] >>> 24) + (pixels[at + 1] >>> 24)
         digits += Math.min(15, Math.round(sum / 255 / CELL / (bottom - top) * 24)).toString(16)
       }
     }

@@ -577,6 +577,46 @@ def test_a_slide_looks_the_same_after_others_in_its_page_and_in_a_page_of_its_ow
         assert texts[0] == texts[1][::2]
 
 
+def test_a_picture_that_a_style_paints_is_waited_for(tmp_path):
+    slides = ["layout: image-right\nimage: /images/a.png\n---\n\n# B\n\nc"]
+    slides += [
+        "layout: default\n---\n\n# D\n\n<div class='e'>f</div>\n\n<style>\n.e::before { content: ''; display: block; height: 300px; background: url(/images/b.png) }\n</style>"
+    ]
+    deck = "---\ntheme: default\n---\n\n# A\n\n---\n" + "\n\n---\n".join(slides)
+    noise = Image.effect_noise((700, 500), 90)  # some packets long
+    noise.save(tmp_path / "a.png")
+    noise.rotate(90).save(tmp_path / "b.png")
+    # A server that stops in the middle of each picture, and goes on half a second later.
+    script = """
+      const { readFileSync } = await import('node:fs')
+      const { ServerResponse } = await import('node:http')
+      const [{ launch }, { compile, warm }, { shoot }, { Server }] = await Promise.all(['browser', 'compile', 'page', 'server'].map(name => import(`${process.argv[1]}/${name}.mjs`)))
+      const images = new Map(['a', 'b'].map(name => [`images/${name}.png`, readFileSync(`${process.argv[3]}/${name}.png`)]))
+      const [server, { end }] = [new Server(), ServerResponse.prototype]
+      const browser = await launch({ port: await server.listen(), home: process.argv[3] })
+      const drawn = async () => {
+        const deck = await compile(process.argv[2])
+        return (await shoot({ browser, server, deck, runtime: (await warm(deck.theme)).runtime.dir, images, scale: 1, onSlide() {} })).pictures
+      }
+      const [quick, paused] = [await drawn(), []]
+      ServerResponse.prototype.end = function (body) {
+        if (![...images.values()].includes(body))
+          return end.call(this, body)
+        paused.push(body)
+        this.write(body.subarray(0, body.length >> 1))
+        setTimeout(() => end.call(this, body.subarray(body.length >> 1)), 500)
+      }
+      const slow = await drawn()
+      process.stdout.write(JSON.stringify([paused.length, quick.map((picture, i) => picture === slow[i])]))
+      browser.kill()
+      process.exit(0)
+    """
+    command = [toolchain.node(), "--no-warnings", "--input-type=module", "-e", script, "--"]
+    command += [toolchain.RENDERER, deck, tmp_path]
+    done = subprocess.run(command, env=toolchain.environment(), stdout=subprocess.PIPE, check=True)
+    assert json.loads(done.stdout) == [2, [True, True, True]]
+
+
 def test_only_a_slide_that_runs_no_code_may_follow_another_in_one_page():
     harmless = ["# A", "$a^2$", "{{ $nav.currentPage }}", "<v-clicks>\n\n- b\n\n</v-clicks>"]
     harmless += ["```python {2|3}\na = f(1)\nb\nc\n```", "<div v-click>c</div>\n\n<mdi-fish />"]
