@@ -327,7 +327,7 @@ def pages(count):
         "| lines of a PNG decoded four bytes at a time | 9.8 to 5.9 ms a picture | taken |\n"
         "| shared memory in a tmpfs instead of on disk | -4 to -9 %, once +31 % | not taken: it would count against the memory of a deck |\n"
         "| the young heap of V8 cleaned after each comparison | no less | not taken |\n"
-        "| a slide is mounted without frames, and the ink of a line is summed by whole pixels | -2 to -3 % without Node's share, three runs of 12 pairs; the same way against itself 1.5 % | taken |\n"
+        "| a slide is mounted without frames, and the ink of a line is summed by whole pixels | -2 to -3 % without Node's share, two runs of 12 pairs; the same way against itself 1.5 % | the second half is taken; the first is not worth its lines |\n"
         "| one app that moves from slide to slide by its router, with the row above | -5 to -6 %; 41 decks of data/reference and data/gold, scale 1: every picture and measure equal | not taken yet: what academic, frankfurt and penguin lay over all slides would keep its state |\n"
         "| raw surfaces instead of PNG | at most -7 %, what coding takes; 9,400 page faults a slide, half of the GPU process's time, stay | not tried: the interface gives PNG, JPEG and WebP |\n"
         "| another headless shell of this version from npm or PyPI | none: @sparticuz/chromium is one, others download theirs elsewhere | not taken |\n"

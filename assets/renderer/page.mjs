@@ -32,18 +32,15 @@ const PRELUDE = `(() => {
   window.alert = window.print = () => {}; window.confirm = () => false; window.prompt = () => null; window.open = () => null; window.close = window.stop = () => {}
 })()`
 
-/** Resolves when the slide is mounted and its diagrams are drawn, or after a minute. */
-async function appear() {
-  for (let waited = 0; (!__deck.mounted || __deck.pending) && waited <= 60000; waited += 4)
-    await new Promise(resolve => setTimeout(resolve, 4))
-}
-
-/** Resolves when the slide stands still: fonts and pictures settled, two frames passed; `everywhere`: any element may show one by the style sheet. */
+/** Resolves when the slide stands still: mounted, diagrams drawn, fonts and pictures settled, two frames passed; `everywhere`: any element may show one by the style sheet. */
 async function settle(everywhere) {
   const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
   const deck = window.__deck
-  if (!deck.mounted || deck.pending)
-    return { ...state(), stuck: deck.mounted ? 'a diagram' : 'the slide' }
+  for (let waited = 0; !deck.mounted || deck.pending; waited += 4) {
+    if (waited > 60000)
+      return { ...state(), stuck: deck.mounted ? 'a diagram' : 'the slide' }
+    await sleep(4)
+  }
   const frames = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))
   await frames()
   const elements = root => [...root.querySelectorAll('*')].flatMap(el => [el, ...(el.shadowRoot ? elements(el.shadowRoot) : [])])
@@ -153,19 +150,17 @@ export async function open(browser, browserContextId, scale, [width, height] = C
     return result.value
   }
   /**
-   * Frames for the page, which draws none by itself, until `work` is done; they lay out and run what waits for a frame, and paint nothing. Work that is
-   * `calm` hardly needs one; of other work most is done in the first dozen, which follow on each other; then the page is given time.
+   * Frames for the page, which draws none by itself, until `work` is done; they lay out and run what waits for a frame, and paint nothing. Most slides
+   * are done in the first dozen, which follow on each other; then the page is given time.
    */
-  const frames = async (work, calm, most = 6000) => {
+  const frames = async (work, most = 6000) => {
     let done = false
     const failed = work.then(() => done = true).then(() => new Promise(() => {}))
-    failed.catch(() => {})
     for (let n = 0; !done; n++) {
       if (n > most) // 6000 are two minutes on an idle machine, by its own pace on a busy one
         throw new Error(`in the page: the slide was not ready after ${most} frames`)
-      await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, calm ? 4 * n + 4 : Math.max(0, n - 12)))), work])
-      if (!done)
-        await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
+      await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
+      await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, Math.max(0, n - 12)))), work])
     }
     return work
   }
@@ -179,14 +174,12 @@ export async function open(browser, browserContextId, scale, [width, height] = C
       if (errorText)
         throw new Error(`${url} did not load: ${errorText}`)
       await Promise.race([load, lost])
-      await frames(run(undefined, appear), true)
       return said(await frames(run(undefined, `() => (${settle})(${everywhere})`)))
     },
     /** As `visit`, in the page that is there; only after slides that run no code of the deck's own. */
     async turn(address, everywhere) {
       await wake()
-      await frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); await (${appear})() }`), true, 300)
-      return said(await frames(run(undefined, `() => (${settle})(${everywhere})`), false, 300))
+      return said(await frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); return (${settle})(${everywhere}) }`), 300))
     },
     /**
      * From here on the deck's scripts do not run, and nothing moves, until the next visit. A world of our own, which those scripts cannot reach, holds
