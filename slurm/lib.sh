@@ -47,10 +47,10 @@ export APPTAINER_BIND
 # One line of the job's log: name, time, seconds since this start.
 say() { printf '%s: %(%H:%M:%S)T +%d s: %s\n' "${SLURM_JOB_NAME%%-*}" -1 "$SECONDS" "$*"; }
 
-# Seconds until Slurm ends this job; nothing where there is no limit.
+# Seconds until Slurm ends this job (of a hetjob the first component); nothing where there is no limit.
 seconds_left() {
   local end
-  end=$(scontrol show job -o "$SLURM_JOB_ID" | sed -n 's/.* EndTime=\([0-9][^ ]*\).*/\1/p')
+  end=$(scontrol show job -o "$SLURM_JOB_ID" | sed -n 's/.* EndTime=\([0-9][^ ]*\).*/\1/p' | head -n 1)
   [ -z "$end" ] || echo $(($(date -d "$end" +%s) - $(date +%s)))
 }
 
