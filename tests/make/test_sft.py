@@ -137,7 +137,7 @@ def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root):
     done = sft(root, *words)
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
-    assert " : --nodes=4 " in lines["command"] and "slurm/rl.sbatch" in lines["command"]
+    assert " --nodes=4 " in lines["command"] and "slurm/rl.sbatch" in lines["command"]
     assert lines["SFT_DRIVER"].split()[1] == "examples/nemo_gym/run_grpo_nemo_gym.py"
     check = json.loads((root / "results/rl/nemotron-nano-lora/check.json").read_text())
     assert check["ok"] and check["rollouts"] == 128

@@ -520,7 +520,7 @@ def test_a_ballot_that_is_none_is_refused_and_nothing_is_stored(study, change):
     assert not list(study.votes())
 
 
-def test_a_closed_study_takes_no_vote_and_gives_none_back(study):
+def test_a_closed_study_takes_no_vote_and_gives_none_back_until_it_is_opened(study):
     rater = study.rater(study.add_rater("Ada"))
     pair, other = study.queue(rater)[:2]
     study.act("vote", rater, pair, BALLOT, key="key-0001")
@@ -536,6 +536,8 @@ def test_a_closed_study_takes_no_vote_and_gives_none_back(study):
             call()
     assert study.act("vote", rater, pair, BALLOT, key="key-0001") == "same"
     assert study.sheet(rater)["closed"] and study.add_rater("Ada")
+    study.open()
+    assert study.act("vote", rater, other, BALLOT, key="key-0002") == "stored"
 
 
 def test_what_is_done_in_one_transaction_is_undone_together_and_another_process_can_write_after(

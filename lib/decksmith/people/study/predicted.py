@@ -160,19 +160,16 @@ def _more(net: float, error: float, freedom: int, votes: int) -> int | None:
     return round(votes * (times - 1)) if times <= REACH else None
 
 
-def _about(votes: int) -> str:
-    return f"about {votes} votes" if votes else "no vote"
-
-
 def sentences(found: Sequence[Prediction]) -> str:
     """What a terminal shows, a paragraph for each two models."""
     said = []
     for one in found:
         prefer = f"{share(one['joined'])} prefer {one['a']}'s decks to {one['b']}'s"
+        saved = f"about {one['saved']} votes" if one["saved"] else "no vote"
         if one["weight"]:
             text = (
                 f"Of people, on all {one['prompts'] + one['unvoted']} prompts, {prefer}: by {one['votes']} votes on {one['prompts']} of them, "
-                f"and by the judge on all. The votes alone say {share(one['alone'])}. The judge saved {_about(one['saved'])}. "
+                f"and by the judge on all. The votes alone say {share(one['alone'])}. The judge saved {saved}. "
             )
         else:
             text = f"Of people, {prefer}: by {one['votes']} votes on {one['prompts']} prompts alone. The judge says nothing of the rest. "

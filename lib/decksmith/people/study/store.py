@@ -552,6 +552,11 @@ class Study:
         """Close the study."""
         self.remember("closed", now())
 
+    def open(self) -> None:
+        """Open the study again."""
+        with self.changing():
+            self._db.execute("DELETE FROM state WHERE name = 'closed'")
+
     def _open_only(self) -> None:
         if self.closed:
             raise Closed("this study is closed")

@@ -33,8 +33,7 @@ UNCOUNTED: Usage = {
 
 
 class Agent(Answerer):
-    """The agent of one registry entry, at work in <run>/agents/<id>. Raises cli.BadConfig,
-    cli.Missing as Command does."""
+    """The agent of one registry entry, at work in <run>/agents/<id>. Raises cli.BadConfig, cli.Missing as Command does."""
 
     def __init__(self, entry: Model, run: Path, condition: Condition | None = None) -> None:
         self.entry, self.run, self.condition = entry, run.resolve(), condition

@@ -100,8 +100,7 @@ class Command:
         self.probing = asyncio.Lock()
 
     def _find(self, show: Iterable[Path | str]) -> None:
-        """Find where the command is (argv[0]), what its cell shows (`shown`) and the PATH in it
-        (`path`)."""
+        """Find where the command is (argv[0]), what its cell shows (`shown`) and the PATH in it (`path`)."""
         venv = str(cli.TOOLCHAIN / ".venv")
         places = [place for place in os.get_exec_path() if os.path.isabs(place)]
         own = [place for place in places if not place.startswith(venv)]  # `within` put ours there
@@ -142,9 +141,8 @@ class Command:
                 cli.say(enforced)
 
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
-        """Run the command once; what it delivered, with what is held against it by its behaviour.
-        Raises stream.Fault of kind infra for a cell that failed, cli.Missing for a command that
-        cannot start in it."""
+        """Run the command once; what it delivered, with what is held against it by its behaviour. Raises stream.Fault of kind
+        infra for a cell that failed, cli.Missing for a command that cannot start in it."""
         given = {name: drafts.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
         files = {name: text for name, text in given.items() if text is not None}
         task = TASK + (AGAIN if "reasons.txt" in files else "")
@@ -224,8 +222,7 @@ class Command:
         }
 
     def _conduct(self, out: Outcome, tail: str, wanted: int) -> tuple[str | None, str | None]:
-        """(class, reason) of the worst that is held against an attempt besides its files, or (None,
-        None)."""
+        """(class, reason) of the worst that is held against an attempt besides its files, or (None, None)."""
         if out["timeout"]:
             return "timeout", f"no end within {self.timeout:g} seconds; be done earlier"
         linked = any("link" in name or "link" in why for name, why in out["odd"].items())
@@ -318,8 +315,7 @@ def _last(said: str) -> str:
 
 
 def _sweep(folder: Path) -> None:
-    """Take away what a command without walls left besides the files that belong there, and
-    `before`."""
+    """Take away what a command without walls left besides the files that belong there, and `before`."""
     for entry in list(os.scandir(folder)):
         if entry.name == "before":
             continue
@@ -330,8 +326,7 @@ def _sweep(folder: Path) -> None:
 
 
 class Log:
-    """What an author says, in run.log: whole lines without our secrets, so many of an attempt and
-    no more."""
+    """What an author says, in run.log: whole lines without our secrets, so many of an attempt and no more."""
 
     def __init__(self, path: Path):
         self.rest, self.left, self.dropped, self.tail = b"", LOG["attempt"], 0, ""

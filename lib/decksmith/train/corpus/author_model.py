@@ -21,8 +21,7 @@ TOLD = 20  # faults of it
 
 
 class ModelAuthor:
-    """Each file is checked before the next is asked for. The gold draft of EXAMPLE.md is shown as
-    an earlier turn."""
+    """Each file is checked before the next is asked for. The gold draft of EXAMPLE.md is shown as an earlier turn."""
 
     def __init__(self, name: str, client: Client):
         self.client, self.name, self.jobs = client, f"llm:{name}", client.jobs
@@ -36,8 +35,7 @@ class ModelAuthor:
         """A model needs no walls."""
 
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
-        """One pass over the three files: what has faults is asked for again, and so is all that
-        follows from it."""
+        """One pass over the three files: what has faults is asked for again, and so is all that follows from it."""
         asked, cut = False, status.pop("cut", None)  # a reply of the attempt before was cut off
         for name in drafts.FILES:
             faults, earlier = _faults(folder, seed, name), drafts.text(folder / name)

@@ -127,7 +127,7 @@ class Conversion:
             said, mend = f"none of {counts['read']:,} rows can be {lack}", f"taken are {TAKEN}"
             if counts["no answer"]:
                 mend = f"a model answers requests: make baseline PROMPTS={self.data}"
-            if self.shapes:
+            if self.shapes and not any("columns" in reason for reason in why):
                 mend = "give rows that ask other things than each other and data/prompts.jsonl"
             else:
                 said += f" ({columns})"
