@@ -48,7 +48,7 @@ THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?%?")
 
 def _written(text: str) -> str:
     """A text with each thing written in one way: no layout, no dollars, no doubled backslashes, one name for each relation."""
-    text = text.strip()
+    text = re.sub(r"\s{2,}", " ", text.strip())
     for opening, closing in SHELLS:
         whole = text.startswith(opening) and text.endswith(closing)
         if whole and len(text) > len(opening + closing):
@@ -177,6 +177,8 @@ POWERS = re.compile(r"(\d+)(?:\^\s*\{?(\d+)\}?)?")
 def right(expected: str, answer: str, question: str) -> bool:
     """Whether an answer to a question is the expected one: the same, in a unit that the question names where it names one and the expected
     answer has none, as prime factors where it asks for those, and not what the question itself says."""
+    if _too_long(expected, answer):
+        return False
     text = unicodedata.normalize("NFKC", question.replace("$", ""))
     wanted = [found for name in WANTED.findall(text) if (found := _measure(name))]
     answer = _written(answer)
@@ -197,6 +199,10 @@ def right(expected: str, answer: str, question: str) -> bool:
     unit = _measure(_unit(answer)[1])
     named = not wanted or unit is None or unit in wanted or bool(_unit(_written(expected))[1])
     return named and same(expected, answer)
+
+
+def _too_long(expected: str, answer: str) -> bool:
+    return len(answer) > LONGEST_ANSWER + 2 * len(str(expected))
 
 
 def _factors(product: str) -> Counter[str]:
@@ -485,7 +491,7 @@ def _squeezed(text: str) -> str:
 def same(expected: str, answer: str) -> bool:
     """Whether two mathematical answers are the same. The expected one may be about a name ("x = 4"); the answer need not repeat it."""
     expected = str(expected)
-    if len(answer) > LONGEST_ANSWER + 2 * len(expected):
+    if _too_long(expected, answer):
         return False
     return _same(_written(expected), _written(answer))
 
