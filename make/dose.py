@@ -8,6 +8,7 @@ environment. Where transformers trains, each model also reads answers that none 
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import plain
 from decksmith.core import cli, stream
-from decksmith.measure.results import runs, text
+from decksmith.measure.results import runs, stats, text
 from decksmith.measure.results.summary import domains, worth
 from decksmith.train.serving.server import dies_with_us
 from decksmith.train.training import adapters, base_models, dose, recipes
@@ -111,6 +112,17 @@ def asked(run, name, label):
         server.wait()
 
 
+def wait_for(label):
+    """Wait for the jobs of a name that an earlier start submitted; whether there were any."""
+    listed, found = ["squeue", "--me", "--noheader", f"--name={label}", "--format=%F"], False
+    while jobs := subprocess.run(listed, stdout=subprocess.PIPE, text=True).stdout.split():
+        if not found:
+            cli.say(f"job {jobs[0]} of an earlier start is at it: waiting for its end")
+        found = True
+        time.sleep(5)
+    return found
+
+
 def curves(points, out):
     """The table of both curves, and the sentences of each."""
     by_held, by_decks = os.environ["TRAINER"] == "trl", os.environ["REPLY"] != "0"
@@ -157,6 +169,12 @@ def main(out, data):
     given = os.environ.get("SET", "").split()
     rows = (out / "data/1/train.jsonl").read_text()
     inputs = [os.environ["RECIPE"], os.environ["TRAINER"], given, stream.fingerprint(rows)]
+    held = sum(1 for _ in open(out / "data/held.jsonl"))
+    few = f"; a curve needs {stats.FEWEST}"
+    if os.environ["TRAINER"] == "trl" and held < stats.FEWEST:
+        raise cli.BadData(f"{held} answers that no model is trained on{few}: give a smaller ROWS")
+    if os.environ["REPLY"] != "0" and int(os.environ["LIMIT"]) < stats.FEWEST:
+        raise cli.BadData(f"LIMIT={os.environ['LIMIT']} prompts{few}")
     note = out / "inputs.json"
     if note.is_file() and json.loads(note.read_text()) != inputs:
         raise cli.BadData(f"{out} has trainings on other rows or settings: name another, COPIES=..")
@@ -190,17 +208,19 @@ def main(out, data):
     )
     submit = os.environ.get("SBATCH")
     if submit and lacking:
+        label = f"dose-{stream.fingerprint(str(out.resolve()))[:8]}"
+        if wait_for(label):
+            lacking = [n for n, point in enumerate(points) if not is_done(point, out)]
         (out / "log").mkdir(exist_ok=True)
-        words = [
-            f"{key}='{os.environ[key]}'"
-            for key in "RECIPE TRAINER ENGINE ROWS PROTOCOL PROMPTS LIMIT REPLY".split()
-            if os.environ.get(key)
-        ]
-        words.append(f"SET='{' '.join(given)}'")
-        job = f"cd '{cli.ROOT}' && make dose COPIES='{out}' DATA='{data}' {' '.join(words)} SBATCH= POINT=$SLURM_ARRAY_TASK_ID"
-        tasks = ",".join(map(str, lacking))
-        array = [f"--array={tasks}", f"--output={out}/log/%A_%a.out", "--wrap", job]
-        subprocess.run([*submit.split(), "--wait", *os.environ.get("FLAGS", "").split(), *array])
+        words = "RECIPE TRAINER ENGINE ROWS PROTOCOL PROMPTS LIMIT REPLY".split()
+        words = [f"{key}={os.environ[key]}" for key in words if os.environ.get(key)]
+        words = ["make", "dose", f"COPIES={out}", f"DATA={data}", *words, f"SET={' '.join(given)}"]
+        job = f"cd {shlex.quote(str(cli.ROOT))} && {shlex.join(words)} SBATCH= POINT=$SLURM_ARRAY_TASK_ID"
+        array = [f"--array={','.join(map(str, lacking))}", f"--job-name={label}"]
+        array += [f"--output={out}/log/%A_%a.out", "--wrap", job]
+        if lacking:
+            flags = os.environ.get("FLAGS", "").split()
+            subprocess.run([*submit.split(), "--wait", *flags, *array])
         if not all(is_done(point, out) for point in points):  # a cancelled task ends with 0
             raise cli.TryAgain(f"a job failed: {out}/log; type the same command again")
     elif not submit:

@@ -1,10 +1,13 @@
-"""make dose on a real Slurm: seven trainings as an array, of which a task is killed; the same line does that one alone."""
+"""make dose on a real Slurm: seven trainings as an array. The command is killed, then a task; the same line trains nothing twice."""
 
 import json
+import os
+import signal
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from cluster import _until
+from cluster import USER, _until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(5400)]
 WORDS = (
@@ -17,20 +20,32 @@ WORDS = (
 )
 
 
-def test_an_array_of_which_a_task_is_killed_goes_on_by_the_same_line(slurm):
+def test_an_array_whose_command_and_a_task_are_killed_goes_on_by_the_same_line(slurm):
     site = slurm.ready("dose")
     slurm.run(["make", "results/rehearsal/chat/report.json"], cwd=site)
 
     def dose():
         return slurm.run(["make", "dose", *WORDS], cwd=site, check=False)
 
+    killed = subprocess.Popen(
+        ["make", "dose", *WORDS],
+        cwd=site,
+        user=USER,
+        group=USER,
+        extra_groups=[],
+        env=slurm.env,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    metrics = site / "results/dose/steps-8/metrics.jsonl"
+    _until(1800, "the first trains", lambda: killed.poll() is not None or metrics.is_file())
+    os.killpg(killed.pid, signal.SIGKILL)
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(dose)
-        metrics = site / "results/dose/steps-8/metrics.jsonl"
-        _until(1800, "the first trains", lambda: asked.done() or metrics.is_file())
         job = slurm.run(["squeue", "--me", "--noheader", "--format=%F"]).stdout.split()[0]
         slurm.run(["scancel", "--signal=KILL", "--full", f"{job}_0"])
         first = asked.result()
+    assert f"job {job} of an earlier start is at it: waiting for its end" in first.stderr
     logs = {path.name: path.read_text()[-1500:] for path in site.glob("results/dose/log/*")}
     assert first.returncode == 2 and "type the same command again" in first.stderr, (first, logs)
     held = {

@@ -43,8 +43,11 @@ def test_smaller_shares_are_in_larger_ones_and_rows_that_ask_the_same_stay_toget
     assert dose.split(data, tmp_path / "few", 16)[1] == 18  # no group is torn
     held = [json.loads(line)["id"] for line in open(tmp_path / "few/held.jsonl")]
     assert len(held) == dose.HELD and not {*held} & idents(tmp_path / "few/1")
-    with pytest.raises(cli.BadData, match="an eighth"):
-        dose.split(data, tmp_path / "none", 7)
+    # An eighth of seven is none; of two kinds the halves are as many.
+    for most, kinds in ((7, 16), (None, 2)):
+        data = rows(tmp_path / f"few-{kinds}", [f"Deck {n % kinds}, please." for n in range(48)])
+        with pytest.raises(cli.BadData, match=f"of which {kinds} ask different things"):
+            dose.split(data, tmp_path / "none", most)
 
 
 def test_one_curve_has_the_same_steps_and_the_other_the_same_epochs():

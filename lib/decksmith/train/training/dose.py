@@ -34,8 +34,8 @@ class Point(TypedDict):
 def split(data: Path, out: Path, most: int | None = None) -> dict[int, int]:
     """Write OUT/N/train.jsonl with one in N of the rows of DATA/train.jsonl, for each N of DOSES, and the same test.jsonl; returns how
     many rows each has. What is in a smaller part is in the larger ones, and rows that ask the same stay together. most: of how many
-    rows all are. OUT/held.jsonl has HELD rows of the test and of those that `most` leaves over. Raises cli.BadData where the smallest
-    part would have none."""
+    rows all are. OUT/held.jsonl has HELD rows of the test and of those that `most` leaves over. Raises cli.BadData where a part would
+    have none, or as many as another."""
     rows = [cast(TrainRow, row) for _, row in stream.records(data / "train.jsonl")]
     test = (data / "test.jsonl").read_bytes()
     groups: dict[int, list[TrainRow]] = {}
@@ -48,8 +48,9 @@ def split(data: Path, out: Path, most: int | None = None) -> dict[int, int]:
         rest: list[TrainRow] = []
         for group in ordered:
             (taken if len(taken) < whole // dose else rest).extend(group)
-        if not taken:
-            raise cli.BadData(f"{data}/train.jsonl: {whole} rows; an eighth of them is none")
+        if not taken or len(taken) in counts.values():
+            said = f"{whole} rows, of which {len(groups)} ask different things, have no four shares"
+            raise cli.BadData(f"{data}/train.jsonl: {said}")
         counts[dose], folder = len(taken), out / str(dose)
         folder.mkdir(parents=True, exist_ok=True)
         stream.write_records(folder / "train.jsonl", taken)
