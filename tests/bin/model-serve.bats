@@ -92,9 +92,17 @@ ended() { await dead "$1"; }
   assert_output --regexp 'SIG(USR1|TERM): stopping the server$'
 }
 
-@test "a server whose keeper was killed ends too" {
+@test "a server whose keeper was killed ends with all it started, also while it starts" {
   start
   kill -KILL "$SERVER"
+  ended "$(said_in_log worker)"
+  ended "$(said_in_log pid)"
+  rm serve/x.log
+  STUB=deaf model-serve --adapter adapter --name x 2> said &
+  SERVER=$!
+  await [ -s serve/x.log ]
+  kill -KILL "$SERVER"
+  ended "$(said_in_log worker)"
   ended "$(said_in_log pid)"
 }
 

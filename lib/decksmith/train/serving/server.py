@@ -40,6 +40,8 @@ CPU_ENVIRONMENT = {
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
 }
 PR_SET_PDEATHSIG = 1  # prctl(2)
+# Waits for the end of its input, then ends a process group.
+KEEPER = 'read -r _; kill -- "-$1" && sleep 30 && kill -9 -- "-$1"'
 Engine = Literal["vllm", "sglang", "trtllm", "local"]
 
 
@@ -219,16 +221,21 @@ def _local(wanted: Wanted, host: str, port: int) -> _Launch:
 
 
 def _start(command: _Launch, log: Path) -> subprocess.Popen[bytes]:
+    """The server, in a process group that ends when we do, however that is."""
+    reads, _ = os.pipe()  # the other end is ours as long as we live
     with open(log, "wb") as out:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             command.arguments,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             env=command.environment,
             start_new_session=True,
-            preexec_fn=dies_with_us,
         )
+    keeper = ["setsid", "sh", "-c", KEEPER, "sh", str(child.pid)]
+    subprocess.Popen(keeper, stdin=reads, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.close(reads)
+    return child
 
 
 def dies_with_us() -> None:
