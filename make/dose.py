@@ -14,11 +14,11 @@ import sys
 import time
 from pathlib import Path
 
+import local_servers
 import plain
 from decksmith.core import cli, stream
 from decksmith.measure.results import runs, stats, text
 from decksmith.measure.results.summary import domains, worth
-from decksmith.train.serving.server import dies_with_us
 from decksmith.train.training import adapters, base_models, dose, recipes
 
 # Measured on two cores: seconds of a step of smol-lora, and of a deck of the embedded engine.
@@ -99,7 +99,9 @@ def asked(run, name, label):
         make(words, **there)  # which says whether it stands
         return
     serve = ["bin/model-serve", "--engine", os.environ["ENGINE"], "--adapter", str(run / "adapter")]
-    server = subprocess.Popen(serve, cwd=cli.ROOT, env=os.environ | there, preexec_fn=dies_with_us)
+    server = subprocess.Popen(
+        serve, cwd=cli.ROOT, env=os.environ | there, preexec_fn=local_servers.dies_with_us
+    )
     try:
         wait = ["bin/model-wait", "--pid", str(server.pid)]
         if subprocess.run(

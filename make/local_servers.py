@@ -3,14 +3,22 @@
 The standard library only: `make doctor` asks before any set-up.
 """
 
+import ctypes
 import json
 import os
+import signal
 import time
 from urllib.parse import urlsplit
 
 LLAMA_SERVER = "http://127.0.0.1:8080"  # where llama-server listens unless told otherwise
 SECONDS = 3.0  # for an answer
+PR_SET_PDEATHSIG = 1  # prctl(2)
 LONGEST = 16 << 20  # bytes of a list: routers have hundreds of models
+
+
+def dies_with_us() -> None:
+    """In a child that is a server: no way of ending us leaves an orphan."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def ollama_address() -> str:

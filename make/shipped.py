@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
+import local_servers
 import plain
 from decksmith.bench.benchmarks import metrics
 from decksmith.core import cli, stream
@@ -68,7 +69,9 @@ def vllm(copy, place):
     what += ["--adapter", f"{copy.name}={copy.adapter}"] if copy.adapter else []
     more = (os.environ.get("SERVE") or "--max-model-len 4096").split()
     command = ["bin/model-serve", "--name", "here", *what, "--", *more]
-    server = subprocess.Popen(command, cwd=cli.ROOT, env=there, preexec_fn=servers.dies_with_us)
+    server = subprocess.Popen(
+        command, cwd=cli.ROOT, env=there, preexec_fn=local_servers.dies_with_us
+    )
     try:
         wait = ["bin/model-wait", "--address", "--timeout", "3600", "--pid", str(server.pid)]
         found = subprocess.run(wait, cwd=cli.ROOT, env=there, stdout=subprocess.PIPE, text=True)

@@ -108,6 +108,9 @@ def test_time_follows_the_pace_and_a_step_waits_for_its_longest_row():
     assert hours({"step": 10, "tokens_of_a_row": 2048}, 1000, 4096) == (0.5, 8.0)
     assert hours({"token": 0.01}, 500, 900) == (2.0, 0)
     assert hours({}, 500, 900) == (None, None)
+    # Validated at the start, at 40, 80 and the end; a token that is only read costs half.
+    recipe["sft"] |= {"val_at_start": True, "val_period": 40, "val_at_end": True}
+    assert hours({"token": 0.01}, 500, 900, 18000) == (2.1, 0)
 
 
 def test_checkpoints_take_what_is_kept_and_two_on_the_way():

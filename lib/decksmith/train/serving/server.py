@@ -5,7 +5,6 @@ All names come from one process, so that an adapter is the only difference betwe
 where; a registry entry with `base_url = "serve:"` is whatever stands there.
 """
 
-import ctypes
 import json
 import os
 import shutil
@@ -39,7 +38,6 @@ CPU_ENVIRONMENT = {
     "VLLM_ENGINE_READY_TIMEOUT_S": "1800",
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
 }
-PR_SET_PDEATHSIG = 1  # prctl(2)
 # Waits for the end of its input, then ends a process group.
 KEEPER = 'read -r _; kill -- "-$1" && sleep 30 && kill -9 -- "-$1"'
 Engine = Literal["vllm", "sglang", "trtllm", "local"]
@@ -236,11 +234,6 @@ def _start(command: _Launch, log: Path) -> subprocess.Popen[bytes]:
     subprocess.Popen(keeper, stdin=reads, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     os.close(reads)
     return child
-
-
-def dies_with_us() -> None:
-    """In the child: no way of ending us leaves an orphan."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _dead(child: subprocess.Popen[bytes], log: Path) -> str | None:

@@ -113,13 +113,18 @@ def memory(shape: Shape, recipe: Recipe, trainable: int, longest: int) -> dict[s
     return {**found, "total": round(sum(parts.values()) / GIB, 1)}
 
 
-def hours(recipe: Recipe, pace: dict[str, float], mean: float, tail: float) -> Optionals:
-    """{"hours", "gpu_hours"} of the training steps by a measured pace, None without one; validation comes on top. pace:
-    {"step", "tokens_of_a_row"} (a step waits for its longest row: `tail` tokens, the 95th percentile) or {"token"} (without a
-    GPU; `mean` tokens a row)."""
-    steps = recipe[algorithm(recipe)]["max_num_steps"]
+def hours(
+    recipe: Recipe, pace: dict[str, float], mean: float, tail: float, held: int = 0
+) -> Optionals:
+    """{"hours", "gpu_hours"} by a measured pace, None without one. pace: {"step", "tokens_of_a_row"} (a step waits for its longest
+    row: `tail` tokens, the 95th percentile; validation comes on top) or {"token"} (without a GPU; `mean` tokens a row, and half
+    the time for each of the `held` ones of a validation: they go one way only)."""
+    own = recipe[algorithm(recipe)]
+    steps, period = own["max_num_steps"], own.get("val_period") or own["max_num_steps"] + 1
     if "token" in pace:
-        tokens = steps * recipe["policy"]["train_global_batch_size"] * mean
+        ends = bool(own.get("val_at_end")) and steps % period > 0
+        often = bool(own.get("val_at_start")) + steps // period + ends
+        tokens = steps * recipe["policy"]["train_global_batch_size"] * mean + often * held / 2
         return {"hours": round(tokens * pace["token"] / 3600, 2), "gpu_hours": 0}
     if "step" not in pace:
         return {"hours": None, "gpu_hours": None}

@@ -363,12 +363,13 @@ def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None
     made.report["lora"] |= {"of": shape.parameters, "source": shape.source}
     _disk(made, found["trainable"])
     train = made.report["tokens"].get("train")
+    held = made.report["tokens"].get("validation") or {"total": 0}
     if train and made.algorithm != "grpo":
         is_paced = family.pace.get("of", made.report["model"]) == made.report["model"]
         pace = family.pace if is_paced else {}
         made.report["estimate"] |= {
             "memory_gib": estimates.memory(shape, made.config, found["trainable"], train["max"]),
-            **estimates.hours(made.config, pace, train["mean"], train["p95"]),
+            **estimates.hours(made.config, pace, train["mean"], train["p95"], held["total"]),
             "pace": pace.get("source"),
         }
     return shape
