@@ -101,8 +101,8 @@ def test_time_follows_the_pace_and_a_step_waits_for_its_longest_row():
         "policy": {"train_global_batch_size": 16},
     }
 
-    def hours(pace, *tokens):
-        return tuple(estimates.hours(recipe, pace, *tokens).values())
+    def hours(pace, mean, tail, held=0):
+        return tuple(estimates.hours(recipe, pace, mean, tail, held).values())
 
     assert hours({"step": 10, "tokens_of_a_row": 2048}, 1000, 1500) == (0.25, 4.0)
     assert hours({"step": 10, "tokens_of_a_row": 2048}, 1000, 4096) == (0.5, 8.0)

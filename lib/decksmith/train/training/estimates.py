@@ -113,9 +113,7 @@ def memory(shape: Shape, recipe: Recipe, trainable: int, longest: int) -> dict[s
     return {**found, "total": round(sum(parts.values()) / GIB, 1)}
 
 
-def hours(
-    recipe: Recipe, pace: dict[str, float], mean: float, tail: float, held: int = 0
-) -> Optionals:
+def hours(recipe: Recipe, pace: dict[str, float], mean: float, tail: float, held: int) -> Optionals:
     """{"hours", "gpu_hours"} by a measured pace, None without one. pace: {"step", "tokens_of_a_row"} (a step waits for its longest
     row: `tail` tokens, the 95th percentile; validation comes on top) or {"token"} (without a GPU; `mean` tokens a row, and half
     the time for each of the `held` ones of a validation: they go one way only)."""
