@@ -78,7 +78,7 @@ def is_done(point, out):
 
 def likely(adapter, out):
     """By held row the geometric mean of the chances that a model gives to the tokens of its answer."""
-    model = plain.Plain(base_models.folder(adapters.base_of(adapter)), adapter, rough=True)
+    model = plain.Plain(base_models.folder(adapters.base_of(adapter)), adapter, alone=True)
     rows = [row for _, row in stream.records(out / "data/held.jsonl")]
     cli.say(f"{adapter.parent.name}: reads {len(rows)} answers that no model was trained on")
     return {row["id"]: 2 ** -model.bits(row["messages"], READ) for row in rows}

@@ -1,7 +1,7 @@
 """transformers behind the addresses of the embedded engine, one request after the other: what the trainer itself would say. And how
 a server of any engine reads a reply, token by token.
 
-In 32 bits on a CPU, unless it is rough, and in bfloat16 on a GPU. A reply of /v1/chat/completions brings its tokens as numbers, `token_ids`.
+In 32 bits on a CPU, and in bfloat16 on a GPU. A reply of /v1/chat/completions brings its tokens as numbers, `token_ids`.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from decksmith.train.serving import fidelity, readiness
 
 
 class Plain:
-    """A model of a Hugging Face folder, with an adapter where one is named. rough: in bfloat16 and on all cores, as it is trained."""
+    """A model of a Hugging Face folder, with an adapter where one is named. alone: on all cores."""
 
-    def __init__(self, folder: Path, adapter: Path | None = None, rough: bool = False) -> None:
+    def __init__(self, folder: Path, adapter: Path | None = None, alone: bool = False) -> None:
         torch, transformers = map(importlib.import_module, ("torch", "transformers"))
         transformers.utils.logging.disable_progress_bar()
         transformers.utils.logging.set_verbosity_error()
         self.torch, self.lock = torch, threading.Lock()
         # As the embedded engine: threads that wait for a core cost more than they do.
-        torch.set_num_threads(max(1, (os.cpu_count() or 2) - (not rough)))
+        torch.set_num_threads(max(1, (os.cpu_count() or 2) - (not alone)))
         place = "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = torch.bfloat16 if rough or place == "cuda" else torch.float32
+        dtype = torch.bfloat16 if place == "cuda" else torch.float32
         model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         if adapter:
             model = importlib.import_module("peft").PeftModel.from_pretrained(model, adapter)
