@@ -98,7 +98,7 @@ ended() { await dead "$1"; }
   ended "$(said_in_log worker)"
   ended "$(said_in_log pid)"
   rm serve/x.log
-  STUB=deaf model-serve --adapter adapter --name x 2> said &
+  STUB=stubborn model-serve --adapter adapter --name x 2> said &
   SERVER=$!
   await [ -s serve/x.log ]
   kill -KILL "$SERVER"

@@ -38,8 +38,8 @@ CPU_ENVIRONMENT = {
     "VLLM_ENGINE_READY_TIMEOUT_S": "1800",
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
 }
-# Waits for the end of its input, then ends a process group.
-KEEPER = 'read -r _; kill -- "-$1" && sleep 30 && kill -9 -- "-$1"'
+# Waits for the end of its input, then ends a process group; vLLM that starts does not hear a TERM.
+KEEPER = 'read -r _; kill -s TERM -- "-$1" && sleep 10 && kill -s KILL -- "-$1"'
 Engine = Literal["vllm", "sglang", "trtllm", "local"]
 
 
