@@ -1,4 +1,5 @@
-"""make dose on a real Slurm: seven trainings as an array. The command is killed, then a task; the same line trains nothing twice."""
+"""make dose on a real Slurm: seven trainings as an array. The command is killed, then a task, twice; the same line goes on, and trains
+nothing twice."""
 
 import json
 import os
@@ -40,10 +41,17 @@ def test_an_array_whose_command_and_a_task_are_killed_goes_on_by_the_same_line(s
     metrics = site / "results/dose/steps-8/metrics.jsonl"
     _until(1800, "the first trains", lambda: killed.poll() is not None or metrics.is_file())
     os.killpg(killed.pid, signal.SIGKILL)
+
+    def jobs():
+        running = ["squeue", "--me", "--states=R", "--noheader", "--format=%F"]
+        return {*slurm.run(running).stdout.split()}
+
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(dose)
-        job = slurm.run(["squeue", "--me", "--noheader", "--format=%F"]).stdout.split()[0]
+        (job,) = jobs()
         slurm.run(["scancel", "--signal=KILL", "--full", f"{job}_0"])
+        _until(3600, "its task comes again", lambda: asked.done() or jobs() - {job})
+        slurm.run(["scancel", "--signal=KILL", "--full", f"{max(jobs())}_0"])
         first = asked.result()
     assert f"job {job} of an earlier start is at it: waiting for its end" in first.stderr
     logs = {path.name: path.read_text()[-1500:] for path in site.glob("results/dose/log/*")}
@@ -63,5 +71,5 @@ def test_an_array_whose_command_and_a_task_are_killed_goes_on_by_the_same_line(s
     took = (site / "results/dose/took.jsonl").read_text().splitlines()
     assert sorted(json.loads(line)["id"] for line in took) == sorted(now)  # each was trained once
     tasks = [path.name.rpartition("_")[2] for path in site.glob("results/dose/log/*")]
-    assert sorted(tasks) == ["0.out", *(f"{n}.out" for n in range(7))]
+    assert sorted(tasks) == ["0.out", "0.out", *(f"{n}.out" for n in range(7))]
     assert again.stdout.count("| same ") == 8 and again.stdout.count("doubling the rows") == 2
