@@ -2,7 +2,7 @@
 
 ##@ Maintain
 # Tests that run side by side, those of a file in one process.
-WORKERS ?= 4
+WORKERS ?= 3
 # Only these: TESTS="tests/core ..".
 TESTS ?=
 # How many files stand in a table of those that took longest.
