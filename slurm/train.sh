@@ -109,8 +109,8 @@ finish() {
     say "ended at step $now of $TARGET: $reason; requeued $RESTART times already (SFT_RESTARTS)"
   else
     say "requeued at step $now of $TARGET: $reason"
-    trap 'exit 143' TERM # Slurm ends this shell now
-    scontrol requeue "$SLURM_JOB_ID" && sleep 120
+    trap 'exit 143' TERM # Slurm ends this shell now, and its child perhaps before it
+    scontrol requeue "$SLURM_JOB_ID" && { sleep 120 || { sleep 20 & wait; }; }
     say "ended at step $now of $TARGET: $reason; Slurm did not requeue; submit the run again, it goes on from there"
     status=75
   fi
