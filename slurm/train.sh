@@ -110,7 +110,11 @@ finish() {
   else
     say "requeued at step $now of $TARGET: $reason"
     trap 'exit 143' TERM # Slurm ends this shell now, and its child perhaps before it
-    scontrol requeue "$SLURM_JOB_ID" && { sleep 120 || { sleep 20 & wait; }; }
+    # After a lost node Slurm may have requeued it already.
+    if said=$(scontrol requeue "$SLURM_JOB_ID" 2>&1) || [[ $said == *'pending execution'* ]]; then
+      sleep 120 || { sleep 20 & wait; }
+    fi
+    [ -z "$said" ] || say "$said"
     say "ended at step $now of $TARGET: $reason; Slurm did not requeue; submit the run again, it goes on from there"
     status=75
   fi
