@@ -115,14 +115,19 @@ def asked(run, name, label):
 
 
 def wait_for(label):
-    """Wait for the jobs of a name that an earlier start submitted; whether there were any."""
+    """Wait for the jobs of a name that an earlier start submitted; whether there were any. Raises cli.TryAgain where Slurm does
+    not say: what runs would be trained twice."""
     listed, found = ["squeue", "--me", "--noheader", f"--name={label}", "--format=%F"], False
-    while jobs := subprocess.run(listed, stdout=subprocess.PIPE, text=True).stdout.split():
+    while True:
+        said = subprocess.run(listed, stdout=subprocess.PIPE, text=True)
+        if said.returncode:
+            raise cli.TryAgain("squeue does not say whether an earlier start still trains")
+        if not (jobs := said.stdout.split()):
+            return found
         if not found:
             cli.say(f"job {jobs[0]} of an earlier start is at it: waiting for its end")
         found = True
         time.sleep(5)
-    return found
 
 
 def curves(points, out):
@@ -171,7 +176,7 @@ def main(out, data):
     given = os.environ.get("SET", "").split()
     rows = (out / "data/1/train.jsonl").read_text()
     inputs = [os.environ["RECIPE"], os.environ["TRAINER"], given, stream.fingerprint(rows)]
-    held = sum(1 for _ in open(out / "data/held.jsonl"))
+    held = (out / "data/held.jsonl").read_bytes().count(b"\n")
     few = f"; a curve needs {stats.FEWEST}"
     if os.environ["TRAINER"] == "trl" and held < stats.FEWEST:
         raise cli.BadData(f"{held} answers that no model is trained on{few}: give a smaller ROWS")
@@ -216,8 +221,8 @@ def main(out, data):
         (out / "log").mkdir(exist_ok=True)
         words = "RECIPE TRAINER ENGINE ROWS PROTOCOL PROMPTS LIMIT REPLY".split()
         words = [f"{key}={os.environ[key]}" for key in words if os.environ.get(key)]
-        words = ["make", "dose", f"COPIES={out}", f"DATA={data}", *words, f"SET={' '.join(given)}"]
-        job = f"cd {shlex.quote(str(cli.ROOT))} && {shlex.join(words)} SBATCH= POINT=$SLURM_ARRAY_TASK_ID"
+        words += [f"COPIES={out}", f"DATA={data}", f"SET={' '.join(given)}", "SBATCH="]
+        job = f"cd {shlex.quote(str(cli.ROOT))} && make dose {shlex.join(words)} POINT=$SLURM_ARRAY_TASK_ID"
         array = [f"--array={','.join(map(str, lacking))}", f"--job-name={label}"]
         array += [f"--output={out}/log/%A_%a.out", "--wrap", job]
         if lacking:

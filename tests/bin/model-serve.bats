@@ -92,7 +92,7 @@ ended() { await dead "$1"; }
   assert_output --regexp 'SIG(USR1|TERM): stopping the server$'
 }
 
-@test "a server whose keeper was killed ends with all it started, also while it starts" {
+@test "killed by -9 it leaves no server and nothing of a server, also of one that starts" {
   start
   kill -KILL "$SERVER"
   ended "$(said_in_log worker)"

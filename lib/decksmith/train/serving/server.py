@@ -39,7 +39,7 @@ CPU_ENVIRONMENT = {
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
 }
 # Waits for the end of its input, then ends a process group; vLLM that starts does not hear a TERM.
-KEEPER = 'read -r _; kill -s TERM -- "-$1" && sleep 10 && kill -s KILL -- "-$1"'
+WATCHDOG = 'read -r _; kill -s TERM -- "-$1" && sleep 10 && kill -s KILL -- "-$1"'
 Engine = Literal["vllm", "sglang", "trtllm", "local"]
 
 
@@ -230,8 +230,8 @@ def _start(command: _Launch, log: Path) -> subprocess.Popen[bytes]:
             env=command.environment,
             start_new_session=True,
         )
-    keeper = ["setsid", "sh", "-c", KEEPER, "sh", str(child.pid)]
-    subprocess.Popen(keeper, stdin=reads, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    watchdog, null = ["sh", "-c", WATCHDOG, "sh", str(child.pid)], subprocess.DEVNULL
+    subprocess.Popen(watchdog, stdin=reads, stdout=null, stderr=null, start_new_session=True)
     os.close(reads)
     return child
 
