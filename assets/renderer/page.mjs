@@ -30,6 +30,7 @@ const PRELUDE = `(() => {
   // A transition that does not end shows a picture of the page as it was.
   delete Document.prototype.startViewTransition; delete Element.prototype.startViewTransition
   window.alert = window.print = () => {}; window.confirm = () => false; window.prompt = () => null; window.open = () => null; window.close = window.stop = () => {}
+  for (const name of ['resizeTo', 'resizeBy', 'moveTo', 'moveBy']) window[name] = () => {} // a frame of a window of another size never comes
 })()`
 
 /** Resolves when the slide stands still: mounted, diagrams drawn, fonts and pictures settled, two frames passed; `everywhere`: any element may show one by the style sheet. */

@@ -488,6 +488,7 @@ def test_community_themes_render_their_own_layouts_the_same_each_time(tmp_path):
         assert len(set(hashes(tmp_path, value))) == len(words), theme
 
 
+@pytest.mark.long("test_every_feature_renders_clean")
 def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
     """academic has files of its own, which Slidev copies."""
     cache = tmp_path / "cache"
