@@ -4,7 +4,7 @@
 # Where everything runs: in images (on), on this machine (off), or as there are (auto).
 IMAGES ?= auto
 export IMAGES
-# Without .pyc files every start of a script compiles what it loads: 1.9 CPU s for 0.6.
+# Where containers say that no bytecode is kept, every start of a script compiles what it loads: 1.9 CPU s for 0.6.
 unexport PYTHONDONTWRITEBYTECODE
 # Python 3.11 or later, which the toolchain is made with.
 PYTHON ?= $(FOUND_PYTHON)

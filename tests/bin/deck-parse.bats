@@ -42,6 +42,13 @@ setup() {
   [[ $stderr == *'deck-parse: stdin:1: x: no "gen" in this record'* ]]
 }
 
+@test "a file that is named and empty is said" {
+  echo > none.md
+  run deck-parse --run r none.md
+  assert_failure 65
+  assert_output --partial "none.md is empty: no deck and no record"
+}
+
 @test "an unknown option is a usage error" {
   run deck-parse --frobnicate < /dev/null
   assert_failure 2

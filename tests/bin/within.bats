@@ -7,15 +7,6 @@ load ../helper
   assert_output "$ROOT/.venv"
 }
 
-@test "what is compiled is kept, also where the environment says that nothing is" {
-  export PYTHONDONTWRITEBYTECODE=1
-  run within tools python3 -c 'import sys; print(sys.dont_write_bytecode)'
-  assert_output False
-  cd "$ROOT"
-  run make --silent --eval 'kept:; env' kept
-  refute_line --partial PYTHONDONTWRITEBYTECODE
-}
-
 @test "passes the command's exit status and its words through" {
   run within tools sh -c 'echo said; exit 7'
   assert_failure 7

@@ -55,6 +55,12 @@ refused() {
   refute_output --partial 'Nothing was made'
 }
 
+@test "bytecode is kept, whatever the environment says" {
+  PYTHONDONTWRITEBYTECODE=1 make_says --silent --eval 'said: ; env' said
+  assert_success
+  refute_line --partial PYTHONDONTWRITEBYTECODE
+}
+
 @test "a push without a repository, a curve without a run: what to type" {
   make_says push
   assert_line --index 0 "REPO says where: make push REPO=owner/name"

@@ -299,6 +299,8 @@ def _lines(
     if not given:
         given = [(_redirected(), b"".join(iter(stream.stdin.take, b"")))]
     for path, data in given:
+        if decks and not data.strip():
+            raise cli.BadData(f"{path} is empty: no deck and no record")
         if _are_records(data):
             yield data.rstrip(b"\n") + b"\n"
             continue
