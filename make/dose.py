@@ -27,9 +27,11 @@ READ = 128  # tokens of a held-out answer, from its beginning
 
 
 def make(words, **more):
-    """Run make; what it says stands. Raises cli.Missing where it fails."""
+    """Run make; what it says on stderr stands, of what it prints nothing: the tables at the end are
+    of all models. Raises cli.Missing where it fails."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")} | more
-    done = subprocess.run(["make", "--no-print-directory", *words], cwd=cli.ROOT, env=environment)
+    command, none = ["make", "--no-print-directory", *words], subprocess.DEVNULL
+    done = subprocess.run(command, cwd=cli.ROOT, env=environment, stdout=none)
     if done.returncode:
         raise cli.Missing(f"make {words[0]} ended with {done.returncode}; type the same again")
 

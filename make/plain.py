@@ -5,7 +5,6 @@ In 32 bits on a CPU, and in bfloat16 on a GPU. A reply of /v1/chat/completions b
 """
 
 import contextlib
-import importlib
 import json
 import math
 import os
@@ -17,13 +16,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from decksmith.train.serving import fidelity, readiness
+from decksmith.train.training import base_models
 
 
 class Plain:
     """A model of a Hugging Face folder, with an adapter where one is named. alone: on all cores."""
 
     def __init__(self, folder: Path, adapter: Path | None = None, alone: bool = False) -> None:
-        torch, transformers = map(importlib.import_module, ("torch", "transformers"))
+        torch, transformers = map(base_models.library, ("torch", "transformers"))
         transformers.utils.logging.disable_progress_bar()
         transformers.utils.logging.set_verbosity_error()
         self.torch, self.lock = torch, threading.Lock()
@@ -33,7 +33,7 @@ class Plain:
         dtype = torch.bfloat16 if place == "cuda" else torch.float32
         model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         if adapter:
-            model = importlib.import_module("peft").PeftModel.from_pretrained(model, adapter)
+            model = base_models.library("peft").PeftModel.from_pretrained(model, adapter)
         self.model = model.to(place).eval()
         self.tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
         self.name = f"transformers {transformers.__version__}, {str(dtype).removeprefix('torch.')}"

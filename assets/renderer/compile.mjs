@@ -36,6 +36,7 @@ export async function warm(theme) {
       const plugins = (await ViteSlidevPlugin(options)).flat(9).filter(Boolean)
       const context = plugins.find(plugin => plugin.name === 'unocss:api').api.getContext()
       await context.ready
+      runtime.icons.forEach(([token, rules]) => context.uno.tokenProcessor.cache.set(token, rules))
       const code = options.themeRoots.some(root => fs.existsSync(path.join(root, 'setup', 'shiki.ts'))) ? theme : 'default'
       return { runtime, options, code, uno: withoutWebFonts(context.uno), fonts: JSON.parse(fs.readFileSync(path.join(runtime.dir, 'fonts.json'), 'utf8')) }
     })())

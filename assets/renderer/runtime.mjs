@@ -6,6 +6,7 @@
  * stylesheet and filled per deck.
  */
 import fs from 'node:fs'
+import os from 'node:os'
 import path from 'node:path'
 import { CACHE, MODULES, ROOT, once, sha256 } from './browser.mjs'
 import { PACKAGES, fontFaces } from './fonts.mjs'
@@ -22,6 +23,14 @@ const LAYERS = ['preflights', 'typography', 'shortcuts']
 /** What a runtime depends on: the lock file and the sources that make it. */
 export const LOCK = sha256(fs.readFileSync(path.join(ROOT, 'package-lock.json')))
 const KEY = sha256(LOCK, ...['runtime.mjs', 'fonts.mjs'].map(name => fs.readFileSync(path.join(ROOT, name)))).slice(0, 16)
+
+// Slidev reads its own TypeScript by jiti, which keeps what Babel makes of it in `TMPDIR/jiti`: half a second of a start. A worker may write
+// nowhere but to its home, and takes along what those who build have kept.
+const kept = path.join(CACHE, 'jiti')
+if (!process.permission)
+  process.env.TMPDIR = CACHE
+else if (fs.existsSync(kept))
+  fs.cpSync(kept, path.join(os.tmpdir(), 'jiti'), { recursive: true })
 
 /** Slidev's resolved options for a theme over an empty deck; the deck's data are put in by the compiler. */
 export async function slidevOptions(theme) {
@@ -61,7 +70,7 @@ function catalogue(options) {
 
 export const place = theme => path.join(CACHE, `runtime-${KEY}-${theme}`)
 
-/** Builds (once) and loads a theme's runtime: {dir, css, tokens, layouts, slots (by layout), contents (the layouts that list the slides), components}. */
+/** Builds (once) and loads a theme's runtime: {dir, css, tokens, icons (what UnoCSS makes of those tokens that are icons), layouts, slots (by layout), contents (the layouts that list the slides), components}. */
 export async function loadRuntime(theme) {
   const dir = await once(place(theme), tmp => build(theme, tmp))
   const info = JSON.parse(fs.readFileSync(path.join(dir, 'runtime.json'), 'utf8'))
@@ -118,13 +127,14 @@ async function build(theme, out) {
     await uno.uno.applyExtractors(fs.readFileSync(file, 'utf8'), file, uno.tokens)
   const { matched } = await uno.uno.generate(new Set(uno.tokens), { preflights: false })
   const tokens = [...matched].sort()
+  const icons = [...uno.uno.tokenProcessor.cache].filter(([, rules]) => rules?.some(rule => rule[4]?.layer === 'icons')) // whose sets are megabytes to read
   // No font or sheet comes from elsewhere; what a theme asks for there, ours stand in for.
   const own = style.replace(/@import\s+(?:url\()?["']?(?:https?:)?\/\/[^;]*;?/g, '')
     .replace(/@font-face\s*\{[^}]*\}/g, face => /url\((?!["']?(?:\/asset\/|data:))/.test(face) ? '' : face)
   fs.writeFileSync(path.join(out, 'style.css'), own)
   const contents = Object.keys(layouts).filter(name => /<toc\b/i.test(fs.readFileSync(layouts[name], 'utf8')))
   fs.writeFileSync(path.join(out, 'fonts.json'), JSON.stringify(fontFaces()))
-  fs.writeFileSync(path.join(out, 'runtime.json'), JSON.stringify({ theme, tokens, layouts: Object.keys(layouts), slots: Object.fromEntries(Object.entries(layouts).map(([name, file]) => [name, slotsOf(file)])), contents, components: Object.keys(components) }))
+  fs.writeFileSync(path.join(out, 'runtime.json'), JSON.stringify({ theme, tokens, icons, layouts: Object.keys(layouts), slots: Object.fromEntries(Object.entries(layouts).map(([name, file]) => [name, slotsOf(file)])), contents, components: Object.keys(components) }))
 }
 
 /** The slots that a layout shows, null where it may show any. */

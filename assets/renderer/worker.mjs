@@ -28,7 +28,7 @@ browser.closed.then((why) => {
     process.exit(note(`worker: ${why}`, browser.stderr.slice(-500)) ?? 3)
 })
 // What every deck needs is paid for before the first one's clock runs.
-await compile('# A\n\n---\n\n# B\n\n---\n\n```js\n1\n```\n')
+await compile('# A\n\n---\n\n# B\n\n---\n\n```\n1\n```\n')
 const { product } = await browser.send('Browser.getVersion')
 out({ ready: { slidev: JSON.parse(fs.readFileSync(path.join(MODULES, '@slidev/cli/package.json'), 'utf8')).version, lock: LOCK, browser: product, canvas: CANVAS } })
 
@@ -47,7 +47,7 @@ async function render({ id, text, images = {}, scale = 1, least = 3, formats, te
 
 // V8 lets its heap grow long before it cleans up: between decks, what is this far over the last clean level goes (0.2 CPU seconds).
 const SLACK = 128 << 20
-let level = -Infinity
+let level = process.memoryUsage().heapTotal
 function tidy() {
   if (process.memoryUsage().heapTotal < level + SLACK)
     return

@@ -15,8 +15,8 @@ import pytest
 import waits
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.measure.render import cell, toolchain, worker
 from decksmith.measure.render import pool as render_pool
-from decksmith.measure.render import toolchain, worker
 from drawing import shared, shared_workers  # noqa: F401
 from PIL import Image
 
@@ -634,6 +634,31 @@ def test_only_a_slide_that_runs_no_code_may_follow_another_in_one_page():
     done = subprocess.run([*command, toolchain.RENDERER, deck], stdout=subprocess.PIPE, check=True)
     plain = json.loads(done.stdout)
     assert plain == [True] * len(harmless) + [False] * len(running)
+
+
+def test_a_worker_begins_with_what_was_made_at_set_up(tmp_path):
+    script = """
+      const { default: fs } = await import('node:fs')
+      const { default: module } = await import('node:module')
+      const opened = []
+      const read = fs.promises.readFile
+      fs.promises.readFile = (file, ...rest) => opened.push(`${file}`) && read(file, ...rest)
+      const { compile, warm } = await import(`${process.argv[1]}/compile.mjs`)
+      const sheet = async () => (await compile('# A')).files.get('/@deck/style.css')
+      const made = await sheet()
+      const late = [...opened, ...Object.keys(module._cache)].filter(file => /icons[.]json|babel[.]cjs/.test(file))
+      const { uno, runtime } = await warm('default')
+      runtime.icons.forEach(([token]) => uno.invalidateToken(token))
+      process.stdout.write(JSON.stringify([late, made.includes('i-carbon'), made === await sheet(), opened.some(file => file.endsWith('icons.json'))]))
+      process.exit(0)
+    """
+    command = [toolchain.node(), "--no-warnings", "--permission", "--allow-addons"]
+    command += [f"--allow-fs-read={place}" for place in (*cell.readable(), tmp_path)]
+    command += [f"--allow-fs-write={tmp_path}", "--import", toolchain.RENDERER / "wall.mjs"]
+    command += ["--input-type=module", "-e", script, "--", toolchain.RENDERER]
+    environment = {**toolchain.environment(), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    assert json.loads(done.stdout) == [[], True, True, True]
 
 
 @pytest.mark.long("test_the_same_deck_gives_the_same_bytes_in_other_order_and_on_other_workers")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
+from typing_extensions import TypedDict
 
 from decksmith.core import cli, incoming
 
@@ -83,11 +84,11 @@ def read(model: type[Kind], body: bytes, context: dict[str, Any] | None = None) 
 def check_record(record: Mapping[str, object], takes: type) -> None:
     """Hold a record against its TypedDict: what it has of the type's keys has to be of their types.
 
-    Keys that it lacks or has besides are no fault. Raises ValueError with a sentence that names the
-    first wrong key.
+    Keys that it lacks or has besides are no fault. Raises ValueError naming the first wrong key.
     """
     try:
-        _adapter(takes).validate_python(record, strict=True)
+        keys = [key for key in takes.__annotations__ if key in record]
+        _adapter(takes, *keys).validate_python(record, strict=True)
     except ValidationError as error:
         for each in error.errors(include_url=False, include_context=False):
             if each["type"] != "missing":
@@ -134,8 +135,10 @@ def _said(error: ErrorDetails) -> str:
 
 
 @cache
-def _adapter(takes: type) -> TypeAdapter[object]:
-    return TypeAdapter(takes)
+def _adapter(takes: type, *keys: str) -> TypeAdapter[object]:
+    """With keys, of those of a TypedDict alone: all of a deck's record takes 0.05 CPU s to build."""
+    kinds = {key: takes.__annotations__[key] for key in keys}
+    return TypeAdapter(TypedDict(takes.__name__, kinds) if keys else takes)  # type: ignore[operator]
 
 
 def _sentence(model: type[Body], errors: list[ErrorDetails], data: object) -> str:

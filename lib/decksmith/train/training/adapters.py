@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sys
-import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any, TypedDict
@@ -331,7 +330,6 @@ def merge_into(adapter: Path, name: str, out: Path) -> None:
     peft, torch = base_models.library("peft"), base_models.library("torch")
     transformers = base_models.library("transformers")
     transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     base = base_models.folder(name)
     whole = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
     merged = peft.PeftModel.from_pretrained(whole, adapter).merge_and_unload()

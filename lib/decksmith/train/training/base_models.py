@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ Shapes = dict[str, list[int]]  # {tensor: shape}
 
 def library(name: str) -> Any:
     """A package of the group `train`. Raises cli.Missing."""
+    warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     try:
         return importlib.import_module(name)
     except ImportError as error:

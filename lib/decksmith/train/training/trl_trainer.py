@@ -13,7 +13,6 @@ import pydoc
 import shutil
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict, cast
@@ -69,7 +68,6 @@ def train(
     cli.BadConfig, cli.BadData, cli.Missing."""
     plan, step = recipe.plan, newest.step if newest else 0
     measures = plan.lacks(newest) if newest else plan.val_at_start
-    warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     logging.getLogger("trl").setLevel(logging.ERROR)
