@@ -1,5 +1,6 @@
 """data/documents.jsonl and the documents that it names keep what they promise."""
 
+import functools
 import json
 import random
 import re
@@ -10,8 +11,7 @@ from decksmith.measure.decks import sources
 from decksmith.measure.judging import grounding, prompt_rows
 
 LINES = (cli.ROOT / "data/documents.jsonl").read_text().splitlines()
-ROWS = [row for line in LINES for row in prompt_rows.rows(line)]
-WHOLE = {path.name: sources.find(path.name, 10**6) for path in sorted(sources.FOLDER.iterdir())}
+NAMES = sorted(path.name for path in sources.FOLDER.iterdir())
 TOTALS = (
     "all",
     "all routes",
@@ -26,25 +26,35 @@ TOTALS = (
 )
 
 
+@functools.cache  # a PDF is read in a cell: not while the tests are collected
+def whole(name):
+    return sources.find(name, 10**6)
+
+
+@functools.cache
+def rows():
+    return [row for line in LINES for row in prompt_rows.rows(line)]
+
+
 def test_there_are_as_many_as_the_page_says():
     with_sources = [json.loads(line) for line in LINES if '"sources"' in line]
     assert len(with_sources) >= 24
     assert sum('"turns"' in line for line in LINES) >= 8
     assert {"en", "de", "fr"} <= {row["asks"]["language"] for row in with_sources}
     named = {name for row in with_sources for name in row["sources"]}
-    assert named == set(WHOLE) - {"imkerverein-bericht.md"}  # what the PDF is made of
+    assert named == set(NAMES) - {"imkerverein-bericht.md"}  # what the PDF is made of
     assert {name.rpartition(".")[2] for name in named} == {"md", "txt", "html", "pdf"}
 
 
 def test_every_row_is_of_the_schema_and_every_item_has_its_reference():
-    for row in ROWS:
+    for row in rows():
         prompt_rows.valid(row)
         assert len(row["references"]) == len(row["checklist"]) > 0, row["id"]
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_document_has_two_to_twenty_pages_and_its_totals_are_sums(name):
-    document = WHOLE[name]
+    document = whole(name)
     assert 2 <= document.of <= 20
     for table in re.findall(r"(?:^\|.*\n?)+", "\n\n".join(document.pages), re.MULTILINE):
         rows = [
@@ -65,7 +75,7 @@ def test_the_pdf_says_what_its_markdown_says():
     figures = [
         {
             f.text
-            for page in WHOLE[f"imkerverein-bericht.{kind}"].pages
+            for page in whole(f"imkerverein-bericht.{kind}").pages
             for f in grounding.figures_in(page)
         }
         for kind in ("md", "pdf")
@@ -81,7 +91,7 @@ def judged(row, text):
 def test_our_own_sentences_are_grounded_and_with_other_figures_most_are_not():
     chance = random.Random(1)
     figures = named = 0
-    for row in ROWS:
+    for row in rows():
         if row.get("sources"):
             text = "\n\n".join(row["references"])
             assert judged(row, text)[1] in ([], ["630 000"]), row["id"]  # a product: no rule has it

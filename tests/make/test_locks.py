@@ -23,10 +23,12 @@ PINS = re.compile(
 )
 LISTS = [ROOT / "assets/uv.txt", ROOT / "assets/torch-cpu.txt"]
 LISTS += sorted((ROOT / "assets").glob("*/requirements.txt"))
-UV_LOCK = {
-    (one["name"], one["version"]): one
-    for one in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
-}
+
+
+@functools.cache
+def uv_lock():
+    packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    return {(one["name"], one["version"]): one for one in packages}
 
 
 def hashes(text):
@@ -52,11 +54,11 @@ def test_every_pin_of_a_list_has_hashes(path):
 
 def test_the_lists_have_the_versions_and_hashes_of_uv_lock():
     uv = re.search(r'"uv==([\d.]+)"', (ROOT / "pyproject.toml").read_text())[1]
-    files = [UV_LOCK["uv", uv]["sdist"], *UV_LOCK["uv", uv]["wheels"]]
+    files = [uv_lock()["uv", uv]["sdist"], *uv_lock()["uv", uv]["wheels"]]
     assert f"uv=={uv} " in LISTS[0].read_text()
     assert hashes(LISTS[0].read_text()) == {file["hash"] for file in files}
     torch = re.search(r"torch==([\d.]+)\+cpu", LISTS[1].read_text())[1]
-    assert ("torch", torch) in UV_LOCK
+    assert ("torch", torch) in uv_lock()
 
 
 def test_every_package_of_npm_has_its_hash():
