@@ -53,7 +53,8 @@ swapped; what another engine moves, it moves again, so its floor is wider. [Simu
 
 trains on 1/8, 1/4, 1/2 and all of the rows: smaller shares lie in larger ones, and rows that ask the same stay together. One curve has
 the same epochs, one the same steps. It says first what is to come and how long it takes. Each model then reads answers that none was
-trained on (with TRAINER=trl), and is asked by the protocol. With SBATCH the trainings are an array of jobs.
+trained on (with TRAINER=trl), and is asked by the protocol. With SBATCH the trainings are an array of jobs. Typed again, it waits for
+those of an earlier start.
 
 *Held-out tokens*: how likely a model finds a token of those answers' first 128 (geometric mean). Few rows move it already, where
 hardly a deck renders. The gain of a doubling is the slope over log2 of the rows. Its interval is over answers or prompts, and wider
