@@ -7,7 +7,7 @@ the description.
 
 import json
 from collections.abc import Collection, Mapping
-from functools import cache, reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
@@ -134,7 +134,7 @@ def _said(error: ErrorDetails) -> str:
     return f"{place}: {said[:1].lower()}{said[1:]}, not {repr(error['input'])[:SHOWN]}"
 
 
-@cache
+@lru_cache(64)
 def _adapter(takes: type, *keys: str) -> TypeAdapter[object]:
     """With keys, of those of a TypedDict alone: all of a deck's record takes 0.05 CPU s to build."""
     kinds = {key: takes.__annotations__[key] for key in keys}
