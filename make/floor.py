@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy
 from decksmith.core import cli, stream
-from decksmith.measure.results import floor, pairs, runs, summary, text
+from decksmith.measure.results import floor, pairs, runs, stats, summary, text
 from decksmith.models import registry
 
 MANY = "4"
@@ -85,6 +85,10 @@ def table(found):
 
 
 def main(out, model, *more):
+    limit = os.environ["LIMIT"]
+    if limit.isdigit() and int(limit) < stats.FEWEST:
+        few = f"LIMIT={limit}: a floor needs {stats.FEWEST} prompts whose decks render"
+        raise cli.BadConfig(f"{few}; 30 are a good beginning")
     out, given = Path(out), dict(word.partition("=")[::2] for word in more)
     for by, run in given.items():
         if run != "now" and not (run and (Path(run) / "summary.json").is_file()):

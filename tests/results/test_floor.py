@@ -1,6 +1,8 @@
 """The floor of a protocol: what two runs of one model say of it, and what a headline and a plan say then."""
 
 import json
+import os
+import subprocess
 import sys
 
 import numpy
@@ -59,6 +61,14 @@ def kept(run):
     floor.path_of(run()).parent.mkdir()
     floor.path_of(run()).write_text(json.dumps(found))
     return floor.path_of(run())
+
+
+def test_too_few_prompts_are_said_before_anything_is_asked(tmp_path):
+    command = [sys.executable, cli.ROOT / "make/floor.py", tmp_path / "floor", "smol"]
+    environment = os.environ | {"LIMIT": "5", "PYTHONPATH": str(cli.ROOT / "lib")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 78 and "LIMIT=5: a floor needs 6 prompts" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_headline_below_the_floor_says_so_by_its_largest_source(run, kept):
