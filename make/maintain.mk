@@ -13,13 +13,13 @@ BUSY ?=
 PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
   $(SLOWEST:%=--slowest %) $(BUSY:%=--busy %)
 .PHONY: check
-### check: the inner loop, a minute: lint, and the tests that are fast and need no browser
+### check: the inner loop, two minutes: lint, and the fast tests in Python
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
-	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow and not long" $(TESTS)
+	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow and not script and not long" $(TESTS)
 
 .PHONY: test test-long test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint audit locks bench-self bench-render bench-render-pages bench-pipeline bench-stats \
   sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card judge-controls real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
-## test: the tests: Python, scripts, pages in a browser; a quarter of an hour on two cores
+## test: the tests: Python, scripts, pages in a browser; up to half an hour on two cores
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not long" $(TESTS)
 

@@ -110,6 +110,7 @@ class BatsFile(pytest.File):
     titles = 0
 
     def collect(self):
+        self.add_marker("script")
         text = self.path.read_text()
         first = text.find("\n@test ")
         for marks in re.findall(r"^# marks: (.*)$", text[: text.rfind("\n\n", 0, first) + 1], re.M):

@@ -14,6 +14,8 @@ import pytest
 from decksmith.bench.benchmarks import groups, harnesses, metrics
 from decksmith.core import cli, stream
 
+pytestmark = pytest.mark.slow
+
 DATE = "2026-11-24T17-03-25.245785"
 DAYS = "mon tue wed thu fri sat sun".split()
 

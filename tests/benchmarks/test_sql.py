@@ -8,6 +8,8 @@ from decksmith.bench.benchmarks import grading, tasks
 from decksmith.bench.benchmarks.graders import sql
 from decksmith.core import cli, stream
 
+pytestmark = pytest.mark.slow
+
 ROWS = [("Danube", 10, 2850.5), ("Rhine", 6, 1233.0), ("Elbe", 2, 1094.0), ("Oder", 3, 854.0)]
 
 

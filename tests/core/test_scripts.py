@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli
 
+pytestmark = pytest.mark.slow
+
 BIN = cli.ROOT / "bin"
 PROMPTS = cli.ROOT / "data/prompts.jsonl"
 SCRIPTS = sorted(path.name for path in BIN.glob("*-*"))

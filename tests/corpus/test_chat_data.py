@@ -13,6 +13,8 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.train.corpus import chat_data, chat_sources
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 _spec = importlib.util.spec_from_file_location("chat_cases", HERE / "chat_cases.py")
 cases = importlib.util.module_from_spec(_spec)

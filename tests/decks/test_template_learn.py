@@ -13,6 +13,8 @@ import pytest
 from decksmith.core import cli
 from decksmith.measure.decks import template_office, template_site, templates
 
+pytestmark = pytest.mark.slow
+
 WHOLE = {"paper": "#fbf8f2", "ink": "#10333f", "primary": "#0b6e69", "accent": "#f2a33a"}
 WHOLE |= {"accent3": "#c0392b", "accent4": "#7d5ba6", "accent5": "#3a86c8", "accent6": "#5d6d3e"}
 WHOLE |= {"dark": "#0b3c49", "light": "#e8e1d3", "link": "#1b5faa", "visited": "#6b4e9b"}

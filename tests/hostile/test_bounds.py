@@ -32,6 +32,8 @@ from decksmith.models import registry, servers
 from decksmith.people.demo.ask import DeckAsk
 from decksmith.people.study.store import Study
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 MB = 300  # that a bomb unpacks to, from 300 kB
 ENVIRONMENT = {

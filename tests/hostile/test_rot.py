@@ -18,6 +18,8 @@ from decksmith.people.demo import ask, studio
 from decksmith.train.rewards import reward_queue
 from shadow import ROOT, core, endpoint, environment, make
 
+pytestmark = pytest.mark.slow
+
 sys.path.insert(0, str(cli.ROOT / "make"))
 import run_table  # noqa: E402
 

@@ -14,6 +14,8 @@ from decksmith.core import cli
 from decksmith.measure.decks import sources
 from decksmith.measure.judging import asked, prompt_rows
 
+pytestmark = pytest.mark.slow
+
 LABELLED = [
     json.loads(line) for line in (Path(__file__).parent / "asked.jsonl").read_text().splitlines()
 ]

@@ -17,6 +17,8 @@ from decksmith.models import stopping
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 sys.path.insert(0, str(cli.ROOT / "tests/web"))
 import synthetic  # noqa: E402
 

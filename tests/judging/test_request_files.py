@@ -17,6 +17,8 @@ import pytest
 from decksmith.core import cli
 from decksmith.measure.judging import prompt_rows, request_files
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 TIDES = "Six slides on tide pools for a school class"
 BUDGET = "Eight slides on our budget for the council, with a table"

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PINS = re.compile(
     r"(?m)^([\w.-]+)==([^\s;]+)(.*\\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)?"

@@ -18,6 +18,8 @@ import pytest
 from decksmith.core import cli
 from decksmith.models import registry
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 KNOWN = tomllib.loads((ROOT / "assets/models.toml").read_text())
 

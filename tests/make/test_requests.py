@@ -13,6 +13,8 @@ from decksmith.core import stream
 from decksmith.measure.results import merge
 from shadow import ROOT, core, endpoint, environment, make
 
+pytestmark = pytest.mark.slow
+
 REGISTRY = (
     '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 2\n'
 )

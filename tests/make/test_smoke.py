@@ -6,6 +6,8 @@ import subprocess
 import pytest
 from decksmith.core import cli, slurm
 
+pytestmark = pytest.mark.slow
+
 # As sbatch of Slurm 22.05 to 25.05 says them.
 REFUSALS = {
     "Invalid generic resource (gres) specification": "sinfo -o %G",

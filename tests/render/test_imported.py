@@ -18,6 +18,8 @@ from PIL import Image, ImageDraw
 from pptx import Presentation
 from pptx.util import Inches, Pt
 
+pytestmark = pytest.mark.slow
+
 READER = cli.ROOT / "assets/renderer/foreign.py"
 
 

@@ -15,6 +15,8 @@ sys.path.append(str(cli.ROOT / "tests/web"))
 
 import synthetic
 
+pytestmark = pytest.mark.slow
+
 HEAD = ["Model", "Renders", "Checks passed", "d", "p corrected", "Cost"]
 ROWS = [
     [
