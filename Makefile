@@ -116,7 +116,7 @@ sft dpo rft: .venv/.corpus $(SFT_TOOLS)
 	$(SITE)
 	$(NEED_$(TRAINER))
 	$(CONFIGURE)
-	bin/sft-check --run $(SFT) --preview 1 $(ELSEWHERE) > $(SFT)/check.json $(OR_LACKING)
+	bin/sft-check --run $(SFT) --preview $(PREVIEW) $(ELSEWHERE) > $(SFT)/check.json $(OR_LACKING)
 	$(TRAIN_$(TRAINER))
 	$(EXPORT)
 

@@ -49,7 +49,7 @@ def one(point, out, section):
     share = point["name"].partition("-")[2] or "1"
     if not (run / "adapter/manifest.json").is_file():
         begun = time.monotonic()
-        words = [f"SFT={run}", f"DATA={out}/data/{share}", f"STEPS={point['steps']}"]
+        words = [f"SFT={run}", f"DATA={out}/data/{share}", f"STEPS={point['steps']}", "PREVIEW=0"]
         # Small shares have short epochs, and would be validated all the time; what reads held-out
         # answers when it is trained needs no validation at all.
         half = -(-point["steps"] // 2)

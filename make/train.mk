@@ -34,6 +34,8 @@ FROM ?= results/sft/$(if $(filter trl,$(TRAINER)),smol-lora,nemotron-nano-lora)
 SET ?=
 # Steps of a trial.
 STEPS ?=
+# How many rows sft and dpo show first, as the model will see them.
+PREVIEW ?= 1
 # Submit there: login[:folder].
 HOST ?=
 # More for sbatch, eval-serve or reward-serve. FLAGS=": --nodes=4" gives reward servers four nodes.
