@@ -13,7 +13,7 @@ BUSY ?=
 PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
   $(SLOWEST:%=--slowest %) $(BUSY:%=--busy %)
 .PHONY: check
-### check: the inner loop, two minutes: lint, and the fast tests in Python
+### check: the inner loop, three minutes: lint, and the fast tests in Python
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow and not script and not long" $(TESTS)
 

@@ -336,7 +336,7 @@ def pages(count):
         "\n"
         "| way | CPU s | |\n"
         "|---|---:|---|\n"
-        "| Slidev's TypeScript as Babel left it at set-up, the runtime's icons with it, no JavaScript grammar before the first deck, no JSX compiler, no inspector of UnoCSS | 4.8 to 3.8; by the clock 5.4 to 4.7 s | taken |\n"
+        "| Slidev's TypeScript as Babel left it at set-up, the runtime's icons with it, no JavaScript grammar before the first deck, no JSX compiler, no inspector of UnoCSS | 5.2 to 4.0; by the clock 5.8 to 4.8 s | taken |\n"
         "| its packages bundled into one folder, V8's compile cache, other heaps and threads of V8 | no less | not taken |\n"
     )
     for scale, ways in results.items():

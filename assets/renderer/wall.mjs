@@ -38,7 +38,7 @@ fs.existsSync = (path) => {
 }
 syncBuiltinESMExports()
 
-// What builds and serves only is left out, 0.7 CPU s of a start: the one brings Babel, the other a server with a page of its own.
+// What only builds or serves is left out, 0.7 CPU s of a start: the one brings Babel, the other a server with a page of its own.
 const UNUSED = ['@vitejs/plugin-vue-jsx', '@unocss/inspector']
 const none = { url: 'data:text/javascript,export default () => []', format: 'module', shortCircuit: true }
 registerHooks({ resolve: (name, context, next) => UNUSED.includes(name) ? none : next(name, context) })

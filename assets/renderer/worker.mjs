@@ -47,7 +47,7 @@ async function render({ id, text, images = {}, scale = 1, least = 3, formats, te
 
 // V8 lets its heap grow long before it cleans up: between decks, what is this far over the last clean level goes (0.2 CPU seconds).
 const SLACK = 128 << 20
-let level = process.memoryUsage().heapTotal
+let level = -Infinity
 function tidy() {
   if (process.memoryUsage().heapTotal < level + SLACK)
     return
