@@ -25,6 +25,13 @@ start_endpoint() {
 
 stop_endpoint() { [ -z "${ENDPOINT:-}" ] || kill "$ENDPOINT" 2>/dev/null || true; }
 
+# The runs smol and smol-sft of so many prompts, without pictures of their slides.
+synthetic_runs() { # [FOLDER PROMPTS]..
+  PYTHONPATH=$ROOT/tests/web "$ROOT/.venv/bin/python3" -c 'import sys, synthetic; from pathlib import Path
+for folder, prompts in zip(sys.argv[1::2], sys.argv[2::2]):
+    for name, ability in (("smol", 0.45), ("smol-sft", 0.8)): synthetic.run(Path(folder, name), name, ability, int(prompts), slides_too=False)' "$@"
+}
+
 # A house whose benchmark stages do nothing, in no time (tests/fixtures/eval/stage); tests/evalserver/test_server.py runs the real ones.
 idle_stages() {
   export DECKSMITH_ROOT=$PWD/house PATH=$ROOT/.venv/bin:$PATH

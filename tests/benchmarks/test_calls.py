@@ -72,12 +72,14 @@ def rows(tmp_path_factory):
     return list(tasks.prepare("bfcl", tmp_path_factory.mktemp("kept")))
 
 
-def test_every_row_of_the_package_becomes_one_that_can_be_asked(rows):
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.long)])
+def test_every_row_of_the_package_becomes_one_that_can_be_asked(rows, step):
     from decksmith.models import loops
 
     counted = {}
-    for row in rows:
+    for row in rows[::step]:
         loops.check(row)
+    for row in rows:
         counted[row["task"]["subset"]] = counted.get(row["task"]["subset"], 0) + 1
     assert counted == CATEGORIES | NO_CALL
     kinds = {"object", "number", "integer", "string", "boolean", "array"}

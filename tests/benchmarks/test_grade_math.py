@@ -110,7 +110,9 @@ ANSWERS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "expected, right, wrong", ANSWERS, ids=[expected for expected, _, _ in ANSWERS]
+    "expected, right, wrong",
+    [pytest.param(*x, marks=pytest.mark.long if n % 2 else []) for n, x in enumerate(ANSWERS)],
+    ids=[expected for expected, _, _ in ANSWERS],
 )
 def test_an_answer_may_be_written_in_another_way_but_not_be_another_one(expected, right, wrong):
     assert [

@@ -192,6 +192,7 @@ def helm(folder, right, n=30, trials=1, model="org/m"):
 
 
 FORMS = [lm_eval, inspect, lighteval, openai_evals, helm]
+FEW = [pytest.param(x, marks=[] if x in FORMS[:2] else pytest.mark.long) for x in FORMS]
 
 
 def graded(path, **given):
@@ -495,7 +496,7 @@ def test_a_name_from_a_log_is_no_path_and_no_markdown(tmp_path):
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", FEW)
 def test_of_damaged_files_of_each_form_none_gives_a_traceback_or_rubbish(tmp_path, form):
     """Bytes changed, cut out, doubled; values swapped for others."""
     path = form(tmp_path, {1, 2}, n=4)
@@ -555,7 +556,7 @@ def compared(a, b, margin=None):
     return metrics.judged(metrics.compare(*sides, margin), *harnesses.labels((a, b), sides))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", FEW)
 def test_two_logs_are_compared_by_question(tmp_path, form):
     a = form(tmp_path / "a", {*range(0, 200, 4)}, n=200, model="org/a")
     b = form(tmp_path / "b", {*range(0, 200, 2)}, n=200, model="org/b")

@@ -28,7 +28,7 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_line '**tuned is worse than base on 0 of 1 benchmark**'
 }
 
-@test "too few questions to tell exit 69; --margin is how much may stay open" {
+@test "too few questions to tell exit 69" {
   model base 10 8
   model tuned 10 8
   sed -i '1,3s/"score":1/"score":0/' tuned/arithmetic/rows.jsonl
@@ -36,6 +36,12 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_failure 69
   assert_line --regexp '^- arithmetic: cannot tell whether tuned lost more than 0.02 against base \(difference -0.38 \[-0\.[0-9]+, 0\.[0-9]+\] on 8 questions\); if it is as seen, no number of questions rules that out$'
   assert_regex "$stderr" '^bench-compare: tuned is worse than base on 0 of 1 benchmark; cannot tell: arithmetic; more questions'
+}
+
+# marks: long
+# first: too few questions to tell exit 69
+@test "--margin is how much may stay open" {
+  model base 10 8
   model tuned 10 8
   run bench-compare tuned base
   assert_failure 69
@@ -45,6 +51,8 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_failure 2
 }
 
+# marks: long
+# first: tests/benchmarks/test_metrics.py::test_what_was_not_asked_alike_or_not_graded_is_not_compared
 @test "what was not asked alike is not compared, and exits 65" {
   model base 5
   model tuned 5
@@ -62,6 +70,8 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_output 'bench-compare: nothing has no graded benchmark; `make bench MODEL=nothing` makes them'
 }
 
+# marks: long
+# first: too few questions to tell exit 69
 @test "a group that cannot tell names its own margins, since it takes no others" {
   model tuned/guard 10 8
   model base/guard 10 8
@@ -75,6 +85,8 @@ log() { # FILE RIGHT-OF-TEN MODEL
     jq -nc --argjson share "$2" 'range(300) | {sample_id: "mini.\(.)", type: "match", data: {correct: (. % 10 < $share), expected: "\(.)"}}'; } > "$1"
 }
 
+# marks: long
+# first: tests/benchmarks/test_harnesses.py::test_each_form_is_known_by_its_content_and_gives_its_questions_scores_and_groups
 @test "two logs of another tool are compared as they are, with a comment for a pull request" {
   log a.jsonl 3 tuned
   log b.jsonl 8 base
@@ -84,6 +96,12 @@ log() { # FILE RIGHT-OF-TEN MODEL
   assert_line --regexp '^\| mini \| accuracy \| 300 \| 0.300 \| 0.800 \| -0.50 .* \| worse \|$'
   assert_line '    bench-compare --comment a.jsonl b.jsonl'
   assert_regex "$stderr" 'b.jsonl: 300 rows of mini by base \(OpenAI evals, accuracy: 0.800\)'
+}
+
+# marks: long
+# first: tests/benchmarks/test_harnesses.py::test_each_form_is_known_by_its_content_and_gives_its_questions_scores_and_groups
+@test "logs of equals exit 0, and a group is none of them" {
+  log a.jsonl 3 tuned
   log b.jsonl 3 base
   run --separate-stderr bench-compare a.jsonl b.jsonl
   assert_success

@@ -23,6 +23,8 @@ graded() { # ID BENCH EXPECTED TEXT [FINISH]
   assert_output --partial 'make .venv-gym'
 }
 
+# marks: long
+# first: tests/benchmarks/test_grading.py::test_an_answer_that_stalls_its_grader_is_wrong_and_the_next_is_graded
 @test "an answer that stalls its grader is wrong and not paid for again, a row that cannot be decided is an error" {
   { graded a arithmetic '"1+x"' '\boxed{9999^{9999^{9999}}+x}'
     graded b ifbench '{"instructions":["words:rhyme"],"arguments":[{}]}' 'Go.'
@@ -50,6 +52,8 @@ graded() { # ID BENCH EXPECTED TEXT [FINISH]
   assert_equal "$(jq -r .id out.jsonl | tr '\n' ' ')" "a b "
 }
 
+# marks: long
+# first: tests/core/test_stream.py::test_a_record_that_failed_earlier_goes_through_untouched
 @test "a failed generation passes through, a deck is sent to its own pipeline" {
   echo '{"id":"a","task":{"bench":"arithmetic"},"gen":{"error":{"kind":"infra","class":"x","message":"m"}}}' > in.jsonl
   run --separate-stderr bench-grade < in.jsonl
@@ -86,6 +90,14 @@ judges() {
   run --separate-stderr judge first --run kept < pair.jsonl
   assert_success
   assert_equal "$(jq -c '.grade | [.verdict, .score, .detail.games, .detail.flipped]' <<< "$output")" '["wrong",0.5,[2,-2],true]'
+}
+
+# marks: long
+# first: tests/benchmarks/test_grading.py::test_an_order_that_was_judged_is_not_paid_for_again_when_the_other_failed
+@test "verdicts that were kept are not paid for again where the grade is lost" {
+  judges
+  judge half --run kept < rubric.jsonl > /dev/null
+  judge first --run kept < pair.jsonl > /dev/null
   n=$(wc -l < asked.jsonl)
   rm kept/journal/grade.jsonl # killed before the grade was kept: the verdicts were
   cat rubric.jsonl | run judge half --run kept

@@ -14,6 +14,8 @@ load ../helper
   assert_output --partial 'bench-import: gsm8k: a folder of 0 files, none of these. BigCodeBench: NAME_eval_results.json'
 }
 
+# marks: long
+# first: tests/benchmarks/test_harnesses.py::test_a_score_that_is_none_is_refused_and_never_made_into_one
 @test "another metric and another scale are named; a score off the scale exits 65 with the flag" {
   echo '{"doc_id":0,"doc":{},"target":"a","resps":[],"filtered_resps":["x"],"metrics":["acc","mark"],"acc":true,"mark":7}' > samples_mine.jsonl
   run --separate-stderr bench-import --metric mark --scale 1,10 samples_mine.jsonl

@@ -11,6 +11,8 @@ load ../helper
   assert_output --partial 'there are: guard'
 }
 
+# marks: long
+# first: tests/benchmarks/test_harnesses.py::test_a_plan_from_logs_says_how_many_questions_find_a_difference
 @test "of a log of another tool it is how many questions find a difference" {
   { echo '{"spec":{"completion_fns":["m"],"eval_name":"mini.v0","base_eval":"mini"}}'
     jq -nc 'range(300) | {sample_id: "\(.)", type: "match", data: {correct: (. % 2 == 0)}}'; } > a.jsonl

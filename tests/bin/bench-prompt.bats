@@ -12,6 +12,8 @@ row='{"id":"arithmetic-00001","task":{"bench":"arithmetic","fields":{"problem":"
 Work it out step by step. On the last line put the final answer, and nothing but the answer, into \\boxed{}."
 }
 
+# marks: long
+# first: tests/benchmarks/test_tasks.py::test_examples_come_as_turns_before_the_question_and_never_are_the_question
 @test "examples come as turns before the question" {
   echo '{"id":"s","fields":{"problem":"What is 2+2?"},"answer":"4"}' > shots.jsonl
   run bench-prompt --shots shots.jsonl <<< "$row"

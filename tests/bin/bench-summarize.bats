@@ -17,8 +17,6 @@ rows() { # sample k of each question is right when its number is below the quest
 @test "the table says how many of the benchmark's rows it is of, by the card of the same revision" {
   rows | sed 's/"revision":"r"/"revision":"seed 1"/' > rows.jsonl
   export DECKSMITH_BENCH=$PWD/bench
-  run bench-summarize --table < rows.jsonl
-  assert_line --index 1 --regexp '^arithmetic  pass@1.avg-of-2. +3  0.500 '
   bench-prepare arithmetic > /dev/null
   run bench-summarize --table < rows.jsonl
   assert_success
@@ -26,6 +24,16 @@ rows() { # sample k of each question is right when its number is below the quest
 arithmetic  pass@1[avg-of-2]   3 of 200  0.500    0.289  [0.000, 1.000]      0.000      0.000     1.000       –        –  unknown
             pass@2                    3  0.667    0.333               –      0.000
             majority@2                3  0.500    0.289               –      0.000"
+}
+
+# marks: long
+# first: the table says how many of the benchmark's rows it is of, by the card of the same revision
+@test "without a card the table says how many it is of, with one the object says both" {
+  rows | sed 's/"revision":"r"/"revision":"seed 1"/' > rows.jsonl
+  export DECKSMITH_BENCH=$PWD/bench
+  run bench-summarize --table < rows.jsonl
+  assert_line --index 1 --regexp '^arithmetic  pass@1.avg-of-2. +3  0.500 '
+  bench-prepare arithmetic > /dev/null
   assert_equal "$(bench-summarize < rows.jsonl | jq -c '.arithmetic | [.num_questions, .rows]')" '[3,200]'
 }
 

@@ -26,6 +26,8 @@ setup() {
   assert_line --regexp "^ +[0-9]+ to +[0-9]+  #{48} 16$"
 }
 
+# marks: long
+# first: tests/corpus/test_chat_data.py::test_pairs_and_conversations_name_the_target_that_trains_on_them
 @test "pairs are looked at by the recipe of pairs" {
   jq -c '{prompt: .Instruction, chosen: .Output, rejected: "No."}' my.jsonl > pairs.jsonl
   run --separate-stderr chat-check --base "$THINKER" --run run pairs.jsonl

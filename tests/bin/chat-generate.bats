@@ -30,6 +30,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(asked)" -gt 12 ]
 }
 
+# marks: long
+# first: rows that fail for a passing reason exit 75, and only they are asked again
 @test "a row that the endpoint refuses is named and final, the others are done, and nothing is asked again" {
   start_endpoint --plan 400=0.3 --log asked.jsonl
   run --separate-stderr ask --run . < in.jsonl
@@ -71,6 +73,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [[ $stderr$output != *secret-value* ]]
 }
 
+# marks: long
+# first: a refused key stops the asking at once and says which variable it came from
 @test "a dead endpoint trips the breaker: the remaining rows end at once with its words" {
   run --separate-stderr chat-generate --base-url http://127.0.0.1:9/v1 --slug m --jobs 1 --retries 0 \
     < <(for i in $(seq 30); do echo "{\"id\":\"q$i\",\"messages\":[{\"role\":\"user\",\"content\":\"$i\"}]}"; done)
@@ -79,6 +83,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(grep -c '"class":"circuit-open"' <<< "$output")" = 20 ]
 }
 
+# marks: long
+# first: tests/models/test_client.py::test_what_cut_a_reply_off_follows_from_its_counts
 @test "a reply in half is a fault, a truncated one is kept and named, with who cut it off" {
   start_endpoint --plan truncated=1 --times 3
   run --separate-stderr ask --max-tokens 101 < <(head -1 in.jsonl)
@@ -115,6 +121,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(head -1 third.jsonl | jq_py .id)" = p10 ]
 }
 
+# marks: long
+# first: every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by
 @test "samples become rows of their own, each with its seed, and are never mixed up" {
   start_endpoint --log asked.jsonl
   run --separate-stderr ask --samples 3 --seed 7 --run . < <(head -1 in.jsonl)
@@ -149,6 +157,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ ! -s asked.jsonl ]
 }
 
+# marks: long
+# first: tests/models/test_client.py::test_patience_ends_a_request_that_is_never_answered_to_the_end
 @test "a request that is never answered ends at its deadline" {
   export DECKSMITH_ROOT=$PWD
   mkdir -p assets && ln -s "$ROOT/.venv" . && ln -s "$ROOT/lib" .
@@ -159,6 +169,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [[ $output == *'"class":"timeout"'* ]]
 }
 
+# marks: long
+# first: tests/models/test_client.py::test_a_request_that_does_not_fit_is_the_model_s_fault
 @test "a request that does not fit the context is the model's fault and kept" {
   start_endpoint --context 1000 --log asked.jsonl
   run --separate-stderr ask --samples 2 --run . --max-tokens 2000 < <(head -1 in.jsonl)
@@ -187,6 +199,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [[ $output == *'"class":"http-307"'* ]]
 }
 
+# marks: long
+# first: tests/core/test_stream.py::test_a_wrong_key_is_named_before_any_work_and_what_is_lacking_or_unknown_passes
 @test "a record without messages is named by line and id" {
   URL=http://127.0.0.1:9/v1
   run ask < <(echo '{"id":"x1"}')
@@ -248,6 +262,8 @@ answered() { grep -c '"text":"---'; }
   [ "$(wc -l < asked3.jsonl)" = "$((8 - $(wc -l < asked1.jsonl) - $(wc -l < asked2.jsonl)))" ]
 }
 
+# marks: long
+# first: serve: is whatever server announces itself; its adapter is recorded, and another adapter is another model
 @test "several addresses of which none answers: exit 69 with what is wrong with each" {
   run --separate-stderr chat-generate --base-url http://127.0.0.1:9/v1 --base-url http://127.0.0.1:10/v1 --slug m < in.jsonl
   assert_failure 69
@@ -269,16 +285,29 @@ served() { echo "{\"url\":\"$2\",\"models\":[\"base\",\"tuned\"],\"engine\":\"vl
   assert_success
   [ "$(jq_py .gen.model <<< "$output" | sort -u)" = "{'name': 'tuned', 'slug': 'tuned', 'params': {}, 'served': {'engine': 'vllm 1', 'base': 'b', 'adapter': 'aaa'}}" ]
   rm serve/*
-  run --separate-stderr chat-generate --model tuned --run . < in.jsonl # nothing is missing, no server is needed
-  assert_success
   served live "$URL" bbb
   run --separate-stderr chat-generate --model tuned --run . < in.jsonl
   assert_success
   [ "$(asked)" = 20 ]
+}
+
+# marks: long
+# first: serve: is whatever server announces itself; its adapter is recorded, and another adapter is another model
+@test "serve: what is finished needs no server, the base does not depend on the adapter, and two adapters of one name are refused" {
+  export DECKSMITH_SERVE=$PWD/serve http_proxy=http://127.0.0.1:9
+  mkdir serve
+  start_endpoint --log asked.jsonl
+  served live "$URL" bbb
+  chat-generate --model tuned --run . < in.jsonl > first.jsonl
+  rm serve/*
+  run --separate-stderr chat-generate --model tuned --run . < in.jsonl
+  assert_success
+  [ "$(asked)" = 10 ]
+  served live "$URL" bbb
   run --separate-stderr chat-generate --model base --run base < in.jsonl
   served live "$URL" ccc
-  run --separate-stderr chat-generate --model base --run base < in.jsonl # the base does not depend on the adapter
-  [ "$(asked)" = 30 ]
+  run --separate-stderr chat-generate --model base --run base < in.jsonl
+  [ "$(asked)" = 20 ]
   served dead http://127.0.0.1:9/v1 aaa
   run --separate-stderr chat-generate --model tuned < in.jsonl
   assert_failure 65

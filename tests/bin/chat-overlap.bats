@@ -19,7 +19,8 @@ EOF
   [[ $stderr == *"3 rows: 2 kept, 1 leak; 2 clusters"* ]]
 }
 
-# marks: slow
+# marks: long
+# first: tests/corpus/test_overlap.py::test_the_embedding_sees_a_paraphrase_that_shares_few_letters
 @test "embeddings are kept in the journal and say the same again" {
   chat-overlap --against held.jsonl < rows.jsonl > one
   run wc -l < journal/embedding.jsonl
@@ -31,6 +32,8 @@ EOF
   assert_success
 }
 
+# marks: long
+# first: tests/core/test_scripts.py::test_what_is_no_record_is_refused_by_line
 @test "a bad line is named" {
   echo '{"id":' >> rows.jsonl
   run chat-overlap --lexical --against held.jsonl < rows.jsonl

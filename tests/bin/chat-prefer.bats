@@ -21,6 +21,8 @@ chat-prefer: the chosen answer is longer than the rejected one in 0% of the rows
   assert_output '[1,{"masked":1},true]'
 }
 
+# marks: long
+# first: tests/corpus/test_prefer.py::test_the_best_answer_is_of_middling_length_among_those_as_good_and_good_enough
 @test "with --best the rows are a corpus that chat-split splits and sft-config reads" {
   chat-prefer --lexical --best < samples.jsonl > best.jsonl
   run jq -c '[.messages[].role]' best.jsonl
@@ -29,6 +31,8 @@ chat-prefer: the chosen answer is longer than the rejected one in 0% of the rows
   assert_success
 }
 
+# marks: long
+# first: tests/corpus/test_prefer.py::test_a_prompt_of_an_evaluation_and_one_that_came_before_are_left_out_and_named
 @test "a held-out prompt is left out and named" {
   echo '{"id":"e1","messages":[{"role":"user","content":"teach my pupils to read a map of the tides, before the trip to the mudflats!"}]}' > held.jsonl
   run --separate-stderr chat-prefer --lexical --against held.jsonl < samples.jsonl

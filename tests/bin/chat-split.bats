@@ -15,6 +15,8 @@ rows() {
   assert_output 20
 }
 
+# marks: long
+# first: tests/corpus/test_split.py::test_rows_that_come_later_move_none
 @test "rows that come later move none" {
   rows 1 20 | chat-split --out chat --share 0.2 > /dev/null
   cp chat/split.tsv before.tsv

@@ -45,13 +45,18 @@ no engine
 no engine"
 }
 
-@test "a wrong command, a run that is not there and no command are told apart" {
-  run ckpt-watch --once run -- no-such-command
-  assert_failure 78
-  assert_output --partial "the command is not there (status 127)"
+@test "a run that is not there is named" {
   run ckpt-watch --once none -- true
   assert_failure 69
   assert_output --partial "ckpt-watch: there is no $PWD/none"
+}
+
+# marks: long
+# first: a run that is not there is named
+@test "a wrong command and no command are told apart" {
+  run ckpt-watch --once run -- no-such-command
+  assert_failure 78
+  assert_output --partial "the command is not there (status 127)"
   run ckpt-watch run
   assert_failure 2
 }

@@ -34,6 +34,8 @@ image: images/$picture
   assert_success
 }
 
+# marks: long
+# first: tests/bin/deck-parse.bats::a rerun takes everything from the journal, and makes again what was changed or deleted
 @test "a rerun takes everything from the journal, unless a picture is gone" {
   deck-illustrate --run r < in.jsonl > one
   run --separate-stderr deck-illustrate --run r < in.jsonl
@@ -52,6 +54,8 @@ image: images/$picture
   assert_line --partial "deck-illustrate: a: elsewhere/a/deck.md: No such file or directory; is --run the folder that deck-parse wrote to?"
 }
 
+# marks: long
+# first: tests/core/test_stream.py::test_a_wrong_key_is_named_before_any_work_and_what_is_lacking_or_unknown_passes
 @test "a record without a deck is a bad record" {
   run deck-illustrate --run r < <(echo '{"id":"x"}')
   assert_failure 65

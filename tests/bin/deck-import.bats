@@ -33,6 +33,8 @@ deck-import: next: make baseline MODEL=$NAME PROMPTS=$IN/$NAME.jsonl
 deck-import: next: make baseline MODEL=$NAME PROMPTS=$IN/alone.jsonl"
 }
 
+# marks: long
+# first: tests/render/test_imported.py::test_checks_that_cannot_apply_are_absent_and_named
 @test "the pipeline takes an imported deck, and says which checks it leaves out" {
   pictures p001
   deck-import --as "$NAME" p001 2> /dev/null > in.jsonl

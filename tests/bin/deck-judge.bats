@@ -57,6 +57,8 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_success
 }
 
+# marks: long
+# first: tests/judging/test_judges.py::test_a_changed_picture_makes_a_reply_stale_and_a_missing_one_stops
 @test "a finished record is taken from the journal, and judged again when its pictures change" {
   deck-judge --run r < in.jsonl > /dev/null
   run deck-judge --run r < in.jsonl
@@ -109,6 +111,8 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_line --partial 'OPENROUTER_API_KEY'
 }
 
+# marks: long
+# first: tests/core/test_stream.py::test_a_record_that_failed_earlier_goes_through_untouched
 @test "a deck that did not render goes through untouched" {
   each '.render={"error":{"kind":"model","class":"yaml","message":"m"}}' in.jsonl > broken.jsonl
   run --separate-stderr deck-judge --run r < broken.jsonl
@@ -122,6 +126,8 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_line --partial 'deck-judge: stdin:1: p2: no "render" in this record'
 }
 
+# marks: long
+# first: tests/judging/test_protocol.py::test_an_unknown_protocol_lists_the_known_ones
 @test "an unknown protocol and a broken one are configuration errors" {
   run deck-judge --run r --protocol nope < in.jsonl
   assert_failure 78

@@ -36,6 +36,8 @@ setup() {
   assert_output 0
 }
 
+# marks: long
+# first: tests/core/test_stream.py::test_a_wrong_key_is_named_before_any_work_and_what_is_lacking_or_unknown_passes
 @test "a record without a reply is a bad record" {
   run --separate-stderr deck-parse --run r < <(echo '{"id":"x"}')
   assert_failure 65

@@ -71,7 +71,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   assert_output --regexp '^[0-9a-f]{64}$'
 }
 
-@test "a deck of one's own is rendered where one is, without a journal; with --run the journal is there" {
+@test "a deck of one's own is rendered where one is, without a journal" {
   deck x default '## Three' > /dev/null
   mv x/deck.md talk.md && rmdir x
   run --separate-stderr deck-render talk.md
@@ -81,6 +81,13 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   assert_equal "$(ls --ignore "separate-*")" "talk
 talk.md"
   assert_equal "$(ls talk)" slides
+}
+
+# marks: long
+# first: a deck of one's own is rendered where one is, without a journal
+@test "the scripts score a deck of one's own in a pipe, and with --run the journal is there" {
+  deck x default '## Three' > /dev/null
+  mv x/deck.md talk.md
   run --separate-stderr bash -c 'deck-illustrate --run r talk.md | deck-render --run r | deck-judge --run r | deck-scan --run r | deck-score'
   assert_success
   run of '[.id, .score.checks > 0.5]' <<< "$output"
@@ -96,6 +103,8 @@ render.jsonl"
   assert_output --partial 'deck-render: x: the deck of this record cannot be read'
 }
 
+# marks: long
+# first: good and bad decks come out in order, with pictures, status and the line of the fault
 @test "the engine names what decides the pixels" {
   deck x default '## Three' > in.jsonl
   run --separate-stderr deck-render --run . --scale 2 < in.jsonl

@@ -54,6 +54,8 @@ for line in sys.stdin:
 true"
 }
 
+# marks: long
+# first: a deck gets a reward, a model's fault nothing, and a fault of ours is masked
 @test "every other key is passed through, and rewarding again replaces the reward" {
   deck-reward --run r < in.jsonl > once.jsonl
   deck-reward --run r < once.jsonl > twice.jsonl
@@ -77,6 +79,8 @@ true"
   assert_equal "$output" ""
 }
 
+# marks: long
+# first: tests/rewards/test_rules.py::test_a_reward_with_a_judge_needs_one_that_reads
 @test "a reward with a judge that reads asks for one" {
   run --separate-stderr deck-reward --run r --rules read < in.jsonl
   assert_failure 65

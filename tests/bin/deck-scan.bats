@@ -27,6 +27,8 @@ keys_only 5.0 1.0
 none None None"
 }
 
+# marks: long
+# first: both scans are reported, and only the published one is fooled by a hollow deck
 @test "a deck that failed to render is scanned all the same" {
   sed 's/}$/,"render":{"error":{"kind":"model","class":"yaml","message":"x"}}}/' in.jsonl | deck-scan --run r 2> /dev/null > out
   run scores < out
@@ -39,7 +41,18 @@ none None None"
   assert_line --partial "deck-scan: tides: elsewhere/tides/deck.md: No such file or directory; is --run the folder that deck-parse wrote to?"
 }
 
-# marks: slow
+@test "a deck of one's own is scanned as the same deck of a model" {
+  cp "$FIXTURES/decks/honest/tides.md" "my tides.md"
+  deck-scan --run r < in.jsonl 2> /dev/null | head -1 | sed 's/.*"features"/"features"/; s/,"by".*//' > theirs
+  run --separate-stderr deck-scan "my tides.md"
+  assert_success
+  assert_output --partial '{"id":"my-tides","deck":{"path":"'
+  assert_output --partial "$(cat theirs)"
+  assert_equal "$(ls --ignore "separate-*")" "$(printf '%s\n' gen.jsonl in.jsonl 'my tides.md' r theirs)"
+}
+
+# marks: long
+# first: a deck of one's own is scanned as the same deck of a model
 @test "a deck of one's own is welcome: as a file, from a file, through a pipe; nothing is left beside it" {
   cp "$FIXTURES/decks/honest/tides.md" "my tides.md"
   deck-scan --run r < in.jsonl 2> /dev/null | head -1 | sed 's/.*"features"/"features"/; s/,"by".*//' > theirs
@@ -58,7 +71,16 @@ none None None"
   assert_output "['my-tides', 'tides', 'keys_only', 'none', 'my-tides-2']"
 }
 
-# marks: slow
+@test "a file of one's own in the folder beside the deck is named, and nothing is written there" {
+  cp "$FIXTURES/decks/honest/tides.md" .
+  mkdir tides && touch tides/notes.txt
+  run -65 deck-parse tides.md
+  assert_output "deck-parse: tides has files of your own (notes.txt), and deck-parse would write there; name another folder with --run"
+  assert_equal "$(ls tides)" notes.txt
+}
+
+# marks: long
+# first: a file of one's own in the folder beside the deck is named, and nothing is written there
 @test "a folder of one's own beside the deck is never written to" {
   cp "$FIXTURES/decks/honest/tides.md" .
   for file in notes.txt images/map.png slides/01.svg; do
@@ -78,7 +100,8 @@ none None None"
   cmp tides.md deck-deck/deck.md
 }
 
-# marks: slow
+# marks: long
+# first: tests/core/test_scripts.py::test_markdown_where_records_are_wanted_is_answered_with_the_command
 @test "where a deck is not enough the error says what makes the rest of it" {
   cp "$FIXTURES/decks/honest/tides.md" .
   run -65 deck-judge tides.md
@@ -91,6 +114,8 @@ none None None"
   assert_output --partial "File 'nothing.md' does not exist"
 }
 
+# marks: long
+# first: tests/core/test_scripts.py::test_what_is_no_record_is_refused_by_line
 @test "a list, a text or half an object is a bad record and no deck" {
   for line in '[1]' '"a"' '{"id":'; do
     run -65 deck-scan <<< "$line"
@@ -98,6 +123,8 @@ none None None"
   done
 }
 
+# marks: long
+# first: tests/bin/deck-parse.bats::an unknown option is a usage error
 @test "a broken line is a bad record, an unknown option a usage error" {
   run deck-scan --run r < <(echo '{"id":')
   assert_failure 65

@@ -24,6 +24,8 @@ drafts 1 kept, 1 dropped, 0 never written
       unknown-layout     1"
 }
 
+# marks: long
+# first: in a pipe every record goes on, one that was never written untouched, and a rerun takes verdicts from the journal
 @test "a draft without a fault is kept" {
   run draft-check --no-render kept
   assert_success

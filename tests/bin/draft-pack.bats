@@ -20,6 +20,8 @@ setup() {
   assert_regex "${stderr_lines[1]}" "^draft-pack: tokens of a row \(estimated\): [0-9]+ to [0-9]+, half of them up to [0-9]+$"
 }
 
+# marks: long
+# first: good records become rows, faults end here and are counted, lengths are told
 @test "two runs give the same bytes" {
   draft-pack < in.jsonl > one
   draft-pack < in.jsonl > two

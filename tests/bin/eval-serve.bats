@@ -61,6 +61,8 @@ ask() { curl -s -H "Authorization: Bearer $(cat eval/token)" "$@"; }
   curl -s "$URL/health" | grep '"status": "ok"'
 }
 
+# marks: long
+# first: tests/evalserver/test_server.py::test_a_router_is_this_machine_or_one_that_was_allowed_and_nothing_else_of_its_url_counts
 @test "only hosts that are allowed are asked" {
   serve --allow 10.9.0.0/16 --allow 'gpu-*' --model m
   body() { echo "{\"rollout_id\": 0, \"router_url\": \"http://$1:80\", \"benchmarks\": [{\"name\": \"needle\"}]}"; }

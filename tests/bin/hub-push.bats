@@ -27,7 +27,7 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 
 commits() { grep -c "^POST /api/datasets/lab/decks/commit/" hub/.log || true; }
 
-@test "a dry run changes nothing there and prints what a push would send, and the card" {
+@test "a dry run changes nothing there and prints what a push would send, and the card; a push says where it is as JSON and never the token" {
   start_hub
   run --separate-stderr hub-push data --repo lab/decks
   assert_success
@@ -37,16 +37,19 @@ commits() { grep -c "^POST /api/datasets/lab/decks/commit/" hub/.log || true; }
   [ "$stderr" = 'hub-push: a dry run: nothing was sent; --push sends it' ]
   run ! grep -v '^GET ' hub/.log
   [ ! -e hub/lab ] && grep -q '^license: apache-2.0$' data/card/README.md
-}
-
-@test "what was pushed loads with datasets, and the push says where it is as JSON and never the token" {
-  start_hub
   run --separate-stderr hub-push data --repo lab/decks --push
   assert_success
   commit=$(LC_ALL=C; cat hub/lab/decks/.gitattributes hub/lab/decks/[!.]* | sha1sum | cut -d' ' -f1)
   assert_output "{\"url\": \"$HF_ENDPOINT/datasets/lab/decks\", \"revision\": \"$commit\"}"
   [[ $stderr == *"  test.jsonl  "* && $stderr != *hf_ann* ]]
   [ -e hub/.private/lab/decks ] && [ "$(commits)" = 1 ]
+}
+
+# marks: long
+# first: a dry run changes nothing there and prints what a push would send, and the card; a push says where it is as JSON and never the token
+@test "what was pushed loads with datasets" {
+  start_hub
+  commit=$(hub-push data --repo lab/decks --push 2> /dev/null | jq -r .revision)
   run --separate-stderr "$ROOT/.venv/bin/python3" -c "
 import json, sys, datasets
 found = datasets.load_dataset('lab/decks', revision='$commit')
@@ -99,17 +102,22 @@ print(found['train'].num_rows, found['test'].num_rows)"
   grep -qxF -e "- $sentence" hub/models/lab/decks/README.md
 }
 
-@test "without a token it exits 78, without a network 75, with rows that cannot be published 65, with a wrong name 2" {
+@test "without a token it exits 78, with rows that cannot be published 65" {
   HF_ENDPOINT=http://127.0.0.1:9 HF_TOKEN='' run hub-push data --repo lab/decks
   assert_failure 78
   assert_output "hub-push: HF_TOKEN is not set; make a token with write permission on the Hub's page settings/tokens and export it"
-  HF_ENDPOINT=http://127.0.0.1:9 run hub-push data --repo lab/decks
-  assert_failure 75
-  assert_output --regexp '^hub-push: the Hub did not answer: '
   echo '{"id":"s1"}' > data/test.jsonl
   run hub-push data --repo lab/decks
   assert_failure 65
   assert_output 'hub-push: data/test.jsonl:1: s1: this id came before, in train.jsonl'
+}
+
+# marks: long
+# first: tests/hub/test_repository.py::test_without_a_network_it_may_be_tried_again
+@test "without a network it exits 75, with a wrong name 2" {
+  HF_ENDPOINT=http://127.0.0.1:9 run hub-push data --repo lab/decks
+  assert_failure 75
+  assert_output --regexp '^hub-push: the Hub did not answer: '
   run hub-push data --repo decks
   assert_failure 2
   assert_output "hub-push: --repo 'decks' is not OWNER/NAME (see hub-push --help)"

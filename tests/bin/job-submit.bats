@@ -82,6 +82,8 @@ NOTE='it'\"'\"'s'"
   assert_output 41
 }
 
+# marks: long
+# first: tests/training/test_jobs.py::test_a_job_ends_as_its_state_says
 @test "--wait copies the log and ends as the job did; a job under way is followed, not doubled" {
   cp recipe.yaml run/
   submit
@@ -109,6 +111,8 @@ NOTE='it'\"'\"'s'"
   [ ! -e calls ]
 }
 
+# marks: long
+# first: a secret is taken neither by argument nor into the snapshot
 @test "site.env's account reaches sbatch, and the environment's is stronger" {
   cp recipe.yaml run/
   echo 'SBATCH_ACCOUNT=physics' > here/slurm/site.env
@@ -128,6 +132,7 @@ account=mine'
   echo 'SBATCH_ACCOUNT=physics' > here/slurm/site.env
   submit
   assert_equal "$(stat -c %a run/snapshot/slurm/site.env)" 600
+  assert_equal "$(sed 's/.*|//' calls)" 'account=physics'
 }
 
 # marks: long

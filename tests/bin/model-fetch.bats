@@ -23,6 +23,8 @@ setup() {
   assert_success
 }
 
+# marks: long
+# first: a model that is not there and the Hub switched off: the sentence says where it would be and what to do
 @test "the cache is HF_HOME of the environment, else that of slurm/site.env, else the checkout's own" {
   mkdir -p house/slurm
   for name in bin lib assets .venv; do ln -s "$ROOT/$name" house; done

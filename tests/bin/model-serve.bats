@@ -66,16 +66,25 @@ ended() { await dead "$1"; }
   assert_failure 2
 }
 
+stops_at() { # SIGNAL
+  start
+  kill "-$1" "$SERVER"
+  wait "$SERVER" # the status is 0
+  [ ! -e serve/x.json ]
+  ended "$(said_in_log pid)"
+  ended "$(said_in_log worker)"
+  grep -q "SIG$1: stopping the server" said
+}
+
 @test "a signal takes the file away and ends the server and what it started" {
-  for signal in USR1 TERM INT; do
-    start
-    kill -$signal "$SERVER"
-    wait "$SERVER" # the status is 0
-    [ ! -e serve/x.json ]
-    ended "$(said_in_log pid)"
-    ended "$(said_in_log worker)"
-    grep -q "SIG$signal: stopping the server" said
-  done
+  stops_at TERM
+}
+
+# marks: long
+# first: a signal takes the file away and ends the server and what it started
+@test "other signals that end a job do so too" {
+  stops_at USR1
+  stops_at INT
 }
 
 # marks: long
@@ -92,12 +101,16 @@ ended() { await dead "$1"; }
   assert_output --regexp 'SIG(USR1|TERM): stopping the server$'
 }
 
-@test "killed by -9 it leaves no server and nothing of a server, also of one that starts" {
+@test "killed by -9 it leaves no server and nothing of a server" {
   start
   kill -KILL "$SERVER"
   ended "$(said_in_log worker)"
   ended "$(said_in_log pid)"
-  rm serve/x.log
+}
+
+# marks: long
+# first: killed by -9 it leaves no server and nothing of a server
+@test "killed by -9 it leaves nothing of a server that starts" {
   STUB=stubborn model-serve --adapter adapter --name x 2> said &
   SERVER=$!
   await [ -s serve/x.log ]

@@ -26,7 +26,8 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
   assert_output "http://127.0.0.1:$port/v1"
 }
 
-# marks: slow
+# marks: long
+# first: waits until the server is there, and prints what its file says
 @test "a file of a server that is gone does not count, and neither does one of another job" {
   port=$(free)
   stub "$port"

@@ -4,12 +4,12 @@ setup() { load ../helper; }
   printf 'Six slides on tide pools for a school class\n\nAcht Folien über das Wetter in den Bergen, für die Schule und mit dem seriph theme\n' > mine.txt
   run --separate-stderr prompt-check < mine.txt
   assert_success
+  said=$stderr
   printf '%s\n' "${lines[@]}" > rows.jsonl
   run jq -c '[.sets, .asks.slides, .asks.theme, (.messages | map(.role)), .checklist]' rows.jsonl
   assert_line --index 0 '[["core"],6,null,["system","user"],[]]'
   assert_line --index 1 '[["core"],8,"seriph",["system","user"],[]]'
-  run prompt-check < mine.txt
-  assert_output --partial 'prompt-check: 2 prompts; 2 lack a checklist, 1 lack theme (make prompts-check shows what is read)'
+  assert_equal "$said" 'prompt-check: 2 prompts; 2 lack a checklist, 1 lack theme (make prompts-check shows what is read)'
 }
 
 @test "the rows of data/prompts.jsonl pass unchanged, and only wide ones lack something" {
@@ -20,6 +20,8 @@ setup() { load ../helper; }
   jq -cS . "$ROOT/data/prompts.jsonl" | diff - passed.jsonl
 }
 
+# marks: long
+# first: a bad row is named by line and the others go on
 @test "an id depends on the request alone" {
   printf 'One deck on rain\nAnother on snow\n' | prompt-check 2> /dev/null | jq -r .id > two
   printf 'Another on snow\n' | prompt-check 2> /dev/null | jq -r .id > one
@@ -37,12 +39,16 @@ setup() { load ../helper; }
   assert_regex "$stderr" 'stdin:5: '
 }
 
+# marks: long
+# first: a bad row is named by line and the others go on
 @test "nothing on stdin is said" {
   run prompt-check < /dev/null
   assert_failure 65
   assert_output --partial 'prompt-check: stdin: no request in it; usage: printf '
 }
 
+# marks: long
+# first: tests/decks/test_prompts.py::test_every_row_is_of_the_schema_and_its_checklist_finds_its_reference_sentences
 @test "a reference sentence that its item does not find is refused" {
   printf '{"request":"A deck on tides","checklist":[{"id":"c1","ask":"A table of tides","match":["@table","tide"]}],"references":["%s"]}\n' \
     'High water twice a day' 'The tide, hour by hour' > rows

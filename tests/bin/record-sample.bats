@@ -34,12 +34,16 @@ setup() {
   [ "$stderr" = 'record-sample: stdin:2: b: --where failed: Cannot index string with string ("xray")' ]
 }
 
+# marks: long
+# first: tests/core/test_scripts.py::test_what_is_no_record_is_refused_by_line
 @test "a broken line is named with its number" {
   run record-sample < <(cat in.jsonl; echo '{"id":')
   assert_failure 65
   assert_line --partial 'record-sample: stdin:4: not JSON'
 }
 
+# marks: long
+# first: a program that is true of no record is told, with the input
 @test "an input without a record is named, be it a file or a pipe" {
   : > empty.jsonl
   run record-sample < empty.jsonl
@@ -57,11 +61,16 @@ setup() {
 }
 
 # marks: slow
-@test "the shards are parts of what the other flags take, whatever its order, and may be empty" {
+@test "the shards are parts of what the other flags take, and may be empty" {
   for i in 1 2 3; do record-sample --limit 2 --shard $i/3 < in.jsonl; done | sort > parts
   run cat parts
   assert_output '{"id":"a","n":1}
 {"id":"b","n":2}'
+}
+
+# marks: long
+# first: the shards are parts of what the other flags take, and may be empty
+@test "a shard is the same whatever the order of the input, and one that is none is refused" {
   run diff <(record-sample --shard 1/2 < in.jsonl | sort) <(record-sample --shard 1/2 < <(tac in.jsonl) | sort)
   assert_success
   run record-sample --shard 0/3 < in.jsonl
@@ -78,6 +87,8 @@ setup() {
   refute [ "$(cat twelve)" = "$(head -n 12 many.jsonl)" ]
 }
 
+# marks: long
+# first: the shards are parts of what the other flags take, and may be empty
 @test "the turns of a prompt stay together and in order" {
   printf '%s\n' '{"id":"t1","turn":{"of":"t1","n":1}}' '{"id":"a"}' '{"id":"t1.2","turn":{"of":"t1","n":2}}' '{"id":"b"}' '{"id":"t1.3","turn":{"of":"t1","n":3}}' > in.jsonl
   run record-sample --shuffle < in.jsonl

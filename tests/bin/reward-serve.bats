@@ -13,6 +13,8 @@ setup() { load ../helper; }
   assert_output "reward-serve: bad.jsonl:1: no request and no messages in this row"
 }
 
+# marks: long
+# first: rules and prompts that cannot be used are said before anything is served
 @test "a network that is none, and a port that is taken, are said" {
   run reward-serve --root root --allow gpu-1
   assert_failure 78

@@ -3,7 +3,7 @@ load ../helper
 
 setup_file() {
   export RUNS=$BATS_FILE_TMPDIR
-  "$BATS_TEST_DIRNAME/../../.venv/bin/python3" "$BATS_TEST_DIRNAME/../web/synthetic.py" "$RUNS" 12 2
+  synthetic_runs "$RUNS" 12
 }
 
 pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq.compile(sys.argv[1]).input_text(sys.stdin.read()).first(), separators=(",", ":")))' "$1"; }
@@ -17,6 +17,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_stderr_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=NAME`'
 }
 
+# marks: long
+# first: tests/results/test_terminal.py::test_nothing_is_wider_than_the_terminal
 @test "with --page a terminal gets what fits, and the file all of it" {
   run --separate-stderr run-compare --page page.md "$RUNS/smol" "$RUNS/smol-sft"
   assert_failure 65
@@ -58,6 +60,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_line --regexp '^- The decks of x and those of y render for 9 of 9 requests each\. Where both render, x gets 4\.25 of 5, y 2\.25 \(difference 2\.00 on 9 requests\)\. Overall, counting failures as 1: x beats y by 2\.00 \[[01]\.[0-9]+, 2\.[0-9]+\] on 9 prompts\.$'
 }
 
+# marks: long
+# first: tests/results/test_report.py::test_runs_that_differ_in_more_than_the_model_are_refused_with_the_fields
 @test "runs that differ in more than the model are refused with the fields" {
   mkdir other
   sed 's/"sampling":{"temperature":0.7}/"sampling":{"temperature":0.1}/' "$RUNS/smol-sft/scores.jsonl" > other/scores.jsonl
@@ -96,6 +100,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_line '- x: 2 of its decks are left out, which not all have (p1, p2)'
 }
 
+# marks: long
+# first: a run that is not there names the command that makes it
 @test "a folder that is no run at all is said to be none" {
   run -69 run-compare /etc
   assert_output "run-compare: /etc is no run: it has no scores.jsonl; \`make baseline MODEL=NAME\` makes one, \`make runs\` lists those there are"
@@ -107,6 +113,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_output 'run-compare: there is no run results/runs/gpt-5.4/offline; `make baseline MODEL=gpt-5.4 PROTOCOL=offline` makes it'
 }
 
+# marks: long
+# first: tests/results/test_looks.py::test_looks_at_two_models_are_counted_with_their_prompts_and_what_that_means
 @test "looks are counted" {
   cp -r "$RUNS/smol" "$RUNS/smol-sft" .
   rm -f smol*/journal/looks.jsonl
@@ -115,7 +123,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_line --partial '- Nobody has compared these models on these prompts before'
 }
 
-@test "votes on some prompts and scores on all say what people would prefer on all" {
+# Scores of 40 decks in scores.jsonl, and votes on 15 of them in the study here.
+voted() {
   for n in $(seq 1 40); do
     lead=$((n % 3))
     for maker in one two; do
@@ -128,9 +137,19 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   done
   { echo prompt,rater,left,right,choice; cat rows.csv; } > votes.csv
   vote-import --study here --votes votes.csv > /dev/null
+}
+
+@test "votes on some prompts and scores on all say what people would prefer on all" {
+  voted
   run --separate-stderr run-compare --votes here --json scores.jsonl
   assert_success
   [ "$(jq -c '.people[0] | [.a, .votes, .prompts, .unvoted, .saved > 0, .joined.mean > 0.6]' <<< "$output")" = '["one",75,15,25,true,true]' ]
+}
+
+# marks: long
+# first: votes on some prompts and scores on all say what people would prefer on all
+@test "what people would prefer stands on the page" {
+  voted
   run run-compare --votes here scores.jsonl
   assert_output --partial 'Of people, on all 40 prompts, '
   assert_output --partial 'The judge saved about'

@@ -45,14 +45,20 @@ asked() { wc -l < "$BATS_FILE_TMPDIR/asked.jsonl"; } # in all tests so far
   cmp <(clean < whole.jsonl) <(clean < $R/scores.jsonl)
 }
 
-@test "a part that is not done is named with what it lacks, nothing is written, and only it is redone" {
+@test "a part that is not done is named with what it lacks, and nothing is written" {
+  second=$(ids $R/shard-2-of-3/scores.jsonl)
   rm $R/shard-2-of-3/scores.jsonl
-  second=$(record-sample --shard 2/3 < prompts.jsonl | ids /dev/stdin)
   run --separate-stderr merge
   assert_failure 75
   assert_output ''
   [ "${stderr#*: part }" = "2 of 3 lacks $(few $second). Do these again: --array=2" ]
   [ ! -e $R/journal ] && [ ! -e $R/p1 ]
+}
+
+# marks: long
+# first: a part that is not done is named with what it lacks, and nothing is written
+@test "only the part that is not done is redone" {
+  rm $R/shard-2-of-3/scores.jsonl
   before=$(asked)
   part 2
   run --separate-stderr merge
@@ -61,6 +67,8 @@ asked() { wc -l < "$BATS_FILE_TMPDIR/asked.jsonl"; } # in all tests so far
 }
 few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [ "$n" -le 5 ] || printf ' and %d more' $((n - 5)); }
 
+# marks: long
+# first: a part that is not done is named with what it lacks, and nothing is written
 @test "a record that is missing from a finished part is named" {
   ids $R/shard-1-of-3/scores.jsonl | head -1 > first
   sed -i 1d $R/shard-1-of-3/scores.jsonl
@@ -78,7 +86,16 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
   sha256sum --check --quiet before
 }
 
-@test "what does not belong into one run is refused: a record twice, another division, another prompt, another adapter" {
+@test "another adapter in one part is refused" {
+  sed -i '1s/"slug":"m"/"slug":"m","served":{"adapter":"other"}/' $R/shard-1-of-3/scores.jsonl
+  run --separate-stderr merge
+  assert_failure 65
+  [[ $stderr == *'two settings in one run'*'gen.model.served'* ]]
+}
+
+# marks: long
+# first: another adapter in one part is refused
+@test "what does not belong into one run is refused: a record twice, another division, another prompt" {
   head -1 $R/shard-1-of-3/scores.jsonl > one
   cp $R/shard-1-of-3/scores.jsonl good
   cat one >> $R/shard-1-of-3/scores.jsonl
@@ -90,10 +107,6 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
   run --separate-stderr merge
   assert_failure 65
   sed -i '$d' $R/shard-3-of-3/scores.jsonl
-  sed -i '1s/"slug":"m"/"slug":"m","served":{"adapter":"other"}/' $R/shard-1-of-3/scores.jsonl
-  run --separate-stderr merge
-  assert_failure 65
-  [[ $stderr == *'two settings in one run'*'gen.model.served'* ]]
   sed 's/Deck/Eine Rede/' good > $R/shard-1-of-3/scores.jsonl
   run --separate-stderr merge
   assert_failure 65
@@ -105,6 +118,8 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
   [[ $stderr == *"has parts of 2 and of 3; remove those of one division" ]]
 }
 
+# marks: long
+# first: another adapter in one part is refused
 @test "parts that were made for different protocols are refused" {
   touch $R/shard-1-of-3/.for-12 $R/shard-2-of-3/.for-24
   run merge
@@ -112,6 +127,8 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
   assert_output --partial 'was made for .for-12'
 }
 
+# marks: long
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "a part without prompts need not be done" {
   head -1 prompts.jsonl > few && mv few prompts.jsonl
   for i in 1 2 3; do grep -q '"id":"p1"' $R/shard-$i-of-3/scores.jsonl || rm -r $R/shard-$i-of-3; done

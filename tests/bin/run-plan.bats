@@ -3,7 +3,7 @@ load ../helper
 
 setup_file() {
   export RUNS=$BATS_FILE_TMPDIR
-  "$BATS_TEST_DIRNAME/../../.venv/bin/python3" "$BATS_TEST_DIRNAME/../web/synthetic.py" "$RUNS" 40 2
+  synthetic_runs "$RUNS" 24 "$RUNS/few" 3
 }
 
 @test "prints how a difference varies, and designs with what they find and cost" {
@@ -12,11 +12,18 @@ setup_file() {
   assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M \(fine-tuned\): [0-9]+ shared prompts whose decks render\. Both .* render for [0-9]+ % of prompts; .* a standard deviation of [0-9.]+ points'
   assert_line --regexp '^\*\*To find a difference of 10\.0 points\*\*, the cheapest design is [0-9]+ prompts: price \$0\.[0-9]+, time [0-9]+ s\.$'
   assert_line '| Prompts | Renders | Checks passed | Enough | Requests | Price | Time |'
+}
+
+# marks: long
+# first: too few prompts are refused in one line
+@test "an effect that is no share is refused" {
   run run-plan --effect 1.5 "$RUNS/smol-sft"
   assert_failure 65
   assert_output --partial 'a difference of shares is below 1; 0.05 are 5 points of the checks'
 }
 
+# marks: long
+# first: tests/results/test_power.py::test_one_model_is_said_to_give_an_upper_bound
 @test "one run gives an upper bound and says so" {
   run run-plan "$RUNS/smol-sft"
   assert_success
@@ -25,8 +32,7 @@ setup_file() {
 }
 
 @test "too few prompts are refused in one line" {
-  "$ROOT/.venv/bin/python3" "$ROOT/tests/web/synthetic.py" few 3 2
-  run run-plan few/smol-sft
+  run run-plan "$RUNS/few/smol-sft"
   assert_failure 65
   assert_line --regexp '^run-plan: SmolLM2 135M \(fine-tuned\): [0-3] prompts? that render; a plan needs at least 6$'
 }

@@ -12,6 +12,8 @@ load ../helper
   assert [ ! -e evil ]
 }
 
+# marks: long
+# first: a capsule that reaches out of its folder is refused
 @test "a capsule of another format is refused" {
   echo '{"format":99}' > capsule.json
   tar --format=ustar -cf x.tar capsule.json

@@ -7,20 +7,16 @@ record() { # id overall [judge]
 
 pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq.compile(sys.argv[1]).input_text(sys.stdin.read()).first(), separators=(",", ":")))' "$1"; }
 
-@test "reduces a stream to one object" {
-  run --separate-stderr run-summarize < <(record a 2; record b 3; record c 4)
+@test "reduces a stream to one object, and writes what was held fixed into the run folder" {
+  run --separate-stderr run-summarize --protocol offline --run r < <(record a 2; record b 3; record c 4)
   assert_success
   assert_equal "$(pick '[.model.slug, .judge, .n, .cost, .tokens.completion, .means.floor.overall, .means.renderable.design]' <<< "$output")" \
     '["lab/m","offline-v1",3,null,21,{"mean":3,"lo":1,"hi":5,"n":3},{"mean":3,"lo":1,"hi":5,"n":3}]'
+  assert_equal "$(pick '[.protocol, .prompts.count, (.hash | length)]' < r/protocol.json)" '["offline",3,64]'
 }
 
-@test "writes what was held fixed into the run folder" {
-  run --separate-stderr run-summarize --protocol offline --run r < <(record a 2)
-  assert_success
-  assert_equal "$(pick '[.protocol, .prompts.count, (.hash | length)]' < r/protocol.json)" '["offline",1,64]'
-}
-
-# marks: slow
+# marks: long
+# first: reduces a stream to one object, and writes what was held fixed into the run folder
 @test "says what the model was asked with, and by a fingerprint what it was asked" {
   asked() { record "$1" 3 | sed "s/\"model\":{/\"sampling\":{\"top_k\":$2,\"seed\":5},\"request\":\"$1\",&/"; }
   run --separate-stderr run-summarize < <(asked a 3; asked b 3)
@@ -35,6 +31,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_output 'run-summarize: no records on stdin; a summary needs the scores.jsonl of a run'
 }
 
+# marks: long
+# first: a record that was never scored is named with its line
 @test "two judges in one stream are refused, with both records named" {
   run run-summarize < <(record a 2; record b 3 gemini)
   assert_failure 65

@@ -36,12 +36,18 @@ think.md"
 }
 
 @test "what cannot be used is said in one line, before anything is written" {
-  run seed-author --run run < /dev/null
-  assert_failure 2
-  assert_output --partial "Missing option '--author'"
   run seed-author --author no-such-program --run run < /dev/null
   assert_failure 69
   assert_output "seed-author: the author's command no-such-program is not there; install it or give its path"
+  [ ! -e run ]
+}
+
+# marks: long
+# first: what cannot be used is said in one line, before anything is written
+@test "an author that cannot be asked is said before anything is written" {
+  run seed-author --run run < /dev/null
+  assert_failure 2
+  assert_output --partial "Missing option '--author'"
   run seed-author --author llm:no-such-model --run run < /dev/null
   assert_failure 78
   assert_output --partial "no model 'no-such-model'"
@@ -53,6 +59,8 @@ think.md"
   [ ! -e run ]
 }
 
+# marks: long
+# first: each seed gets a draft, in order, with all its keys kept, and the folder holds what the author saw and wrote
 @test "a seed that no draft can fulfil costs no attempt, and a line without a seed is named" {
   run --separate-stderr seed-author --author "$AUTHOR" --run run <<< '{"id":"a","seed":{"theme":"nowhere","slides":9,"language":"en"}}'
   assert_success

@@ -25,10 +25,15 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
   [ -z "$output" ]
 }
 
-@test "unknown model, missing key, no number of rows: one line each" {
+@test "an unknown model is one line" {
   run seed-sample --n 1 --model nobody
   assert_failure 78
   assert_output --partial "no model 'nobody' in"
+}
+
+# marks: long
+# first: an unknown model is one line
+@test "missing key, no number of rows: one line each" {
   run env -u OPENROUTER_API_KEY seed-sample --n 1 --model gpt-5.4
   assert_failure 78
   assert_output --partial 'set OPENROUTER_API_KEY in the environment or in .env'

@@ -21,7 +21,7 @@ setup() {
   THINKER=$FIXTURES/sft/thinker
 }
 
-@test "a sound run passes with a table and one object; the preview brackets what is trained, and colours it on a terminal" {
+@test "a sound run passes with a table and one object; the preview brackets what is trained" {
   run --separate-stderr sft-check --run run --tokenizer "$THINKER" --preview 1
   assert_success
   [ "${#lines[@]}" = 1 ]
@@ -39,6 +39,11 @@ Deck 1<|im_end|>
 <think>
 [[So 1.
 </think>"
+}
+
+# marks: long
+# first: a sound run passes with a table and one object; the preview brackets what is trained
+@test "on a terminal the preview colours what is trained" {
   run python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))' "$BIN/sft-check" --run run --tokenizer "$THINKER" --preview 1
   assert_output --partial $'\e[32mSo 1.'
   refute_output --partial '[['
@@ -57,6 +62,8 @@ sft-check: run/data/train.jsonl:7: json: not as sft-config writes it (no usable 
 sft-check: run/recipe.yaml:N: periods: a save every 3 steps and a validation every 2: a save without its loss"
 }
 
+# marks: long
+# first: tests/training/test_preflight.py::test_without_a_tokenizer_all_else_is_checked_and_the_rest_is_named
 @test "without the model's tokenizer the rest is checked, and the exit says what is missing" {
   run --separate-stderr sft-check --run run
   assert_failure 69

@@ -12,16 +12,12 @@ setup() {
   rows 41 57 > chat/test.jsonl
 }
 
-@test "the summary says how many steps are made, and of what" {
+@test "the summary says how many steps are made, and of what; the recipe keeps its parent, names its files absolutely, and leaves no gap" {
   run --separate-stderr sft-config --data chat --run run sft.max_num_epochs=3
   assert_success
   assert_output "{\"recipe\": \"run/recipe.yaml\", \"sha256\": \"$(sha256sum run/recipe.yaml | cut -c -64)\", \"model\": \
 \"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16\", \"rows\": {\"train\": 40, \"validation\": 17}, \"batch\": 16, \"left_over\": 8, \"epochs\": 3, \
 \"steps\": 6, \"val_period\": 2, \"save_period\": 2, \"warmup\": 1}"
-}
-
-@test "the recipe keeps its parent, names its files absolutely, and leaves no gap" {
-  sft-config --data chat --run run > /dev/null
   run cat run/recipe.yaml
   assert_line "defaults: /opt/nemo-rl/examples/configs/recipes/llm/sft-nanov3-30BA3B-2n8g-fsdp2-lora.yaml"
   assert_line "    data_path: $PWD/run/data/train.jsonl"
@@ -32,6 +28,8 @@ setup() {
   assert_output '{"id":"s41","messages":[{"role":"user","content":"Deck 41"},{"role":"assistant","content":"# 41","reasoning_content":"So."}]}'
 }
 
+# marks: long
+# first: the summary says how many steps are made, and of what; the recipe keeps its parent, names its files absolutely, and leaves no gap
 @test "the same call writes the same bytes" {
   sft-config --recipe smol-lora --data chat --run run policy.optimizer.kwargs.lr=2e-3 > first
   cp -r run before
@@ -51,6 +49,8 @@ setup() {
   assert_line "sft-config: 'lr' is no override; write key=value, sft.max_num_epochs=3"
 }
 
+# marks: long
+# first: tests/corpus/test_chat_data.py::test_every_kind_of_file_gives_the_same_rows
 @test "data of another shape is converted once, said, and a folder may have a dot in its name" {
   mv chat chat.v2
   jq -c '{question: .messages[0].content, answer: .messages[1].content}' chat.v2/train.jsonl > chat.v2/train.json
@@ -67,6 +67,8 @@ sft-config: 32 rows to train on, 8 held out, by requests"
   stat -c %Y.%i run/data/train.jsonl | diff before -
 }
 
+# marks: long
+# first: the summary says how many steps are made, and of what; the recipe keeps its parent, names its files absolutely, and leaves no gap
 @test "rows without thoughts turn thinking off, and tools are kept as they are" {
   sed -i 's/,"reasoning_content":"So."//; s/"seed"/"tools":[{"name":"t","parameters":{}}],"seed"/' chat/*.jsonl
   run --separate-stderr sft-config --data chat --run run
@@ -77,6 +79,8 @@ sft-config: 32 rows to train on, 8 held out, by requests"
   assert_line "    use_preserving_dataset: true"
 }
 
+# marks: long
+# first: tests/training/test_recipes.py::test_another_base_takes_with_it_what_belongs_to_it
 @test "another base brings its family's recipe and what belongs to it" {
   HF_HOME=$PWD/none run sft-config --base Qwen/Qwen3-8B --data chat --run run
   assert_success

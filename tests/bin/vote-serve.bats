@@ -24,7 +24,7 @@ start() {
   URL=$(jq -r .url study/server.json) OWNER=$(jq -r .owner study/server.json)
 }
 
-@test "somebody votes over HTTP; after kill -9 the server is where it was, has the vote, and takes it no second time" {
+@test "somebody votes over HTTP; after kill -9 the server is where it was, has the vote, and takes it no second time; a signal ends it with status 0" {
   start
   run cat said
   assert_line --index 0 "vote-serve: study: 4 pairs; people vote at $URL/"
@@ -44,15 +44,13 @@ start() {
   assert_output '{"is": "same"}'
   run bash -c "curl -s '${OWNER}state' | jq -c '[.votes, .raters[0].name]'"
   assert_output '[1,"Ada"]'
-}
-
-@test "a signal ends it with status 0, and takes the address file away" {
-  start
   kill -TERM "$SERVER"
   wait "$SERVER"
   [ ! -e study/server.json ]
 }
 
+# marks: long
+# first: tests/study/test_vote_app.py::test_the_owner_invites_follows_closes_and_opens_and_only_then_results_are_told
 @test "by invitation nobody can choose a name" {
   start --invited
   run curl -s -d '{"name": "Ada"}' "$URL/join"

@@ -46,6 +46,8 @@ setup() { cp -r "$STUDY" here; }
   assert_equal "$stderr" 'vote-tally: two: no scores of a judge beside the votes; `make baseline MODEL=two` brings them'
 }
 
+# marks: long
+# first: a closed study is counted once: one object, the votes, tables and pictures
 @test "--table is for people" {
   run --separate-stderr vote-tally --study here --close --table
   assert_success

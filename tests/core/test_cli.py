@@ -43,11 +43,16 @@ def piped(tmp_path, body, *arguments):
 @pytest.mark.parametrize(
     "body",
     [
-        "print('x' * 1_000_000)",
-        "print('x', flush=True)",
         "print('x')",
-        "click.echo('x' * 1_000_000)",
         "[click.echo('x') for _ in range(100_000)]",
+        *(
+            pytest.param(body, marks=pytest.mark.long)
+            for body in (
+                "print('x' * 1_000_000)",
+                "print('x', flush=True)",
+                "click.echo('x' * 1_000_000)",
+            )
+        ),
     ],
 )
 def test_output_that_nobody_reads_is_no_error(tmp_path, body):
@@ -67,7 +72,11 @@ VERSION = tomllib.loads((cli.ROOT / "pyproject.toml").read_text())["project"]["v
 
 
 @pytest.mark.parametrize(
-    "script", sorted(path.name for path in (cli.ROOT / "bin").glob("*-*"))[::10]
+    "script",
+    [
+        pytest.param(path.name, marks=[] if n % 3 == 0 else pytest.mark.long)
+        for n, path in enumerate(sorted((cli.ROOT / "bin").glob("*-*"))[::10])
+    ],
 )
 def test_scripts_say_the_version(script):
     done = subprocess.run(

@@ -44,7 +44,10 @@ def run(command, folder, **options):
     )
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param(x, marks=pytest.mark.long if n % 3 else []) for n, x in enumerate(SCRIPTS)],
+)
 def test_scripts_say_so_when_its_output_has_no_room(script, tmp_path):
     with open("/dev/full", "w") as sink:
         done = run([ROOT / "bin" / script, "--help"], tmp_path, stdout=sink)

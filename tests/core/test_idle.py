@@ -136,6 +136,7 @@ with embedded.lease() as lease:
     besiege(facts["url"], facts["pid"], 1200, (*HALVES, HALF_BODY))
 
 
+@pytest.mark.long("test_the_eval_server_bears_1200")
 def test_the_vote_server_cuts_strangers_off(serving, tmp_path):
     make = """import sys
 from pathlib import Path
@@ -163,6 +164,7 @@ for name in ("one", "two"): ballots.run(Path(name), prompts=2, slides=1, size=98
     )
 
 
+@pytest.mark.long("test_the_eval_server_bears_1200")
 def test_the_demo_cuts_strangers_off_on_both_of_its_ports(serving):
     process, facts = serving(
         "demo-serve",

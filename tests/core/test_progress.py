@@ -51,6 +51,7 @@ def test_the_last_stage_says_what_all_have_done(pipe):
     )
 
 
+@pytest.mark.long("test_the_last_stage_says_what_all_have_done")
 def test_a_fault_that_is_no_model_s_is_said_by_name(pipe):
     command, settings = pipe
     done = subprocess.run(command("renderer"), stderr=subprocess.PIPE, text=True, **settings)

@@ -77,7 +77,13 @@ def test_the_table_has_every_filter():
     assert {name for name in SCRIPTS if is_filter(name)} == set(FILTERS)
 
 
-@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if n % 4 == 0 else pytest.mark.long)
+        for n, name in enumerate(FILTERS)
+    ],
+)
 def test_what_is_no_record_is_refused_by_line(name, tmp_path):
     # Each gets one of them, in turn: all read by stream.records (tests/core/test_stream.py).
     # Nothing at all is given to those that cannot go on, and to every fifth of the others.
@@ -100,7 +106,16 @@ def test_what_is_no_record_is_refused_by_line(name, tmp_path):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("name", ["deck-score", "deck-judge", "deck-xray", "deck-reward"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "deck-score",
+        *(
+            pytest.param(x, marks=pytest.mark.long)
+            for x in ("deck-judge", "deck-xray", "deck-reward")
+        ),
+    ],
+)
 def test_markdown_where_records_are_wanted_is_answered_with_the_command(name, tmp_path):
     process = started(name, cwd=tmp_path)
     said = process.communicate(b"# One\n\n---\n\n# Two\n")[1].decode()
@@ -127,7 +142,14 @@ def said_at(terminal, wanted=None):
     return said
 
 
-@pytest.mark.parametrize("name", ["deck-parse", "bench-prompt", "prompt-check", "record-sample"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "deck-parse",
+        "prompt-check",
+        *(pytest.param(x, marks=pytest.mark.long) for x in ("bench-prompt", "record-sample")),
+    ],
+)
 def test_a_filter_at_a_terminal_says_that_it_waits_and_for_what(name):
     pid, terminal = at_terminal(BIN / name)
     said = said_at(terminal, "\n")
@@ -139,7 +161,9 @@ def test_a_filter_at_a_terminal_says_that_it_waits_and_for_what(name):
     os.close(terminal)
 
 
-@pytest.mark.parametrize("name", ["deck-parse", "bench-prompt"])
+@pytest.mark.parametrize(
+    "name", ["deck-parse", pytest.param("bench-prompt", marks=pytest.mark.long)]
+)
 def test_a_filter_that_is_given_something_does_not_wait_aloud(name):
     assert b"waiting" not in started(name).communicate(b"")[1]
 
@@ -150,15 +174,20 @@ LINK = "ln -s {bin}/record-sample x"
 @pytest.mark.parametrize(
     ("linked", "typed"),
     [
-        ("ln -s {bin}/record-sample x", "./x"),
         ("ln -s {bin}/record-sample x && ln -s x y", "./y"),
         ("ln -s $(realpath --relative-to . {bin})/record-sample x", "./x"),
-        ("ln -s {bin} x", "x/record-sample"),
-        ("ln -s {bin} x", "cd x && ./record-sample"),
         ("ln -s {bin}/record-sample x", "PATH=$PWD:$PATH && cd / && x"),
-        ("ln -s {bin}/record-sample x", "PATH=:$PATH && x"),
-        ("ln -s {bin}/record-sample x", "bash -c \"exec '$PWD/x'\""),
         ("ln -s {bin}/within x", "./x tools record-sample"),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("ln -s {bin}/record-sample x", "./x"),
+                ("ln -s {bin} x", "x/record-sample"),
+                ("ln -s {bin} x", "cd x && ./record-sample"),
+                ("ln -s {bin}/record-sample x", "PATH=:$PATH && x"),
+                ("ln -s {bin}/record-sample x", "bash -c \"exec '$PWD/x'\""),
+            )
+        ),
     ],
 )
 def test_a_script_works_through_links_and_says_its_own_name(tmp_path, linked, typed):
@@ -185,7 +214,12 @@ def test_first_lines_find_the_house_through_links_and_fit_an_old_kernel():
 
 @pytest.mark.parametrize(
     "script",
-    ["bin/record-sample", "bin/within", *(f"containers/{x}" for x in ("build", "verify", "pin"))],
+    [
+        "bin/record-sample",
+        "bin/within",
+        "containers/build",
+        *(pytest.param(f"containers/{x}", marks=pytest.mark.long) for x in ("verify", "pin")),
+    ],
 )
 def test_h_is_help(script):
     said = [
@@ -195,21 +229,30 @@ def test_h_is_help(script):
     assert script.rpartition("/")[2] in said[0].decode()
 
 
-def test_no_module_s_name_is_said(tmp_path):
-    """What Make runs as a module speaks with a name that people know."""
+def modules_of_make():
     makefiles = [cli.ROOT / "Makefile", *cli.ROOT.glob("make/*.mk")]
     rules = "".join(path.read_text() for path in makefiles)
-    modules = set(re.findall(r"python3 -m (decksmith\.[a-z._]+)", rules))
-    assert "decksmith.measure.results.cost_prompt" in modules
-    for module in modules:
-        done = subprocess.run(
-            [sys.executable, "-m", module, "--nonsense", "nonsense"],
-            env={**ENV, "PYTHONPATH": str(cli.ROOT / "lib")},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert not re.search(r"\w\.py: |^-[cm]: ", done.stderr, re.M), done.stderr
+    return sorted(set(re.findall(r"python3 -m (decksmith\.[a-z._]+)", rules)))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(name, marks=[] if name.endswith(".cost_prompt") else pytest.mark.long)
+        for name in modules_of_make()
+    ],
+)
+def test_no_module_s_name_is_said(tmp_path, module):
+    """What Make runs as a module speaks with a name that people know."""
+    assert "decksmith.measure.results.cost_prompt" in modules_of_make()
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--nonsense", "nonsense"],
+        env={**ENV, "PYTHONPATH": str(cli.ROOT / "lib")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert not re.search(r"\w\.py: |^-[cm]: ", done.stderr, re.M), done.stderr
 
 
 def left_of(session):
@@ -235,13 +278,20 @@ def ended(process):
 @pytest.mark.parametrize(
     ("name", "module", "status"),
     [
-        *((name, "click", -signal.SIGINT) for name in ("deck-score", "vote-serve", "model-serve")),
+        ("deck-score", "click", -signal.SIGINT),
         ("bench-prompt", "decksmith", -signal.SIGINT),
         ("record-sample", "jq", 130),
         ("eval-serve", "aiohttp", 130),
-        ("reward-serve", "aiohttp", 130),
-        ("demo-serve", "aiohttp", 130),
-        ("vote-serve", "aiohttp", 130),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("vote-serve", "click", -signal.SIGINT),
+                ("model-serve", "click", -signal.SIGINT),
+                ("reward-serve", "aiohttp", 130),
+                ("demo-serve", "aiohttp", 130),
+                ("vote-serve", "aiohttp", 130),
+            )
+        ),
     ],
 )
 def test_ctrl_c_during_an_import_is_no_traceback(tmp_path, name, module, status):
@@ -260,7 +310,9 @@ def test_ctrl_c_during_an_import_is_no_traceback(tmp_path, name, module, status)
     assert ended(process) == (status, said)
 
 
-@pytest.mark.parametrize("name", ["deck-parse", "record-sample"])
+@pytest.mark.parametrize(
+    "name", ["deck-parse", pytest.param("record-sample", marks=pytest.mark.long)]
+)
 def test_ctrl_c_at_a_record_is_one_sentence(tmp_path, name):
     process = started(name, cwd=tmp_path, start_new_session=True)
     record = {"id": "a", "gen": {"text": "# One\n\n---\n\n# Two\n"}}
@@ -292,8 +344,12 @@ def test_ctrl_c_in_a_pipeline_at_a_terminal_is_said_once():
     ("name", "options"),
     [
         ("eval-serve", ["--root", "r"]),
-        ("reward-serve", ["--root", "r"]),
-        pytest.param("demo-serve", ["--run", "r", "--port", "0"], marks=pytest.mark.browser),
+        pytest.param("reward-serve", ["--root", "r"], marks=pytest.mark.long),
+        pytest.param(
+            "demo-serve",
+            ["--run", "r", "--port", "0"],
+            marks=[pytest.mark.browser, pytest.mark.long],
+        ),
     ],
 )
 def test_ctrl_c_ends_a_server_and_all_it_started(tmp_path, name, options):

@@ -134,29 +134,36 @@ def written(folder, kind, rows):
     return path
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Rows as they are given, and as they come of JSONL."""
+    folder = tmp_path_factory.mktemp("plain")
+    several = [{"messages": [dict(one) for one in talk(row)]} for row in rows()]
+    several.append({"messages": cases.CALLS, "tools": [cases.WEATHER]})
+    path = jsonl(folder / "plain.jsonl", several)
+    report = chat_data.convert(str(path), "sft", folder / "plain")
+    assert report["kind"] == "JSONL" and report["dropped"] == {}
+    assert report["counts"]["tools"] == 1
+    return several, sides(folder / "plain")
+
+
 @pytest.mark.parametrize(
     "kind, called",
     [
-        ("jsonl", "JSONL"),
         ("json", "JSON"),
-        ("pretty", "JSON"),
         ("csv", "CSV"),
-        ("tsv", "CSV"),
         ("parquet", "parquet"),
         ("arrow", "arrow"),
-        ("stream", "arrow"),
+        pytest.param("pretty", "JSON", marks=pytest.mark.long),
+        pytest.param("tsv", "CSV", marks=pytest.mark.long),
+        pytest.param("stream", "arrow", marks=pytest.mark.long),
     ],
 )
-def test_every_kind_of_file_gives_the_same_rows(tmp_path, kind, called):
-    several = [{"messages": [dict(one) for one in talk(row)]} for row in rows()]
-    several.append({"messages": cases.CALLS, "tools": [cases.WEATHER]})
+def test_every_kind_of_file_gives_the_same_rows(tmp_path, plain, kind, called):
+    several, wanted = plain
     report = chat_data.convert(str(written(tmp_path, kind, several)), "sft", tmp_path / "out")
     assert report["kind"] == called and report["dropped"] == {}
-    plain = chat_data.convert(
-        str(jsonl(tmp_path / "plain.jsonl", several)), "sft", tmp_path / "plain"
-    )
-    assert sides(tmp_path / "out") == sides(tmp_path / "plain")
-    assert plain["counts"]["tools"] == 1
+    assert sides(tmp_path / "out") == wanted
 
 
 def talk(row):
@@ -326,20 +333,20 @@ def test_a_dataset_of_the_hub_is_read_with_its_sides_and_an_absent_one_is_said(t
     url = server.stdout.readline().strip()
     code = (
         "import sys; from pathlib import Path; from decksmith.core import cli; from decksmith.train.corpus import chat_data\n"
-        "try: print(chat_data.convert(sys.argv[1], 'sft', Path('out')))\n"
-        "except cli.Stop as stop: print(stop.status, stop)"
+        "for name in sys.argv[1:]:\n"
+        "    try: print(chat_data.convert(name, 'sft', Path('out')))\n"
+        "    except cli.Stop as stop: print(stop.status, stop)"
     )
 
-    def said(name, **more):
+    def said(*names, **more):
         env = {"PYTHONPATH": str(cli.ROOT / "lib"), "HF_HOME": str(tmp_path / "home"), **more}
-        asked = [sys.executable, "-c", code, name]
+        asked = [sys.executable, "-c", code, *names]
         return subprocess.run(asked, env=env, cwd=tmp_path, capture_output=True, text=True).stdout
 
     try:
-        taken = said("lab/talks", HF_ENDPOINT=url)
+        taken, lost = said("lab/talks", "lab/nothing", HF_ENDPOINT=url).splitlines()
         assert "'kind': 'Hub'" in taken and "'split': 'its test set'" in taken, taken
         assert [len(side) for side in sides(tmp_path / "out")] == [9, 3]
-        lost = said("lab/nothing", HF_ENDPOINT=url)
         assert lost.startswith("69 no file lab/nothing here, nor such data on the Hub: "), lost
     finally:
         server.kill()

@@ -21,7 +21,9 @@ def texts(n, seed=0):
     return [" ".join(dice.choice(words) for _ in range(dice.randint(0, 30))) for _ in range(n)]
 
 
-@pytest.mark.parametrize("least", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize(
+    "least", [0.3, *(pytest.param(least, marks=pytest.mark.long) for least in (0.1, 0.5))]
+)
 def test_every_pair_above_the_threshold_is_found_with_its_exact_similarity(least):
     left, right = texts(120), texts(40, 1)
     left[7] = left[3] + " and more"

@@ -267,7 +267,7 @@ def without_by(rows):
 def test_rows_that_fail_are_asked_again_by_id_until_they_are_good_or_the_rounds_are_over(
     tmp_path, table, endpoint
 ):
-    rows = seeds.spine(table, 7, 30)
+    rows = seeds.spine(table, 7, 16)
     outlined, other = (
         next(row["id"] for row in rows[8:] if row["seed"]["wants_outline"] is wanted)
         for wanted in (True, False)

@@ -1,7 +1,9 @@
 """The X-ray on real renders: each defect is one finding of its rule on its line, and honest decks have none."""
 # ruff: noqa: E501 (decks stand in single lines here)
 
+import functools
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -206,35 +208,63 @@ Text on it
 )
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """Every deck, rendered once by one worker: (run folder, {name: record})."""
-    run = tmp_path_factory.mktemp("xray")
-    decks = {name: HEAD + text + "\n" for name, (text, _) in DEFECTS.items()}
-    decks |= {name: HEAD + text + "\n" for name, text in FINE.items()}
-    decks |= {
+SLIDES = {name: text for name, (text, _) in DEFECTS.items()} | FINE
+DECKS = {  # those of `make test`, and the others
+    False: {"default": FEATURES.replace("THEME", "default")}
+    | {"tides": (HONEST / "tides.md").read_text()},
+    True: {
         f"habits {theme}": HABITS.replace("THEME", theme) for theme in ("default", "apple-basic")
     }
-    decks |= {theme: FEATURES.replace("THEME", theme) for theme in THEMES}
-    decks |= {path.stem: path.read_text() for path in sorted(HONEST.glob("*.md"))}
-    records = [
-        put(run, name.replace(" ", "-"), text, ["images/a.png"]) for name, text in decks.items()
-    ]
-    for record, value in zip(records, rendered(run, records), strict=True):
-        record["render"] = value
-    return run, dict(zip(decks, records, strict=True))
+    | {theme: FEATURES.replace("THEME", theme) for theme in THEMES if theme != "default"}
+    | {path.stem: path.read_text() for path in sorted(HONEST.glob("*.md")) if path.stem != "tides"},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """What renders decks, each once: `run(name)` is (run folder, record); the decks of one slide are one deck."""
+    run = tmp_path_factory.mktemp("xray")
+    decks = {"slides": HEAD + "\n\n---\n\n".join(SLIDES.values()) + "\n"}
+    decks |= DECKS[False] | DECKS[True]
+
+    @functools.cache
+    def drawn(name):
+        record = put(run, name.replace(" ", "-"), decks[name], ["images/a.png"])
+        (record["render"],) = rendered(run, [record])
+        return run, record
+
+    return drawn
 
 
 def found(run, name):
-    folder, records = run
-    return lint.examine(folder, records[name])["findings"]
+    """The findings in a deck; in a slide of those in one deck, with the lines as if it were the third."""
+    if name not in SLIDES:
+        return lint.examine(*run(name))["findings"]
+    number = [*SLIDES].index(name)
+    before = sum(text.count("\n") + 4 for text in [*SLIDES.values()][:number])
+    earlier = lambda line: str(int(line[0]) - before)  # noqa: E731
+    return [
+        {
+            **one,
+            "line": one["line"] - before,
+            "message": re.sub(r"(?<= line )\d+", earlier, one["message"]),
+        }
+        for one in lint.examine(*run("slides"))["findings"]
+        if one["slide"] == 3 + number
+    ]
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_is_found_on_its_line(run, name):
     assert [(f["check"], f["line"], f["message"]) for f in found(run, name)] == DEFECTS[name][1]
-    assert {f["slide"] for f in found(run, name)} == {3}
+
+
+@pytest.mark.browser
+def test_no_slide_that_stands_before_them_has_findings(run):
+    assert {f["slide"] for f in lint.examine(*run("slides"))["findings"]} == {
+        3 + number for number, name in enumerate(SLIDES) if name in DEFECTS
+    }
 
 
 @pytest.mark.browser
@@ -242,14 +272,12 @@ def test_a_defect_is_found_on_its_line(run, name):
     "name",
     [
         *FINE,
-        "habits default",
-        "habits apple-basic",
-        *THEMES,
-        *(path.stem for path in sorted(HONEST.glob("*.md"))),
+        *DECKS[False],
+        *(pytest.param(name, marks=pytest.mark.long) for name in DECKS[True]),
     ],
 )
 def test_what_is_fine_has_no_findings(run, name):
-    assert run[1][name]["render"]["status"] == "ok"
+    assert name in FINE or run(name)[1]["render"]["status"] == "ok"
     assert found(run, name) == []
 
 
@@ -257,7 +285,7 @@ def test_what_is_fine_has_no_findings(run, name):
 def test_every_element_of_a_slide_is_found_again_in_the_markdown(run):
     text = FEATURES.replace("THEME", "default")
     rows, source = text.split("\n"), lint.Source(text)
-    pages = run[1]["default"]["render"]["xray"]
+    pages = run("default")[1]["render"]["xray"]
     assert [
         [
             (box["kind"], rows[line - 1])
@@ -340,10 +368,11 @@ def test_a_record_that_failed_before_it_was_rendered_has_no_findings():
 
 
 @pytest.mark.browser
-def test_the_measures_are_small(run):
+@pytest.mark.parametrize("others", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_measures_are_small(run, others):
     sizes = [
         len(json.dumps(page["boxes"]))
-        for record in run[1].values()
-        for page in record["render"]["xray"]
+        for name in ("slides", *DECKS[others])
+        for page in run(name)[1]["render"]["xray"]
     ]
     assert max(sizes) < 12_000

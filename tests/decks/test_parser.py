@@ -374,7 +374,8 @@ HOSTILE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=[pytest.mark.long] * (x == "many blocks")) for x in HOSTILE]
+    "name",
+    [pytest.param(x, marks=[pytest.mark.long] * (x in ("many blocks", "rules"))) for x in HOSTILE],
 )
 def test_hostile_texts_cost_seconds_at_most(name):
     text = HOSTILE[name]

@@ -301,7 +301,9 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))]
+)
 def test_of_mutated_files_nothing_is_written_that_does_not_read_back(seed, tmp_path):
     rng = random.Random(seed)
     sources = [case(tmp_path) for case in (files.plain, files.decorated, files.potx)]

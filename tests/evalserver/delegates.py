@@ -129,7 +129,8 @@ class Server:
         return self.ask("GET", "/jobs", params=query).json()["jobs"]
 
     def until(self, check, ident):
-        waits.until(lambda: check(self.job(ident)))
+        """The job, once it is so; asked a few times a second, for each time costs both sides."""
+        waits.until(lambda: time.sleep(0.1) or check(self.job(ident)), self.process)
         return self.job(ident)
 
 

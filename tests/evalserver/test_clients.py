@@ -49,7 +49,7 @@ def test_the_example_of_slime_and_miles_is_evaluated_and_told_which_arena_hard_i
 
 
 def test_a_benchmark_that_nobody_has_is_a_metric_and_costs_the_others_nothing(serving, router):
-    server, one = serving(), router()
+    server, one, other = serving(), router(), router()
     asked = payload(one, "needle", "nedle", "../../x y", "needle\x00")
     found = trainer(server, asked)
     assert oks(found) == {"needle": 1, "nedle": 0, ".._.._x_y": 0, "needle_": 0}
@@ -62,12 +62,9 @@ def test_a_benchmark_that_nobody_has_is_a_metric_and_costs_the_others_nothing(se
     assert {path.name for path in server.folder.glob("eval/jobs/*/*") if path.is_dir()} == {
         "needle"
     }
-
-
-def test_where_no_benchmark_is_ours_the_answer_comes_at_once_and_asks_nobody(serving, router):
-    server, one = serving(), router()
-    assert oks(trainer(server, payload(one, "nedle"))) == {"nedle": 0}
-    assert server.jobs()[0]["status"] == "failed" and one.seen == []
+    # Where none is ours the answer comes at once and asks nobody.
+    assert oks(trainer(server, payload(other, "nedle", rollout=1))) == {"nedle": 0}
+    assert server.jobs()[0]["status"] == "failed" and other.seen == []
 
 
 # The clients themselves

@@ -63,6 +63,9 @@ def test_a_client_with_a_short_read_timeout_gets_its_metrics_at_the_first_attemp
     assert server.asked() == ["needle-1", "needle-2", "needle-3"]
 
 
+@pytest.mark.long(
+    "test_two_clients_with_the_same_request_share_one_job_and_one_after_delivery_opens_the_next_attempt"
+)
 def test_three_timeouts_cause_one_run_and_the_fourth_attempt_gets_its_result(serving, router):
     server, one = serving(), router()
     server.pace(0.7)
@@ -179,6 +182,7 @@ def test_a_server_killed_half_way_finishes_only_what_is_left(serving, router):
     ]
 
 
+@pytest.mark.long("test_a_server_killed_half_way_finishes_only_what_is_left")
 def test_a_benchmark_that_still_runs_is_taken_up_by_the_next_server(serving, router):
     server, one = serving(), router()
     server.pace(1)
@@ -197,6 +201,7 @@ def test_a_benchmark_that_still_runs_is_taken_up_by_the_next_server(serving, rou
     assert server.asked() == ["needle-1", "needle-2", "needle-3"]
 
 
+@pytest.mark.long("test_a_server_killed_half_way_finishes_only_what_is_left")
 def test_after_a_lost_machine_a_benchmark_goes_on_from_its_journal(serving, router):
     server, one = serving(), router()
     server.pace(0.5)
@@ -215,6 +220,7 @@ def test_after_a_lost_machine_a_benchmark_goes_on_from_its_journal(serving, rout
     )  # the one in flight, twice
 
 
+@pytest.mark.long("test_a_worker_that_dies_each_time_fails_its_benchmark_alone")
 def test_a_worker_that_is_killed_is_started_again(serving, router):
     server, one = serving(), router()
     server.pace(0.5)
@@ -301,7 +307,9 @@ def test_a_database_that_is_none_is_said_and_folders_without_a_job_are_left_alon
     assert len(server.asked()) == 6
 
 
-@pytest.mark.parametrize("what", ["result.json", "summary.json"])
+@pytest.mark.parametrize(
+    "what", ["result.json", pytest.param("summary.json", marks=pytest.mark.long)]
+)
 def test_a_result_that_is_garbage_fails_its_benchmark_or_is_made_again(serving, router, what):
     server, one = serving(), router()
     server.pace(0.5)

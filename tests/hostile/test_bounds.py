@@ -42,15 +42,28 @@ ENVIRONMENT = {
     "PYTHONPATH": str(ROOT / "lib"),
     "IMAGES": "off",
 }
-WINDOWS = {"gzip": 31, "deflate": 15, "raw deflate": -15}
+LONG = pytest.mark.long
 
 
-@functools.cache
 def bomb(packed, head=b"", tail=b""):
-    """MB million bytes between head and tail, packed."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, WINDOWS[packed])
-    middle = b"".join(packer.compress(b"a" * (1 << 20)) for _ in range(MB))
-    return packer.compress(head) + middle + packer.compress(tail) + packer.flush()
+    """MB million bytes between head and tail, packed: a million of them is packed once."""
+
+    def part(data):
+        packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+        return packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH)
+
+    million = b"a" * (1 << 20)
+    raw = part(head) + part(million) * MB + part(tail) + b"\3\0"  # an empty part is the last
+    if packed == "raw deflate":
+        return raw
+    check, begin, order = {
+        "gzip": (zlib.crc32, b"\x1f\x8b\x08" + bytes(7), "little"),
+        "deflate": (zlib.adler32, b"\x78\xda", "big"),
+    }[packed]
+    total = functools.reduce(lambda total, data: check(data, total), [million] * MB, check(head))
+    size = len(head + tail) + MB * len(million)
+    end = check(tail, total).to_bytes(4, order)
+    return begin + raw + end + size.to_bytes(4, order) * (packed == "gzip")
 
 
 def gzipped(data):
@@ -104,7 +117,12 @@ def served(command, address, stderr=subprocess.PIPE):
         process.wait()
 
 
-@pytest.fixture(params=["vote", "eval", "demo", pytest.param("reward", marks=pytest.mark.browser)])
+@pytest.fixture(
+    params=[
+        *("vote", "eval", pytest.param("demo", marks=LONG)),
+        pytest.param("reward", marks=[LONG, pytest.mark.browser]),
+    ]
+)
 def server(request, tmp_path):
     """(process, address, a path that takes a body) of each of our servers."""
     address, model = tmp_path / "address.json", ["--base-url", "http://127.0.0.1:9/v1"]
@@ -181,17 +199,17 @@ ASK = """
 import asyncio, json, sys
 from decksmith.models import client, registry
 from decksmith.core.stream import Fault
-async def main():
-    asking = client.Client(registry.Model("m", sys.argv[1], "m"), retries=0)
+async def main(url, how):
+    asking = client.Client(registry.Model("m", url, "m"), retries=0)
     try:
-        hear = (lambda *_: None) if sys.argv[2] == "stream" else None
+        hear = (lambda *_: None) if how == "stream" else None
         reply = await asking.ask([{"role": "user", "content": "x"}], on_chunk=hear)
         return {"text": len(reply.text)}
     except Fault as fault:
         return fault.error
     finally:
         await asking.close()
-said = asyncio.run(main())
+said = [asyncio.run(main(*pair)) for pair in zip(sys.argv[1::2], sys.argv[2::2])]
 peak = open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]
 print(json.dumps([said, int(peak) / 1024]))
 """
@@ -229,42 +247,45 @@ def answering(status, headers, body):
         server.server_close()
 
 
-def asked(url, how="whole"):
-    """(what a process that asks an endpoint prints, its peak memory in MB)."""
-    command = [sys.executable, "-c", ASK, url, how]
-    done = subprocess.run(command, stdout=subprocess.PIPE, env=ENVIRONMENT, check=True)
+def asked(replies):
+    """What a process prints that asks an endpoint of each (how, status, packed, body), and its peak memory in MB."""
+    with contextlib.ExitStack() as stack:
+        ends, command = [], [sys.executable, "-c", ASK]
+        for how, status, packed, body in replies:
+            kind = "text/event-stream" if (how, status) == ("stream", 200) else "application/json"
+            headers = {"Content-Encoding": packed, "Content-Type": kind}
+            ends.append(stack.enter_context(answering(status, headers, body)))
+            command += [ends[-1].url, how]
+        done = subprocess.run(command, stdout=subprocess.PIPE, env=ENVIRONMENT, check=True)
+    for [sent] in (end.asked for end in ends):
+        assert sent["Accept-Encoding"] == "identity"
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("how", ["whole", "stream"])
-@pytest.mark.parametrize("packed", ["gzip", "deflate", "raw deflate", "gzip, gzip"])
-def test_an_endpoint_s_packed_reply_is_counted_unpacked_while_it_is_read(packed, how):
-    head, tail = WHOLE if how == "whole" else EVENT
-    body = bomb(packed.split(",")[0], head, tail)
-    body = gzipped(body) if "," in packed else body
-    headers = {"Content-Encoding": packed.removeprefix("raw ")}
-    if how == "stream":
-        headers["Content-Type"] = "text/event-stream"
-    with answering(200, headers, body) as endpoint:
-        said, used = asked(endpoint.url, how)
-    assert (said["kind"], used < 150) == ("infra", True), (said, used)
-    assert said["class"] in ("malformed", "connection")  # no second packing is taken off
-    [sent] = endpoint.asked
-    assert sent["Accept-Encoding"] == "identity"
+def test_an_endpoint_s_packed_reply_is_counted_unpacked_while_it_is_read():
+    replies = []
+    for how, ends in (("whole", WHOLE), ("stream", EVENT)):
+        for packed in ("gzip", "deflate", "raw deflate"):
+            replies.append((how, 200, packed.removeprefix("raw "), bomb(packed, *ends)))
+        replies.append((how, 200, "gzip, gzip", gzipped(bomb("gzip", *ends))))
+    said, used = asked(replies)
+    assert used < 150
+    for one, (how, _, packed, _) in zip(said, replies, strict=True):
+        assert one["kind"] == "infra", (how, packed, one)
+        assert one["class"] in ("malformed", "connection")  # no second packing is taken off
 
 
 def test_a_reply_that_is_packed_all_the_same_is_read_and_a_packed_refusal_is_quoted():
-    good = b"fine".join(WHOLE)
-    with answering(200, {"Content-Encoding": "gzip"}, gzipped(good)) as endpoint:
-        assert asked(endpoint.url)[0] == {"text": 4}
-    stream_head = {"Content-Encoding": "gzip", "Content-Type": "text/event-stream"}
-    with answering(200, stream_head, gzipped(b"fine".join(EVENT))) as endpoint:
-        assert asked(endpoint.url, "stream")[0] == {"text": 4}
     refusal = bomb("gzip", b'{"error": {"message": "')
-    for how in ("whole", "stream"):
-        with answering(500, {"Content-Encoding": "gzip"}, refusal) as endpoint:
-            said, used = asked(endpoint.url, how)
-        assert said["class"] == "http-500" and len(said["message"]) < 400 and used < 150
+    replies = [
+        ("whole", 200, "gzip", gzipped(b"fine".join(WHOLE))),
+        ("stream", 200, "gzip", gzipped(b"fine".join(EVENT))),
+        *((how, 500, "gzip", refusal) for how in ("whole", "stream")),
+    ]
+    (*good, whole, stream), used = asked(replies)
+    assert good == [{"text": 4}] * 2 and used < 150
+    for said in (whole, stream):
+        assert said["class"] == "http-500" and len(said["message"]) < 400
 
 
 def test_a_stream_without_an_end_is_left_at_its_bound(monkeypatch):
@@ -323,7 +344,7 @@ def saying(usage="{}", more=""):
         b'"text"',
     ],
 )
-@pytest.mark.parametrize("how", ["whole", "stream"])
+@pytest.mark.parametrize("how", ["whole", pytest.param("stream", marks=LONG)])
 def test_json_and_figures_that_nobody_can_hold_are_that_reply_s_fault_and_no_money(body, how):
     hear, headers = None, {}
     if how == "stream":
@@ -419,7 +440,7 @@ def plants(place, how, victim):
 HOWS = ["link", "dangling link", "pipe", "writable", "of another"]
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", ["link", *(pytest.param(how, marks=LONG) for how in HOWS[1:])])
 def test_a_journal_that_others_could_have_made_is_refused_and_nothing_is_asked(
     tmp_path, victim, how
 ):
@@ -494,8 +515,14 @@ def test_tokens_databases_locks_and_journals_that_others_could_have_made_are_ref
     assert not (victim.parent / "new").exists()
 
 
-@pytest.mark.parametrize("how", ["link", "writable", "of another"])
-@pytest.mark.parametrize("name", ["secret", "votes.db"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        *(("secret", "link"), ("votes.db", "writable")),
+        *(pytest.param("secret", how, marks=LONG) for how in ("writable", "of another")),
+        *(pytest.param("votes.db", how, marks=LONG) for how in ("link", "of another")),
+    ],
+)
 def test_a_study_whose_secret_or_votes_others_could_have_made_is_not_served(
     study, tmp_path, victim, name, how
 ):

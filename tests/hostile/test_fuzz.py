@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.measure.render import toolchain
+from drawing import shared_workers  # noqa: F401
 from test_hostile import batch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -99,10 +100,11 @@ def said(value):
 
 
 @pytest.mark.timeout(3600)
-def test_no_deck_breaks_the_compiler(capsys):
+@pytest.mark.parametrize("number", [4, pytest.param(NUMBER, marks=pytest.mark.long)])
+def test_no_deck_breaks_the_compiler(capsys, number):
     compiler, broken, classes = Compiler(), [], Counter()
     try:
-        for text in decks(NUMBER, SEED):
+        for text in decks(number, SEED):
             found = compiler.ask(text)
             classes.update({cls for cls, *_ in found.get("errors", [])})
             if why := wrong(found):
@@ -116,7 +118,7 @@ def test_no_deck_breaks_the_compiler(capsys):
     finally:
         compiler.close()
     with capsys.disabled():
-        print(f"\n{NUMBER} decks of seed {SEED} compiled: {dict(classes.most_common())}")
+        print(f"\n{number} decks of seed {SEED} compiled: {dict(classes.most_common())}")
     assert not broken
 
 
@@ -145,5 +147,5 @@ def test_no_deck_puts_the_blame_on_the_renderer(tmp_path, capsys):
 def test_what_broke_us_once_is_the_deck_s_fault(tmp_path):
     texts = {path.stem: path.read_bytes().decode() for path in sorted(FOUND.glob("*.md"))}
     assert texts
-    values = batch(tmp_path, texts, jobs=2, deadline=10)
+    values = batch(tmp_path, texts)
     assert {name: why for name, value in values.items() if (why := wrong(said(value)))} == {}

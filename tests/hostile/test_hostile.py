@@ -8,7 +8,6 @@ notices being called, a canary in the environment, and marks in the browser's st
 import asyncio
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -317,6 +316,14 @@ def batch(run, decks, *, jobs=0, **limits):
     return asyncio.run(go()) if jobs else shared(draw, min_slides=1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def secret():
+    """What every worker of this file is started with: several decks say its name, none its value."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CANARY_ENV", "CANARY")
+        yield
+
+
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     """The healthy deck alone, undisturbed: the hashes of its pictures."""
@@ -326,11 +333,15 @@ def reference(tmp_path_factory):
     return digest(run, value)
 
 
-def some(decks, *names):
-    """These of the decks, one for each way in which the worker notices; all of them in `make stress`."""
-    if "DECKSMITH_STRESS" in os.environ:
-        return decks
-    return {name: decks[name] for name in names}
+def parted(text):
+    """The cases of a test: `few` are these decks, one for each way in which they are noticed; in `make test-long` none, which is all."""
+    rest = pytest.param((), id="all", marks=pytest.mark.long)
+    return pytest.mark.parametrize("few", [pytest.param(text.split(), id="few"), rest])
+
+
+def some(decks, few):
+    """These of the decks, or all."""
+    return {name: text for name, text in decks.items() if not few or name in few}
 
 
 def joined(decks):
@@ -366,10 +377,14 @@ def check_neighbours(run, values, reference):
             assert digest(run, value) == reference, f"{name} looks different"
 
 
+@parted(
+    """read-snippet read-script read-expression read-style read-style-run read-image read-image-run read-fetch read-theme read-katex
+    call-img call-css call-frame call-link call-layout call-fetch call-worker call-script call-rtc call-leave call-eval
+    keep-cookies keep-worker environment-expression environment-constructor keep-stores poison reload yaml-bomb huge-text"""
+)
 def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(
-    tmp_path, monkeypatch, reference, canary, tripwire
+    tmp_path, reference, canary, tripwire, few
 ):
-    monkeypatch.setenv("CANARY_ENV", "CANARY")  # several decks say its name, none its value
     wire, inside = tripwire(tmp_path / "canary.txt"), tripwire(tmp_path / "run.json")
     decks = reads(wire.path) | {
         f"{name}-run": text
@@ -377,8 +392,8 @@ def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(
         if "style" in name or "image" in name or "snippet" in name
     }
     decks |= calls(f"http://127.0.0.1:{canary.port}/") | KEPT | ENVIRONMENT
-    decks, slides = joined(decks)
-    values = batch(tmp_path / "run", between(decks | STATES, 4), jobs=1)
+    decks, slides = joined(some(decks, few))
+    values = batch(tmp_path / "run", between(decks | some(STATES, few), 4))
     assert not wire.opened and not inside.opened, "a file was opened"
     assert canary.hits == []
     assert "CANARY" not in json.dumps(values).replace("CANARY_ENV", "")
@@ -392,16 +407,16 @@ def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(
         if missed or "deadline" in classes:
             wrong[name] = errors
     assert not wrong
-    assert (
-        values["huge-text"]["error"]["class"] == values["huge-deck"]["error"]["class"] == "memory"
-    )
+    huge = {"huge-text", "huge-deck"} & {*values}
+    assert {values[name]["error"]["class"] for name in huge} == {"memory"}
     assert values["yaml-bomb"]["errors"][0]["class"] == "yaml"
     assert values["reload"]["errors"][0]["class"] == "forbidden"
     check_neighbours(tmp_path / "run", values, reference)
 
 
-def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path, reference):
-    values = batch(tmp_path, between(STRANGE, 6), jobs=2, deadline=8)
+@parted("unicode-noncharacters nest-elements macro-formula pattern-frames css-variables")
+def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path, reference, few):
+    values = batch(tmp_path, between(some(STRANGE, few), 6), jobs=0 if few else 2, deadline=8)
     for name, value in values.items():
         assert all(
             (error["kind"], bool(error["class"])) == ("model", True) for error in value["errors"]
@@ -410,29 +425,34 @@ def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path,
     check_neighbours(tmp_path, values, reference)
 
 
-def test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself(tmp_path, reference):
-    endless = some(ENDLESS, "loop-code", "loop-watch", "loop-svg", "many-slides")
-    # The neighbours have the same limit; on a slow machine a healthy deck takes 2 CPU seconds.
-    values = batch(tmp_path, between(endless), jobs=1, deadline=4)
+@pytest.mark.parametrize(
+    "decks, limits",
+    [
+        (some(ENDLESS | BOMBS, ["loop-code", "bomb-arrays"]), {"deadline": 4, "memory": 700}),
+        pytest.param(ENDLESS, {"deadline": 4}, marks=pytest.mark.long),
+        pytest.param(BOMBS, {"memory": 700}, marks=pytest.mark.long),
+    ],
+    ids=["few", "endless", "bombs"],
+)
+def test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself(
+    tmp_path, reference, decks, limits
+):
+    # The neighbours have the same limits; on a slow machine a healthy deck takes 2 CPU seconds.
+    values = batch(tmp_path, between(decks), jobs=1, **limits)
     named = {name: value["error"]["class"] for name, value in values.items() if "~" not in name}
     assert named.pop("loop-template", "memory") in ("deadline", "memory")
-    assert named == {name: "deadline" for name in endless if name != "loop-template"}
-    assert values["loop-code"]["error"] | {"message": ""} == {
-        "kind": "model",
-        "class": "deadline",
-        "slide": 1,
-        "line": 1,
-        "message": "",
+    assert named == {
+        name: "memory" if name in BOMBS else "deadline" for name in decks if name != "loop-template"
     }
-    assert values["loop-code"]["status"] == "failed"
-    check_neighbours(tmp_path, values, reference)
-
-
-def test_a_deck_that_eats_the_memory_costs_only_itself(tmp_path, reference):
-    values = batch(tmp_path, between(BOMBS), jobs=1, memory=700)
-    assert {name: value["error"]["class"] for name, value in values.items() if "~" not in name} == {
-        name: "memory" for name in BOMBS
-    }
+    if "loop-code" in decks:
+        assert values["loop-code"]["error"] | {"message": ""} == {
+            "kind": "model",
+            "class": "deadline",
+            "slide": 1,
+            "line": 1,
+            "message": "",
+        }
+        assert values["loop-code"]["status"] == "failed"
     check_neighbours(tmp_path, values, reference)
 
 
@@ -524,21 +544,20 @@ LATE = {  # ways to change the page some time after it was mounted
 
 def test_picture_and_measures_are_of_one_frame(tmp_path):
     style = "<style>\n@keyframes x { to { opacity: 1 } }\n.x { animation: x 1ms }\n</style>\n"
-    decks = {
-        name: HEAD
-        + f'# Three\n\n<div class="x" style="width: 300px; height: 100px" :ref="el => {{ const w = el && el.ownerDocument.defaultView; if (w) {{ {code} }} }}">BEFORE</div>\n\n{style}'
-        for name, code in LATE.items()
-    }
+    slides = [
+        f'# Three\n\n<div class="x" style="width: 300px; height: 100px" :ref="el => {{ const w = el && el.ownerDocument.defaultView; if (w) {{ {code} }} }}">BEFORE</div>\n\n{style}'
+        for code in LATE.values()
+    ]
     css = "<style>\n@keyframes y { 0% { height: 0 } 50% { height: 90px } 100% { height: 300px } }\n#app .y.y.y { animation: y 130ms linear infinite !important; background: rgb(0, 0, 255) }\n</style>\n"
-    decks["css-alone"] = HEAD + f'# Three\n\n<div class="y"></div>\n\n<p>below</p>\n\n{css}'
-    values, seen = batch(tmp_path, decks), set()
-    for name, value in values.items():
-        picture = Image.open(tmp_path / value["slides"][0]).convert("RGB")
+    slides.append(f'# Three\n\n<div class="y"></div>\n\n<p>below</p>\n\n{css}')
+    value, seen = batch(tmp_path, {"late": HEAD + "\n---\n\n".join(slides)})["late"], set()
+    for name, slide, page in zip([*LATE, "css-alone"], value["slides"], value["xray"], strict=True):
+        picture = Image.open(tmp_path / slide).convert("RGB")
         colours = {colour for _, colour in picture.getcolors(1 << 20)}
         if name == "css-alone":  # an animation without an end stands at its beginning
             assert (0, 0, 255) not in colours, name
             continue
-        after = "AFTER" in value["xray"][0]["text"]
+        after = "AFTER" in page["text"]
         seen.add(after)
         assert after == ((255, 0, 0) in colours), name
     assert seen == {True, False}

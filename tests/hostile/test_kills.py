@@ -128,10 +128,10 @@ def test_a_batch_that_is_killed_at_random_completes_with_the_same_bytes(tmp_path
 @pytest.mark.parametrize(
     "moment, sign",
     [
-        ("at the start", signal.SIGTERM),
+        pytest.param("at the start", signal.SIGTERM, marks=pytest.mark.long),
         ("while the worker starts", signal.SIGINT),
         ("while a deck never ends", signal.SIGTERM),
-        ("while a deck never ends", signal.SIGINT),
+        pytest.param("while a deck never ends", signal.SIGINT, marks=pytest.mark.long),
     ],
 )
 def test_an_interrupted_batch_ends_at_once_and_leaves_nothing(tmp_path, sign, moment):
@@ -165,7 +165,11 @@ def test_an_interrupted_batch_ends_at_once_and_leaves_nothing(tmp_path, sign, mo
     [
         ('case "$*" in *worker.mjs*) echo out of luck >&2; exit 3 ;; esac', "out of luck"),
         ('case "$*" in *worker.mjs*) kill -9 $$ ;; esac', "it said nothing"),
-        ('case "$*" in *worker.mjs*) printf %s \'{"ready":\' ;; esac', "it said nothing"),
+        pytest.param(
+            'case "$*" in *worker.mjs*) printf %s \'{"ready":\' ;; esac',
+            "it said nothing",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_worker_that_dies_at_its_start_is_a_renderer_fault_and_holds_nothing_up(

@@ -73,32 +73,37 @@ def node(*args, **options):
     )
 
 
-def test_the_policy_alone_takes_out_what_is_forbidden_however_it_is_disguised():
-    done = node(
-        HERE / "compile.mjs",
-        input="".join(json.dumps(HEAD + text + "\n") + "\n" for text, _ in FORBIDDEN.values()),
-    )
+KEYS = "addons export remoteAssets plantUmlServer config shiki setup vite unocss".split()
+FRONT = [f"---\ntheme: default\n{key}: ./x\n---\n\n# T\n" for key in KEYS]
+FRONT += ["---\ntheme: default\nsrc: ./x\n---\n\n# T\n\n---\n\n# U\n"]
+FRONT += [
+    f"---\ntheme: {theme}\n---\n\n# T\n"
+    for theme in ("./x", "/tmp/x", "'@slidev/theme-default'", "../..", "[default]")
+]
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """What the compiler says of each deck of FORBIDDEN, and of FRONT: one process for both."""
+    decks = [HEAD + text + "\n" for text, _ in FORBIDDEN.values()] + FRONT
+    done = node(HERE / "compile.mjs", input="".join(json.dumps(deck) + "\n" for deck in decks))
     assert done.returncode == 0, done.stderr
-    for name, (_, rest), found in zip(
-        FORBIDDEN, FORBIDDEN.values(), map(json.loads, done.stdout.splitlines()), strict=True
-    ):
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(decks)
+    return found[: len(FORBIDDEN)], found[len(FORBIDDEN) :]
+
+
+def test_the_policy_alone_takes_out_what_is_forbidden_however_it_is_disguised(compiled):
+    for (name, (_, rest)), found in zip(FORBIDDEN.items(), compiled[0], strict=True):
         assert {cls for cls, _ in found["errors"]} == {"forbidden"}, (name, found["errors"])
         assert all(7 <= line <= 13 for _, line in found["errors"]), (name, found["errors"])
         own = re.sub(r"^import .* from '/@rt/.*$", "", found["modules"], flags=re.M)
         assert not re.search(rest, own), (name, own)
 
 
-def test_the_policy_alone_lets_no_key_of_the_frontmatter_name_code_a_file_or_a_server():
-    keys = "addons export remoteAssets plantUmlServer config shiki setup vite unocss".split()
-    decks = [f"---\ntheme: default\n{key}: ./x\n---\n\n# T\n" for key in keys]
-    decks += ["---\ntheme: default\nsrc: ./x\n---\n\n# T\n\n---\n\n# U\n"]
-    decks += [
-        f"---\ntheme: {theme}\n---\n\n# T\n"
-        for theme in ("./x", "/tmp/x", "'@slidev/theme-default'", "../..", "[default]")
-    ]
-    done = node(HERE / "compile.mjs", input="".join(json.dumps(deck) + "\n" for deck in decks))
-    found = [json.loads(line)["errors"] for line in done.stdout.splitlines()]
-    assert found[:-5] == [[["forbidden", 3]]] * (len(keys) + 1)
+def test_the_policy_alone_lets_no_key_of_the_frontmatter_name_code_a_file_or_a_server(compiled):
+    found = [one["errors"] for one in compiled[1]]
+    assert found[:-5] == [[["forbidden", 3]]] * (len(KEYS) + 1)
     assert found[-5:] == [[["unknown-theme", 2]]] * 5
 
 
@@ -357,6 +362,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
+@pytest.mark.long("test_where_there_are_no_walls_nothing_is_rendered_unless_that_is_accepted")
 def test_an_ordinary_user_without_namespaces_is_told_and_can_accept_it(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a/deck.md").write_text("# One\n\n---\n\n# Two\n\n---\n\n# Three\n")

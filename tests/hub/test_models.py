@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.slow
 class Site:
     """A Hub, and a site with an empty cache."""
 
-    def __init__(self, folder):
-        self.folder, self.there, self.home = folder, folder / "hub", folder / "home"
+    def __init__(self, folder, there, url):
+        self.folder, self.there, self.home = folder, there, folder / "home"
         self.repo = self.there / "models/lab/base"
         self.repo.mkdir(parents=True)
         weights = {"model-1.safetensors": 24 * MB, "model-2.safetensors": 1 * MB}
@@ -36,13 +37,8 @@ class Site:
         )
         index = {"weight_map": {name[:7]: name for name in weights}}
         (self.repo / "model.safetensors.index.json").write_text(json.dumps(index))
-        self.hub = subprocess.Popen(
-            [sys.executable, cli.ROOT / "tests/hub.py", self.there],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
         self.env = os.environ | {
-            "HF_ENDPOINT": self.hub.stdout.readline().strip(),
+            "HF_ENDPOINT": url,
             "HF_HOME": str(self.home),
             "IMAGES": "off",
         }
@@ -83,12 +79,22 @@ class Site:
         )
 
 
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """The folder and the address of a Hub that knows of nothing but what lies in the folder."""
+    there = tmp_path_factory.mktemp("hub")
+    words = [sys.executable, cli.ROOT / "tests/hub.py", there]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    yield there, process.stdout.readline().strip()
+    process.kill()
+    process.wait()
+
+
 @pytest.fixture
-def site(tmp_path):
-    made = Site(tmp_path)
-    yield made
-    made.hub.kill()
-    made.hub.wait()
+def site(tmp_path, hub):
+    there, url = hub
+    shutil.rmtree(there)
+    return Site(tmp_path, there, url)
 
 
 def test_all_that_a_job_reads_is_there_afterwards_with_the_hub_switched_off(site):
@@ -166,22 +172,30 @@ def test_a_gated_model_says_what_to_accept_where_and_is_fetched_by_who_was_let_i
         f"lab/base is gated: accept the terms on {page}, make a token at {site.env['HF_ENDPOINT']}/settings/tokens, and write "
         "HF_TOKEN=.. into .env; then run this again"
     )
+    assert site.fetch(HF_TOKEN="hf_ann_writes")[0] == 0
+
+
+@pytest.mark.long("test_a_gated_model_says_what_to_accept_where_and_is_fetched_by_who_was_let_in")
+def test_who_has_not_been_let_in_is_told_where_to_accept(site):
+    site.put(".gated/models/lab/base")
+    page = f"{site.env['HF_ENDPOINT']}/lab/base"
     status, _, err = site.fetch(HF_TOKEN="hf_bob_writes")
     assert status == 78 and f"has not been let in: accept the terms on {page}" in err
-    assert site.fetch(HF_TOKEN="hf_ann_writes")[0] == 0
 
 
 @pytest.mark.parametrize(
     ("words", "env", "status", "said"),
     [
         (["lab/base", "--revision", "v9"], {}, 69, "/lab/base has no revision v9"),
-        (["lab/none"], {}, 78, "/lab/none is not there or not to be seen"),
         (["lab/base"], {"HF_TOKEN": "hf_nobody"}, 78, "HF_TOKEN is wrong or may not read it"),
-        (
-            ["lab/base"],
-            {"HF_HUB_OFFLINE": "1"},
-            69,
+        pytest.param(
+            *(["lab/none"], {}, 78, "/lab/none is not there or not to be seen"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *(["lab/base"], {"HF_HUB_OFFLINE": "1"}, 69),
             "run: HF_HUB_OFFLINE=0 bin/model-fetch lab/base",
+            marks=pytest.mark.long,
         ),
         (["lab/base"], {"HF_ENDPOINT": "http://127.0.0.1:9"}, 75, "what is fetched is kept"),
     ],
@@ -265,7 +279,8 @@ def test_a_killed_fetch_for_the_engine_leaves_no_lock_and_the_next_one_is_whole(
     assert Path(out).read_bytes() == (shelf.there / shelf.file).read_bytes()
 
 
-def test_a_pin_that_the_hub_does_not_keep_stops_the_fetch(shelf):
+@pytest.mark.long("test_a_pin_that_the_hub_does_not_keep_stops_the_fetch")
+def test_a_revision_or_a_file_that_the_hub_does_not_have_stops_the_fetch(shelf):
     site = shelf.site
     (site.there / "models/unsloth/Qwen3.5-4B-GGUF").mkdir()
     (site.there / "models/unsloth/Qwen3.5-4B-GGUF/x.gguf").write_bytes(b"\x01" * MB)
@@ -273,6 +288,10 @@ def test_a_pin_that_the_hub_does_not_keep_stops_the_fetch(shelf):
     assert status == 69 and "has no revision e87f176479d0" in err
     status, _, err = site.fetch("qwen3.5-4b", "--revision", "main")
     assert status == 69 and "has no Qwen3.5-4B-Q4_K_M.gguf; it has: x.gguf" in err
+
+
+def test_a_pin_that_the_hub_does_not_keep_stops_the_fetch(shelf):
+    site = shelf.site
     assert site.fetch(shelf.name)[0] == 0
     lock = json.loads(shelf.lock.read_text())
     shelf.lock.write_text(json.dumps(lock | {"sha256": "0" * 64, "path": "/nowhere"}))
@@ -280,6 +299,7 @@ def test_a_pin_that_the_hub_does_not_keep_stops_the_fetch(shelf):
     assert status == 65 and "pins (" + "0" * 64 + "); nothing was fetched" in err
 
 
+@pytest.mark.long("test_a_refusal_is_one_sentence_that_says_what_to_do")
 def test_what_keeps_the_engine_s_file_away_is_one_sentence(shelf):
     site = shelf.site
     status, _, err = site.fetch(shelf.name, HF_ENDPOINT="http://127.0.0.1:9")

@@ -1,6 +1,7 @@
 """Edits: the data holds what it says, editors of a script get what they must, and each way to spoil a deck is seen."""
 
 import difflib
+import functools
 import importlib.util
 import json
 import os
@@ -189,13 +190,16 @@ def test_no_row_to_train_on_is_of_the_half_that_is_measured(tmp_path):
     assert (said.returncode, halves) == (0, {"open"})
 
 
+protocol = functools.cache(lambda: Protocol.load("edit"))
+
+
 @pytest.mark.parametrize("ident", ROWS)
 def test_no_form_of_a_reference_is_near_being_stopped(ident):
     row = ROWS[ident]
     before, after = made.before_after(row)
     asked = made.prompt(row)["messages"][-1]["content"]
     diff = "\n".join(difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm=""))
-    rule = Protocol.load("edit").sampling["stop_early"]
+    rule = protocol().sampling["stop_early"]
     half = {**rule, "no_line_tokens": rule["no_line_tokens"] // 2}
     for reply in (after, made.perfect(row), diff):
         watch = stopping.Watch(half, asked=asked)
@@ -233,14 +237,15 @@ def test_of_a_powerpoint_file_text_boxes_and_their_places_stay(tmp_path):
         return found["met"]["passed"], found["kept"]["passed"]
 
     assert numbers(office(tmp_path, "49,300")) == (1, 1)
-    assert numbers(office(tmp_path, more=[(1, 1, 1, 1)])) == (1, 0)
-    boxes = [{**edit, "before": office(tmp_path, more=[place])} for place in [(1, 1, 1, 1)]]
-    assert numbers(office(tmp_path, more=[(1, 1, 1, 1)]), boxes[0]) == (1, 1)
-    assert numbers(office(tmp_path, more=[(1, 1, 1, 1.1)]), boxes[0]) == (1, 0)
+    boxed = office(tmp_path, more=[(1, 1, 1, 1)])
+    assert numbers(boxed) == (1, 0)
+    assert numbers(boxed, {**edit, "before": boxed}) == (1, 1)
+    moved = office(tmp_path, more=[(1, 1, 1, 1.1)])
+    assert numbers(moved, {**edit, "before": boxed}) == (1, 0)
     for parts in ("[1, [2]]", "x", "[[]]", "{a: 1}"):  # as a model may write them
         assert numbers(f"# A\n\n---\nparts: {parts}\n---\n\n# B\n")[0] == 0
     del edit["imported"]  # of a model's own deck the frontmatter shows nothing
-    assert numbers(office(tmp_path), edit)[0] == 0
+    assert numbers(edit["before"], edit)[0] == 0
 
 
 def test_the_reward_of_an_edit_is_its_score_and_a_refusal_gets_nothing(tmp_path):

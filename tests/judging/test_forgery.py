@@ -214,6 +214,7 @@ BOMBS = {
     "a text by drops": LINK
     + "def solve(n):\n    for byte in answer(n, 'x' * 100):\n        say(bytes([byte]))\n        time.sleep(0.1)",
 }
+FEW = ["a gigabyte", "deep nests", "a number to be written out"]
 
 
 def graded(shape, reply):
@@ -247,7 +248,9 @@ def test_a_program_that_means_to_deceive_does_not_pass(name, shape):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("brief")
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n not in FEW)) for n in BOMBS]
+)
 def test_what_a_reply_returns_to_stall_the_tests_costs_its_own_row(name):
     found = graded("mbpp", BOMBS[name])
     assert found["verdict"] == "wrong", found

@@ -12,6 +12,8 @@ doctor() { python3 "$ROOT/make/doctor.py" "$@"; }
   assert_line ready
 }
 
+# marks: long
+# first: says ready, one line per requirement, when the embedded model can answer
 @test "names what is lacking with the command that mends it, and never prints a key" {
   OPENROUTER_API_KEY='' run doctor --protocol published gpt-5.4
   assert_failure 69

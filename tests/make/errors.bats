@@ -19,8 +19,13 @@ refused() {
 
 @test "a name that is not there: the nearest and those there are, before anything is made" {
   refused 'There is no model typo in assets/models.toml, assets/gguf.toml or data/models. Type MODEL=NAME with one of: local smol ' baseline MODEL="smol typo"
-  refused '. Others: openai/NAME, ollama/llama3.2:3b or an address (docs/models.md)' baseline MODEL=llama3.2:3b
   refused 'There is no model gpt5.4 in assets/models.toml, assets/gguf.toml or data/models. Did you mean gpt-5.4? Type ' demo MODEL=gpt5.4
+}
+
+# marks: long
+# first: a name that is not there: the nearest and those there are, before anything is made
+@test "a name of each kind that is not there" {
+  refused '. Others: openai/NAME, ollama/llama3.2:3b or an address (docs/models.md)' baseline MODEL=llama3.2:3b
   refused 'There is no protocol ofline in assets/protocols. Did you mean offline? Type PROTOCOL=NAME with one of: edit offline ' report PROTOCOL=ofline
   refused 'There is no condition revize in assets/conditions. Did you mean revise?' conditions CONDITION="plain few-shot+revize"
   refused 'There is no benchmark gsm9k:8 in assets/benchmarks or assets/groups. Did you mean gsm8k?' bench BENCH="arithmetic gsm9k:8"
@@ -37,11 +42,16 @@ refused() {
 
 @test "a number that is none and a path that make cannot read are refused wherever they stand" {
   refused 'LIMIT=0 is not a whole number from 1. Type LIMIT=6, or leave it out.' baseline LIMIT=0
-  refused 'LIMIT=-3 is not a whole number from 1.' conditions LIMIT=-3
   touch 'my prompts.csv'
   refused "PROMPTS=my prompts.csv cannot be read by make: a path may hold no space and none of the shell's signs. Type: ln -s 'my prompts.csv' my-prompts.csv, then PROMPTS=my-prompts.csv." baseline PROMPTS='my prompts.csv'
-  refused "CAPSULE=it's.tar cannot be read by make" replay CAPSULE="it's.tar"
   LIMIT=x refused 'LIMIT=x is not a whole number from 1. Type LIMIT=6, or leave it out. It stands in your environment or in config.mk.' baseline
+}
+
+# marks: long
+# first: a number that is none and a path that make cannot read are refused wherever they stand
+@test "so are other numbers, signs of the shell and parts that are none, and what is right passes" {
+  refused 'LIMIT=-3 is not a whole number from 1.' conditions LIMIT=-3
+  refused "CAPSULE=it's.tar cannot be read by make" replay CAPSULE="it's.tar"
   echo 'SHARD = 5/4' > config.mk
   refused 'SHARD=5/4 is not a part such as 2/4. Type SHARD=2/4, or leave it out. It stands in your environment or in config.mk.' shard
   echo 'LIMIT = 3' > config.mk

@@ -76,6 +76,7 @@ def scores(folder, model="fake", under="offline"):
     return [json.loads(line) for line in kept.read_text().splitlines()]
 
 
+@pytest.mark.long("test_the_embedded_model_needs_no_key_and_no_network_and_is_asked_once")
 def test_it_makes_a_report_once_and_then_has_nothing_to_do(finished):
     root, first = finished
     assert f"Open the report: file://{root}/results/reports/offline/index.html" in first
@@ -90,7 +91,7 @@ def test_it_makes_a_report_once_and_then_has_nothing_to_do(finished):
     assert page.stat().st_mtime_ns == written and asked(root) == 4
 
 
-@pytest.mark.long("test_it_makes_a_report_once_and_then_has_nothing_to_do")
+@pytest.mark.long("test_the_embedded_model_needs_no_key_and_no_network_and_is_asked_once")
 def test_a_larger_limit_asks_only_for_what_is_new_and_a_smaller_one_nothing(root):
     assert measured(root, "LIMIT=2").returncode == 0
     assert asked(root) == 2
@@ -131,9 +132,13 @@ def test_a_file_of_prompts_that_is_not_there_is_named(root):
     assert "there is no mine.txt; PROMPTS= names a file of requests, or a folder" in done.stdout
 
 
-def test_money_is_spent_only_where_somebody_agrees(root):
-    with open(root / "assets/models.toml", "a") as registry:
+def priced(folder):
+    with open(folder / "assets/models.toml", "a") as registry:
         registry.write("price = { prompt = 1, completion = 4 }\n")
+
+
+def test_money_is_spent_only_where_somebody_agrees(root):
+    priced(root)
     refused = baseline(root)
     assert refused.returncode != 0 and asked(root) == 0
     assert "fake: 4 replies, 1000 + 4000 tokens each (assumed): about 0.07 USD" in refused.stdout
@@ -141,12 +146,21 @@ def test_money_is_spent_only_where_somebody_agrees(root):
         "nothing was asked; YES=1 agrees to this, BUDGET=5 to at most 5 USD a model"
         in refused.stdout
     )
-    broke = baseline(root, "BUDGET=0.0001")
-    assert broke.returncode != 0 and "the budget of 0.0001 USD is used up" in broke.stdout
     assert asked(root) == 0  # what YES=1 asks: tests/make/test_conditions.py
 
 
-@pytest.mark.parametrize("target", ["vote", "report", "plan", "capsule"])
+@pytest.mark.long("test_money_is_spent_only_where_somebody_agrees")
+def test_no_more_is_spent_than_the_budget(root):
+    priced(root)
+    broke = baseline(root, "BUDGET=0.0001")
+    assert broke.returncode != 0 and "the budget of 0.0001 USD is used up" in broke.stdout
+    assert asked(root) == 0
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["report", *(pytest.param(x, marks=pytest.mark.long) for x in ("vote", "plan", "capsule"))],
+)
 def test_what_reads_runs_never_asks_a_model(root, target):
     done = subprocess.run(
         ["make", target, "MODEL=fake"],
@@ -276,7 +290,7 @@ def test_the_published_protocol_runs_over_an_api_that_misbehaves(tmp_path):
         judge.kill()
 
 
-def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
+def test_the_embedded_model_needs_no_key_and_no_network_and_is_asked_once(tmp_path):
     registry = (ROOT / "assets/models.toml").read_text()
     registry = registry.replace("max_tokens = 1024", "max_tokens = 200")  # a few slides are enough
     root = make(tmp_path / "root", core(1), registry)
@@ -286,19 +300,20 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
         HTTPS_PROXY="http://127.0.0.1:9",
         NO_PROXY="127.0.0.1",
     )
-    done = subprocess.run(
-        ["make", "baseline", "MODEL=smol-sft"],
-        cwd=root,
-        env=env,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    how = {"cwd": root, "env": env, "text": True, "stdin": subprocess.DEVNULL}
+    how |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(["make", "baseline", "MODEL=smol-sft"], **how)
     assert done.returncode == 0, done.stdout
+    page = root / "results/reports/offline/index.html"
+    assert f"Open the report: file://{page}" in done.stdout
     (found,) = scores(root, "smol-sft")
     assert found["gen"]["text"] and found["render"]["slides"]
     assert found["judge"]["judge"] == "offline checks"
+    written = page.stat().st_mtime_ns
+    again = subprocess.run(["make", "baseline", "MODEL=smol-sft"], **how)
+    # Nothing is made again; the comparison is said again, and that is all.
+    assert again.stdout == done.stdout[done.stdout.index("run-compare: computed again") :]
+    assert again.returncode == 0 and page.stat().st_mtime_ns == written
 
 
 @pytest.mark.long(
@@ -333,6 +348,9 @@ def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_i
     assert all(row["gen"]["usage"]["cost"] == 0 for row in found)
 
 
+@pytest.mark.long(
+    "tests/core/test_scripts.py::test_ctrl_c_in_a_pipeline_at_a_terminal_is_said_once"
+)
 def test_ctrl_c_at_a_terminal_is_two_lines_and_leaves_no_half_file(root):
     pid, terminal = pty.fork()
     if pid == 0:

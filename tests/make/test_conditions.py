@@ -33,7 +33,7 @@ def asked(root):
 
 @pytest.mark.timeout(1500)
 @pytest.mark.long(
-    "tests/make/test_baseline.py::test_it_makes_a_report_once_and_then_has_nothing_to_do"
+    "tests/make/test_baseline.py::test_the_embedded_model_needs_no_key_and_no_network_and_is_asked_once"
 )
 def test_each_planted_gain_is_found_and_no_other_and_nothing_is_asked_twice(tmp_path):
     server, url = endpoint(tmp_path, "--log", "asked.jsonl", "--gains")

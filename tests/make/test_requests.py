@@ -79,6 +79,16 @@ def generate(folder, run):
 
 
 def test_a_run_is_named_by_what_its_file_holds(root):
+    for name, request in (("a", 0), ("b", 1), ("copy", 0)):
+        (root / name).mkdir()
+        (root / name / "q.txt").write_text(REQUESTS[request])
+    a, b, copy = (setting(root, f"PROMPTS={name}/q.txt") for name in ("a", "b", "copy"))
+    assert a == copy != b and a.startswith("offline@q.txt-")
+    assert setting(root) == "offline"
+
+
+@pytest.mark.long("test_a_run_is_named_by_what_its_file_holds")
+def test_a_run_is_named_by_what_is_asked_for_in_any_kind_of_file(root):
     for name in ("a", "b"):
         (root / name).mkdir()
         (root / name / "q.txt").write_text(REQUESTS[ord(name) - ord("a")])
@@ -105,9 +115,11 @@ def test_a_run_is_named_by_what_its_file_holds(root):
     before = setting(root, "PROMPTS=briefs")
     (root / "briefs/aside/other.md").write_text("of no brief")
     assert setting(root, "PROMPTS=briefs") == before
-    assert setting(root) == "offline"
 
 
+@pytest.mark.long(
+    "test_what_a_judge_said_is_taken_over_with_its_files_and_nothing_that_is_there_is_replaced"
+)
 def test_no_request_is_paid_for_twice_whatever_was_killed(root):
     with open(root / "assets/models.toml", "a") as registry:
         registry.write("price = { prompt = 1, completion = 4 }\n")

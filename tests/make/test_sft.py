@@ -109,6 +109,7 @@ def test_dpo_says_what_it_lacks_and_submits_the_driver_of_dpo_on_the_merged_mode
     assert check["ok"] and check["model"] == str(run / "merged")
 
 
+@pytest.mark.long("test_a_dry_run_prints_the_command_and_what_would_be_frozen_without_a_tokenizer")
 def test_rft_is_sft_on_the_best_rows(root):
     shutil.copytree(root / "data/chat", root / "data/best")
     done = sft(root, "rft", "DRY=1")
@@ -116,13 +117,15 @@ def test_rft_is_sft_on_the_best_rows(root):
     assert '"recipe": "results/rft/nemotron-nano-lora/recipe.yaml"' in done.stdout
 
 
-def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root):
+@pytest.fixture
+def planted(root):
+    """What `make rl` is asked with, by a sample that was planted."""
     run = root / "results/sft/nemotron-nano-lora"
     shutil.copytree(ROOT / "tests/fixtures/sft/thinker", run / "merged")
     (run / "merged/config.json").write_text("{}")
     (root / "data/rl").mkdir()
     asked = [json.loads(line) for line in (ROOT / "data/prompts.jsonl").read_text().splitlines()]
-    planted = []
+    sampled = []
     for name, some in (("train", asked[:40]), ("test", asked[40:46])):
         lines = [json.dumps({**one, "id": f"t{k}"}) for k, one in enumerate(some)]
         (root / f"data/rl/{name}.jsonl").write_text("\n".join(lines))
@@ -130,21 +133,28 @@ def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root):
             for n in range(4):
                 sample = {"sample": {"of": f"t{k}", "k": n}}
                 reward = {"reward": n / 4, "masked": False}
-                planted.append({"id": f"t{k}~{n}", "gen": sample, "reward": reward})
-    (root / "planted.jsonl").write_text("".join(json.dumps(one) + "\n" for one in planted))
+                sampled.append({"id": f"t{k}~{n}", "gen": sample, "reward": reward})
+    (root / "planted.jsonl").write_text("".join(json.dumps(one) + "\n" for one in sampled))
     short = (
         "SET=policy.generation.max_new_tokens=4096"  # this tokenizer's tokens are bytes, or nearly
     )
     words = ("rl", "DRY=1", "PLANTED=planted.jsonl", "FLAGS=: --nodes=4")
-    done = sft(root, *words, short)
-    assert done.returncode == 2 and "SET='env.judge.host=HOST' names it" in done.stderr
-    words = (*words, f"{short} env.judge.host=node7")
-    done = sft(root, *words)
+    return [*words, f"{short} env.judge.host=node7"]
+
+
+def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root, planted):
+    done = sft(root, *planted)
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
     assert " --nodes=4 " in lines["command"] and "slurm/rl.sbatch" in lines["command"]
     assert lines["SFT_DRIVER"].split()[1] == "examples/nemo_gym/run_grpo_nemo_gym.py"
     check = json.loads((root / "results/rl/nemotron-nano-lora/check.json").read_text())
     assert check["ok"] and check["rollouts"] == 128
-    done = sft(root, *words, "PACE=5")
+
+
+@pytest.mark.long("test_rl_is_checked_by_its_planted_sample_before_the_job_is_described")
+def test_rl_says_what_it_lacks(root, planted):
+    done = sft(root, *planted[:-1], planted[-1].partition(" env.")[0])
+    assert done.returncode == 2 and "SET='env.judge.host=HOST' names it" in done.stderr
+    done = sft(root, *planted, "PACE=5")
     assert done.returncode == 2 and "times as many servers would do" in done.stderr

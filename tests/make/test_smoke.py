@@ -39,7 +39,7 @@ def smoke(tmp_path, gres, sbatch):
     ("shown", "asked"),
     [
         ("(null)", None),
-        ("gpu:8(S:0-1)", "--gres=gpu:8 "),
+        pytest.param("gpu:8(S:0-1)", "--gres=gpu:8 ", marks=pytest.mark.long),
         ("gpu:h100:4,nvme:1", "--gres=gpu:h100:4 "),
     ],
 )
@@ -50,7 +50,10 @@ def test_a_gres_is_asked_for_where_the_cluster_has_one(tmp_path, shown, asked):
     assert (asked in argv) if asked else "--gres" not in argv
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize(
+    "refusal",
+    [pytest.param(name, marks=[pytest.mark.long] if n else []) for n, name in enumerate(REFUSALS)],
+)
 def test_a_refusal_of_sbatch_is_said_with_its_remedy(tmp_path, refusal):
     said = f"sbatch: error: Batch job submission failed: {refusal}"
     status, _, words = smoke(tmp_path, "(null)", f"echo '{said}' >&2; exit 1")

@@ -202,7 +202,7 @@ def test_each_chunk_says_what_was_counted_so_far_where_that_is_asked_for(base):
 def test_a_reply_that_the_rule_stops_frees_the_engine_and_says_what_was_written(base):
     """Of 7,000 tokens, as the same of a reply that comes whole."""
     rule = Protocol.load("offline").sampling["stop_early"]
-    told = {"max_tokens": 7000, "temperature": 0, "stop_early": {**rule, "no_slide_tokens": 100}}
+    told = {"max_tokens": 7000, "temperature": 0, "stop_early": {**rule, "no_slide_tokens": 60}}
 
     async def ask(**entry):
         asker = client.Client(registry.Model("smol", "engine:", "smol", **entry))
@@ -219,10 +219,10 @@ def test_a_reply_that_the_rule_stops_frees_the_engine_and_says_what_was_written(
         assert 0 < waits.cpu(held.pid) - begun < 6 * took
     assert left.finish_reason == "stopped" and len(left.text) == left.stopped["kept"]
     assert 20 < left.usage["completion_tokens"] < 400 and left.usage["prompt_tokens"] > 20
-    told["max_tokens"] = 200
+    told["max_tokens"] = 100
     whole = asyncio.run(ask(drop=["stream", "stream_options"]))
     assert (whole.text, whole.stopped) == (left.text, left.stopped)
-    assert whole.usage["completion_tokens"] == 200
+    assert whole.usage["completion_tokens"] == 100
 
 
 def test_a_prompt_longer_than_the_context_is_refused_in_words_that_the_client_understands(base):
@@ -361,10 +361,9 @@ def test_what_was_said_before_makes_a_text_likelier_and_other_requests_change_no
 
 def test_the_bits_are_those_of_the_probability_of_the_next_token(base):
     """Of a text that is certain after its repetitions, nearly none; of a letter out of nowhere, many."""
-    text = " ".join(["The cat sat on the mat."] * 20)
-    sure = post(base, TEXT | {"text": text}, "/likelihood")[1]["bits"]
-    odd = post(base, TEXT | {"text": f"{text} \u16a0"}, "/likelihood")[1]["bits"]
-    assert max(sure[-20:]) < 0.5 and sum(odd[len(sure) :]) > 10
+    text = " ".join(["The cat sat on the mat."] * 16)
+    bits = post(base, TEXT | {"text": f"{text} \u16a0"}, "/likelihood")[1]["bits"]
+    assert max(bits[-24:-4]) < 0.5 and sum(bits[-4:]) > 10  # the letter is of 3 or 4 tokens
 
 
 @pytest.mark.parametrize(
@@ -405,7 +404,7 @@ REPLY = {
 
 def test_a_reply_is_measured_after_its_conversation_and_the_likeliest_tokens_stand_beside(base):
     said = []
-    for _ in range(6):  # what it would say, a token after the other
+    for _ in range(4):  # what it would say, a token after the other
         status, found = post(base, REPLY | {"tokens": [*said, 0]}, "/likelihood")
         assert status == 200 and found["tokens"] == len(said) + 1 == len(found["bits"])
         assert found["top"][:-1] == said and found["bits"][:-1] == found["top_bits"][:-1]
@@ -483,24 +482,7 @@ def test_two_leases_share_one_server(base):
         assert one.pid == two.pid and one.base_url == two.base_url == base
 
 
-def test_processes_that_start_at_once_share_one_server():
-    script = "from decksmith.models import embedded; import sys; print(embedded.lease().pid, flush=True); sys.stdin.read()"
-    crowd = [
-        subprocess.Popen(
-            [sys.executable, "-c", script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment(2),
-        )
-        for _ in range(3)
-    ]
-    pids = {child.stdout.readline() for child in crowd}
-    for child in crowd:
-        child.communicate()
-    assert len(pids) == 1 and pids != {b""}
-
-
-def test_a_server_ends_after_the_kill_of_its_last_client():
+def test_processes_that_start_at_once_share_one_server_that_ends_after_the_kill_of_the_last():
     script = textwrap.dedent("""
         import time
         from decksmith.models import embedded
@@ -508,18 +490,20 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
         print(held.pid, flush=True)
         time.sleep(600)
     """)
-    client = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment(2)
-    )
-    pid = int(client.stdout.readline())
-    time.sleep(2.5)
-    assert not waits.ended(pid)  # it does not end while somebody holds it
-    client.kill()
-    client.wait()
+    words = [sys.executable, "-c", script]
+    crowd = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment(2)) for _ in range(3)]
+    (pid,) = {int(held.stdout.readline()) for held in crowd}
+    for held in crowd:
+        time.sleep(2.5 * (held is crowd[-1]))
+        assert not waits.ended(pid)  # it does not end while somebody holds it
+        held.kill()
+        held.wait()
     waits.until(lambda: waits.ended(pid))
 
 
-@pytest.mark.long("test_a_server_ends_after_the_kill_of_its_last_client")
+@pytest.mark.long(
+    "test_processes_that_start_at_once_share_one_server_that_ends_after_the_kill_of_the_last"
+)
 def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address(monkeypatch):
     monkeypatch.setenv("DECKSMITH_ENGINE_THREADS", "2")
     with embedded.lease() as first:
@@ -571,7 +555,7 @@ def adapter(path, size):
 
 
 def test_an_adapter_is_a_model_by_its_name_and_leaves_the_base_alone(base, tmp_path):
-    plain = words(base)
+    plain, asked = words(base, max_tokens=8), ("tuned", "idle", "base", "smol")
     with embedded.lease(
         loras={
             "base": None,
@@ -585,9 +569,8 @@ def test_an_adapter_is_a_model_by_its_name_and_leaves_the_base_alone(base, tmp_p
             "idle",
             "tuned",
         ]
-        assert words(held.base_url, model="tuned") != plain
-        assert words(held.base_url, model="idle") == words(held.base_url, model="base") == plain
-        assert words(held.base_url) == plain
+        tuned, *same = (words(held.base_url, model=name, max_tokens=8) for name in asked)
+        assert tuned != plain and same == [plain] * 3
 
 
 def test_an_adapter_that_is_not_there_or_takes_a_taken_name_is_refused(tmp_path):

@@ -35,7 +35,6 @@ def test_a_text_that_is_no_deck_is_refused_before_anything_is_drawn(deck, why):
 def test_a_deck_is_drawn_and_found_faults_in_and_a_hostile_one_ends_nothing():
     async def ask():
         tools = agents.Tools(template=templates.read(cli.ROOT / "data/templates/company.md"))
-        tools.pool.settings["deadline"] = 3
         try:
             said, shots = await tools.render(GOOD, [3, 1], 200)
             refused = []
@@ -43,7 +42,9 @@ def test_a_deck_is_drawn_and_found_faults_in_and_a_hostile_one_ends_nothing():
                 with pytest.raises(agents.Refused) as why:
                     await tools.render(GOOD, slides, width)
                 refused.append(str(why.value))
+            usual, tools.pool.settings["deadline"] = tools.pool.settings["deadline"], 2
             hostile = await tools.render(ENDLESS)
+            tools.pool.settings["deadline"] = usual
             found = await tools.xray(FULL.replace("theme: default", "theme: seriph"))
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(agents, "WAITING", 1)
@@ -59,7 +60,7 @@ def test_a_deck_is_drawn_and_found_faults_in_and_a_hostile_one_ends_nothing():
     assert [Image.open(io.BytesIO(shot)).size for shot in shots] == [(200, 113)] * 2
     assert refused[0].startswith("there is no picture of slide 4; 3 of 3 slides drawn.")
     assert refused[1] == "width is 5000; it is 100 to 980"
-    assert hostile[1] == [] and "more than 3 CPU seconds" in hostile[0]
+    assert hostile[1] == [] and "more than 2 CPU seconds" in hostile[0]
     lines = found.split("\n")
     assert lines[0] == "3 of 3 slides drawn."
     assert any("overflows by" in line and line.startswith("deck.md:") for line in lines)

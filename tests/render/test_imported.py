@@ -326,13 +326,14 @@ for number in range(int(sys.argv[2])):
 
 
 @pytest.mark.fuzz
-def test_broken_files_are_read_or_refused(tmp_path):
+@pytest.mark.parametrize("count", [400, pytest.param(2000, marks=pytest.mark.long)])
+def test_broken_files_are_read_or_refused(tmp_path, count):
     """A crash of a library ends its own process, which the host calls unreadable; no file may end in a traceback."""
     paths = []
     for n, data in enumerate(seeds(tmp_path)):
         paths.append(tmp_path / f"seed{n}")
         paths[-1].write_bytes(data)
-    command = [sys.executable, "-c", FUZZ, READER, str(fuzz.times(2000)), *paths]
+    command = [sys.executable, "-c", FUZZ, READER, str(fuzz.times(count)), *paths]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
     assert done.stdout == ""
@@ -373,7 +374,11 @@ def test_a_page_of_marp_is_drawn_and_measured_as_our_own_slides_are(tmp_path):
 @pytest.mark.parametrize(
     "page, why",
     [
-        ("<html><body><p>hello</p></body></html>", "a page of neither reveal.js nor Marp"),
+        pytest.param(
+            "<html><body><p>hello</p></body></html>",
+            "a page of neither reveal.js nor Marp",
+            marks=pytest.mark.long,
+        ),
         (
             '<html><body><div class="reveal"><div class="slides"><section>x</section></div></div>'
             '<script src="https://cdn.example.org/reveal.js"></script></body></html>',

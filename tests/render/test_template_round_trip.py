@@ -46,13 +46,19 @@ layout: two-cols
 """
 
 
-def test_palette_fonts_and_sizes_come_back_from_the_file_that_is_built_under_them(tmp_path):
+@pytest.mark.parametrize(
+    "names", [("dark", "same"), pytest.param(("plain", "no_theme_colours"), marks=pytest.mark.long)]
+)
+def test_palette_fonts_and_sizes_come_back_from_the_file_that_is_built_under_them(tmp_path, names):
     """dark: bg1 is the theme's dk1. same: one family of the renderer's stands in for both of the company's."""
-    made = files.show()
-    files.theme(made, files.PALETTE, "Franklin Gothic Heavy", "Franklin Gothic Book")
-    files.sizes(made, 34, 22)
-    same = files.saved(made, tmp_path / "same.pptx")
-    sources = [files.plain(tmp_path), files.dark(tmp_path), files.no_theme_colours(tmp_path), same]
+
+    def same(folder):
+        made = files.show()
+        files.theme(made, files.PALETTE, "Franklin Gothic Heavy", "Franklin Gothic Book")
+        files.sizes(made, 34, 22)
+        return files.saved(made, folder / "same.pptx")
+
+    sources = [(same if name == "same" else getattr(files, name))(tmp_path) for name in names]
 
     async def built():
         builder = site.Builder(Protocol.load("offline"), ["pptx"])
@@ -85,6 +91,7 @@ def test_palette_fonts_and_sizes_come_back_from_the_file_that_is_built_under_the
         assert "+mn-lt" not in title._element.xml  # the theme's font for titles
 
 
+@pytest.mark.long("test_palette_fonts_and_sizes_come_back_from_the_file_that_is_built_under_them")
 def test_the_shipped_template_gives_its_colours_to_the_theme(tmp_path):
     for name in ("company.md", "logo.svg"):
         shutil.copy(cli.ROOT / "data/templates" / name, tmp_path)

@@ -127,10 +127,18 @@ def show(tmp_path, *texts):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["https://example.org/theme"],
+        pytest.param(
+            ["nosuch", "./here", "'@slidev/theme-seriph'", "[seriph]"], marks=pytest.mark.long
+        ),
+    ],
+)
 def test_a_theme_that_we_do_not_have_is_shown_as_default_and_the_protocol_says_what_it_costs(
-    tmp_path,
+    tmp_path, names
 ):
-    names = ["nosuch", "./here", "https://example.org/theme", "'@slidev/theme-seriph'", "[seriph]"]
     text = "---\ntitle: T\ntheme: {}\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
     plain, *values = show(tmp_path, *(text.format(name) for name in ["default", *names]))
     pictures = [

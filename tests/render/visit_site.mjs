@@ -1,14 +1,15 @@
 // Visits a built site in the pinned Chromium, with none of the renderer's walls around it.
 //
-//   node tests/render/visit_site.mjs < visits.json     [{"url": .., "keys": ["ArrowRight", ..], "frame": "sandbox flags", "wait": ms, "shots": folder, "blind": no states}, ..]
+//   node tests/render/visit_site.mjs     lines of [{"url": .., "keys": ["ArrowRight", ..], "frame": "sandbox flags", "wait": ms, "shots": folder, "blind": no states}, ..]
 //
-// Prints a line for each visit: {"states": [{no, text, hidden, hash, all}, ..] (at first and after each key), "trouble": [..] (console, page, failed requests),
+// Prints a line for each: an array with, for each visit, {"states": [{no, text, hidden, hash, all}, ..] (at first and after each key), "trouble": [..] (console, page, failed requests),
 // "requests": [..], "pages": n, "url": ..}.
 import { createRequire } from "node:module";
 import http from "node:http";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import readline from "node:readline";
 import { fileURLToPath } from "node:url";
 import { unpack } from "../../assets/renderer/browser.mjs";
 
@@ -27,17 +28,18 @@ const outer = http.createServer((request, response) => response.writeHead(200, {
 await new Promise((resolve) => outer.listen(0, "127.0.0.1", resolve));
 
 // Visits wait more than they work: several at once, each in a context of its own. Those in a frame share `framed`, and go alone.
-const visits = JSON.parse(readFileSync(0)), seen = [];
-const ATONCE = visits.some((visit) => visit.frame != null) ? 1 : 4;
-let next = 0;
-await Promise.all(Array.from({ length: ATONCE }, async () => {
-  while (next < visits.length) {
-    const number = next++;
-    seen[number] = await look(visits[number]);
-  }
-}));
-for (const one of seen)
-  console.log(JSON.stringify(one));
+for await (const line of readline.createInterface(process.stdin)) {
+  const visits = JSON.parse(line), seen = [];
+  const atOnce = visits.some((visit) => visit.frame != null) ? 1 : 4;
+  let next = 0;
+  await Promise.all(Array.from({ length: atOnce }, async () => {
+    while (next < visits.length) {
+      const number = next++;
+      seen[number] = await look(visits[number]);
+    }
+  }));
+  console.log(JSON.stringify(seen));
+}
 await browser.close();
 outer.close();
 rmSync(home, { recursive: true, force: true });

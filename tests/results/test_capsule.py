@@ -69,6 +69,7 @@ def members(path):
         return {info.name: tar.extractfile(info).read() for info in tar}
 
 
+@pytest.mark.long("test_a_replay_without_the_endpoint_finds_everything_the_same")
 def test_every_stage_of_a_finished_run_is_kept_on_a_rerun(root):
     done = script(root, PIPELINE)  # the endpoint is gone
     assert done.returncode == 0, done.stderr
@@ -369,6 +370,11 @@ def test_a_vision_judge_is_heard_again_from_its_stored_words_without_a_key(visio
         "p1/judge/2.txt",
     ]
     assert value["rubric"] == stream.fingerprint(identity.judging(Protocol.load("published")))
+
+
+@pytest.mark.long("test_a_vision_judge_is_heard_again_from_its_stored_words_without_a_key")
+def test_other_words_of_a_vision_judge_are_another_verdict(vision):
+    stored, hear = vision
     words = stored / "p1/judge/2.txt"
     words.write_text(words.read_text().replace('"score": 4', '"score": 5', 1))
     assert hear()["scores"]["content"] == 5

@@ -794,12 +794,13 @@ def test_no_other_code_prints_a_ranking_or_a_winner():
     scripts = [
         path
         for path in (cli.ROOT / "bin").iterdir()
-        if "python3" in path.read_text().partition("\n")[0]
+        if path.is_file() and "python3" in path.read_text().partition("\n")[0]
     ]
     for path in [*(cli.ROOT / "lib/decksmith").rglob("*.py"), *scripts]:
-        if path.name in ("claims.py", "regressions.py"):
+        text = path.read_text()
+        if path.name in ("claims.py", "regressions.py") or not words.search(text):
             continue
-        tree = ast.parse(path.read_text())
+        tree = ast.parse(text)
         docs = {
             id(node.body[0].value)
             for node in ast.walk(tree)

@@ -22,7 +22,7 @@ def runs(tmp_path):
     """Two finished runs of three prompts; the second's scores are taken away and returned as lines."""
     made = []
     for model, skill in (("smol", 0.45), ("smol-sft", 0.8)):
-        folder = synthetic.run(tmp_path / model / "offline", model, skill, 3)
+        folder = synthetic.run(tmp_path / model / "offline", model, skill, 3, slides_too="plain")
         lines = (folder / "scores.jsonl").read_bytes().splitlines(keepends=True)
         asked = ("id", "messages", "asks", "checklist")
         rows = [{k: json.loads(line).get(k) for k in asked} for line in lines]
@@ -56,7 +56,9 @@ def written(job, file):
     return file.read_text()
 
 
-def test_page_comes_with_the_first_deck_and_compares_nothing(runs, tmp_path):
+def test_page_comes_with_the_first_deck_and_compares_nothing_and_the_report_that_follows_is_another(
+    runs, tmp_path
+):
     first, second, lines = runs
     out = tmp_path / "report"
     job = follow(out, second, first, second)
@@ -70,13 +72,6 @@ def test_page_comes_with_the_first_deck_and_compares_nothing(runs, tmp_path):
     assert said == b"".join(lines)
     assert job.returncode == 0
     assert f"The report so far: file://{out}/index.html" in errors.decode()
-
-
-def test_the_report_that_follows_has_another_version(runs, tmp_path):
-    first, second, lines = runs
-    out = tmp_path / "report"
-    job = follow(out, second, first, second)
-    job.communicate(b"".join(lines))
     assert live_of((out / "index.html").read_text())
     before = (out / "version.js").read_text()
     assert "report_live = true" in before
@@ -87,6 +82,9 @@ def test_the_report_that_follows_has_another_version(runs, tmp_path):
     assert "live" not in (out / "version.js").read_text()
 
 
+@pytest.mark.long(
+    "test_page_comes_with_the_first_deck_and_compares_nothing_and_the_report_that_follows_is_another"
+)
 def test_a_run_of_other_prompts_is_left_out(runs, tmp_path):
     first, second, lines = runs
     (first / "prompts.jsonl").write_text("{}\n")

@@ -33,9 +33,16 @@ def test_what_two_models_find_hard_together_cancels():
 
 
 @pytest.mark.simulation
-def test_the_promised_power_is_within_three_points_of_the_one_found():
-    for promised, found in map(bench_stats.promise, bench_stats.PROMISES):
-        assert abs(promised - found) < 0.03
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(cell, marks=[] if n in (0, 6) else pytest.mark.long)
+        for n, cell in enumerate(bench_stats.PROMISES)
+    ],
+)
+def test_the_promised_power_is_within_three_points_of_the_one_found(cell):
+    promised, found = bench_stats.promise(cell)
+    assert abs(promised - found) < 0.03
 
 
 def test_domains_that_agree_are_seen_and_prompts_that_stand_alone_are_not_blamed_on_them():

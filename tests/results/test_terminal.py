@@ -66,7 +66,7 @@ def on_terminal(command, width):
     return said.decode().splitlines()
 
 
-@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("width", [80, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize("script", ["run-compare", "run-plan", "run-compare --page"])
 def test_nothing_is_wider_than_the_terminal(runs, tmp_path, script, width):
     name, *flags = script.split()

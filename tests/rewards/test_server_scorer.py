@@ -156,6 +156,9 @@ def test_the_key_of_a_reward_is_all_that_it_depends_on(tmp_path):
     assert first == named and len({first, reply, asks}) == 3
 
 
+@pytest.mark.long(
+    "tests/judging/test_edits.py::test_the_reward_of_an_edit_is_its_score_and_a_refusal_gets_nothing"
+)
 def test_edits_are_scored_by_prompts_that_bring_their_deck(tmp_path):
     from decksmith.train.corpus import chat_rows
     from decksmith.train.rewards import rows

@@ -425,6 +425,7 @@ def test_a_vote_in_the_future_is_named(tmp_path):
         take(tmp_path, HEADER + "p1,ada,one,two,left,2126-01-01\n")
 
 
+@pytest.mark.long("tests/study/test_store.py::test_what_was_acknowledged_survives_a_kill")
 def test_a_taking_that_is_killed_is_made_good_by_the_next(tmp_path):
     (tmp_path / "votes.csv").write_text(
         HEADER + "".join(f"p{n},ada,one,two,left,\n" for n in range(300))

@@ -151,6 +151,7 @@ def test_the_owner_sees_names_of_one_network_while_the_study_is_open(folder):
         assert "alike" not in requests.get(f"{links[0]}sheet").json()
 
 
+@pytest.mark.long("test_a_script_that_makes_forty_people_wins_nothing")
 def test_a_class_behind_one_address_with_links_counts_as_people(folder):
     with bench_vote.Server(folder) as server:
         vote(folder, server, invited(server, [f"pupil {n}" for n in range(20)]), for_two)

@@ -291,6 +291,7 @@ sys.addaudithook(killed)
 """
 
 
+@pytest.mark.long("test_what_was_acknowledged_survives_a_kill")
 def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_completes_it(
     tmp_path, runs
 ):

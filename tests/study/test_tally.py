@@ -170,6 +170,7 @@ def test_planted_strengths_ties_and_bias_lie_in_their_intervals():
     assert pair["log_odds"]["lo"] < -1 < pair["log_odds"]["hi"] < 0
 
 
+@pytest.mark.long("test_the_error_is_that_of_both_clusters_less_their_cells")
 @pytest.mark.simulation
 def test_about_95_of_100_intervals_hold_the_truth_where_raters_and_prompts_differ():
     held = narrow = 0

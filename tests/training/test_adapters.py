@@ -149,34 +149,29 @@ def test_of_a_base_model_on_the_hub_only_the_headers_are_fetched(tmp_path, base,
             "HF_HOME": str(tmp_path / "home"),
             "PYTHONPATH": str(cli.ROOT / "lib"),
         }
-        code = "import json, sys; from decksmith.train.training import adapters; print(json.dumps(adapters.check(*sys.argv[1:])))"
+        code = (
+            "import json, sys; from decksmith.train.training import adapters\n"
+            "for folder, base in zip(sys.argv[1::2], sys.argv[2::2]):\n"
+            "    try: print(json.dumps(adapters.check(folder, base)))\n"
+            "    except adapters.cli.Stop as refused: print(refused)"
+        )
+        fits, odd = lora(tmp_path / "a"), lora(tmp_path / "b", r=4)
         done = subprocess.run(
-            [sys.executable, "-c", code, lora(tmp_path / "a"), "lab/base"],
+            [sys.executable, "-c", code, fits, "lab/base", odd, "lab/base", fits, "lab/none"],
             env=env,
             capture_output=True,
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["modules"] == {"k_proj": 1, "q_proj": 1}
+        found, refused, missing = done.stdout.splitlines()
+        assert json.loads(found)["modules"] == {"k_proj": 1, "q_proj": 1}
         assert not [
             path
             for path in (tmp_path / "home").rglob("*")
             if path.is_file() and path.stat().st_size > 100_000
         ]
-        refused = subprocess.run(
-            [sys.executable, "-c", code, lora(tmp_path / "b", r=4), "lab/base"],
-            env=env,
-            capture_output=True,
-            text=True,
-        )
-        assert "do not fit rank 4 on [8, 16] of lab/base" in refused.stderr
-        missing = subprocess.run(
-            [sys.executable, "-c", code, tmp_path / "a", "lab/none"],
-            env=env,
-            capture_output=True,
-            text=True,
-        )
-        assert "lab/none: the Hub does not give its headers" in missing.stderr
+        assert "do not fit rank 4 on [8, 16] of lab/base" in refused
+        assert "lab/none: the Hub does not give its headers" in missing
     finally:
         process.kill()
         process.wait()

@@ -30,6 +30,9 @@ def peft(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long(
+    "tests/training/test_adapters.py::test_the_gguf_adapter_adds_to_the_permuted_matrix_what_the_adapter_adds_to_the_matrix"
+)
 def test_the_repositorys_adapter_comes_back_in_the_same_bytes(peft, tmp_path):
     adapters.gguf(peft, "smol", tmp_path / "again.gguf")
     shipped = cli.ROOT / "data/adapter/adapter.gguf"

@@ -81,15 +81,19 @@ FIRST = ("policy.train_global_batch_size=2", "sft.max_num_steps=2", "sft.val_at_
 
 @pytest.fixture
 def recipe(model, tmp_path):
-    """A function that writes a run of 11 rows in steps of 2 into tmp_path/NAME and returns the folder."""
+    return writer(model, tmp_path)
+
+
+def writer(model, folder):
+    """A function that writes a run of 11 rows in steps of 2 into FOLDER/NAME and returns it."""
     data = write_rows(
-        tmp_path / "data",
+        folder / "data",
         train=[conversation(n) for n in range(11)],
         test=[conversation(n) for n in range(90, 93)],
     )
 
     def write(name, *overrides):
-        run = tmp_path / name
+        run = folder / name
         config = recipes.recipe(
             "smol-lora",
             data=data,
@@ -113,15 +117,26 @@ def recipe(model, tmp_path):
     return write
 
 
-def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that_is_not(recipe):
-    whole, killed = (
-        recipe("whole", "sft.max_num_epochs=4"),
-        recipe("killed", "sft.max_num_epochs=4"),
-    )
-    assert trained(whole) == 0
+@pytest.fixture(scope="module")
+def plain(model, tmp_path_factory):
+    """A run without overrides, trained to its end; it is only looked at."""
+    run = writer(model, tmp_path_factory.mktemp("plain"))("run")
+    assert trained(run) == 0
+    return run
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(4, marks=pytest.mark.long)])
+def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that_is_not(
+    recipe, plain, kills
+):
+    epochs = f"sft.max_num_epochs={kills}"
+    whole, killed, end = plain, recipe("killed", epochs), 5 * kills
+    if kills != 2:
+        whole = recipe("whole", epochs)
+        assert trained(whole) == 0
     dice = random.Random(7)
     hits = 0
-    for kill in range(4):
+    for kill in range(kills):
         process, before = start(train.run, killed, log=killed / "log"), written(killed)
         while process.is_alive() and (
             written(killed) == before
@@ -135,12 +150,15 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that
         process.join()
     assert hits > 1, "the run is meant to be long enough for these kills"
     assert trained(killed) == 0
-    assert steps(killed) == steps(whole) == [18, 20]
-    for step in (18, 20):
+    assert steps(killed) == steps(whole) == [end - 2, end]
+    for step in (end - 2, end):
         assert weights(killed, step) == weights(whole, step)
     assert metrics(killed) == metrics(whole)
-    assert [line["step"] for line in metrics(whole) if "loss" in line] == list(range(1, 21))
-    assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step_18", "step_20"}
+    assert [line["step"] for line in metrics(whole) if "loss" in line] == list(range(1, end + 1))
+    assert {path.name for path in (killed / "checkpoints").iterdir()} == {
+        f"step_{end - 2}",
+        f"step_{end}",
+    }
 
 
 def dies(run, *, before):
@@ -154,7 +172,10 @@ def dies(run, *, before):
     train.run(run)
 
 
-@pytest.mark.parametrize("period, before", [(10, True), (2, True), (10, False)])
+@pytest.mark.parametrize(
+    "period, before",
+    [(10, True), *(pytest.param(*one, marks=pytest.mark.long) for one in ((2, True), (10, False)))],
+)
 def test_what_is_trained_is_kept_where_its_validation_is_killed(recipe, period, before):
     asked = (f"sft.val_period={period}", f"checkpointing.save_period={period}")
     whole, killed = (recipe(name, *asked, "sft.val_at_start=false") for name in ("whole", "killed"))
@@ -177,10 +198,10 @@ AS_WELL = [pytest.param(name, marks=pytest.mark.long) for name in ("SIGUSR1", "S
 @pytest.mark.parametrize("name", ["SIGTERM", *AS_WELL])
 def test_a_signal_saves_what_is_trained_and_the_same_command_goes_on_to_the_same_end(recipe, name):
     long = (
-        "sft.max_num_epochs=8",
-        "sft.val_period=40",
+        "sft.max_num_epochs=5",
+        "sft.val_period=25",
         "sft.val_at_start=false",
-        "checkpointing.save_period=40",
+        "checkpointing.save_period=25",
     )
     run = recipe("run", *long)
     process = start(train.run, run, log=run / "log")
@@ -189,16 +210,16 @@ def test_a_signal_saves_what_is_trained_and_the_same_command_goes_on_to_the_same
     os.kill(process.pid, getattr(signal, name))
     assert finished(process) == 75
     (step,) = steps(run)
-    assert 2 <= step < 40
+    assert 2 <= step < 25
     assert (
-        f"unfinished: {name} at step {step} of 40; saved step_{step}; run the same command again"
+        f"unfinished: {name} at step {step} of 25; saved step_{step}; run the same command again"
         in (run / "log").read_text()
     )
     assert trained(run) == 0
     if name == "SIGTERM":
         whole = recipe("whole", *long)
         assert trained(whole) == 0
-        assert weights(run, 40) == weights(whole, 40) and metrics(run) == metrics(whole)
+        assert weights(run, 25) == weights(whole, 25) and metrics(run) == metrics(whole)
 
 
 def test_a_run_whose_time_is_up_makes_a_step_saves_and_says_so(recipe):
@@ -235,7 +256,6 @@ def test_a_finished_run_has_drawn_its_loss_said_what_it_used_and_is_not_trained_
 def test_a_checkpoint_has_the_layout_of_nemo_rl_and_the_best_and_the_newest_are_kept(recipe):
     run = recipe(
         "run",
-        "sft.max_num_epochs=4",
         "checkpointing.keep_top_k=1",
         "checkpointing.metric_name=val:val_loss",
         "checkpointing.higher_is_better=true",
@@ -247,11 +267,11 @@ def test_a_checkpoint_has_the_layout_of_nemo_rl_and_the_best_and_the_newest_are_
         if "val_loss" in line and line["step"]
     }
     best = max(losses, key=losses.get)
-    assert best < 20
-    assert steps(run) == [best, 20]
+    assert best < 10
+    assert steps(run) == [best, 10]
     files = sorted(
-        str(path.relative_to(run / "checkpoints/step_20"))
-        for path in (run / "checkpoints/step_20").rglob("*")
+        str(path.relative_to(run / "checkpoints/step_10"))
+        for path in (run / "checkpoints/step_10").rglob("*")
         if path.is_file()
     )
     assert files == [
@@ -269,16 +289,16 @@ def test_a_checkpoint_has_the_layout_of_nemo_rl_and_the_best_and_the_newest_are_
         "policy/weights/model/adapter_model.safetensors",
         "training_info.json",
     ]
-    info = json.loads((run / "checkpoints/step_20/training_info.json").read_text())
+    info = json.loads((run / "checkpoints/step_10/training_info.json").read_text())
     assert {key: info[key] for key in ("epoch", "step", "total_steps", "consumed_samples")} == {
-        "epoch": 3,
+        "epoch": 1,
         "step": 5,
-        "total_steps": 20,
-        "consumed_samples": 40,
+        "total_steps": 10,
+        "consumed_samples": 20,
     }
-    assert info["val:val_loss"] == pytest.approx(losses[20], abs=1e-5)
+    assert info["val:val_loss"] == pytest.approx(losses[10], abs=1e-5)
     config = json.loads(
-        (run / "checkpoints/step_20/policy/weights/model/adapter_config.json").read_text()
+        (run / "checkpoints/step_10/policy/weights/model/adapter_config.json").read_text()
     )
     assert config["target_modules"] == sorted(
         ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -381,9 +401,10 @@ def same_losses(run, steps, held):
     ("name", "overrides"),
     [
         ("dropout", []),
-        (
+        pytest.param(
             "micro batches of two",
             ["policy.train_micro_batch_size=2", "policy.dtensor_cfg.lora_cfg.dropout=0"],
+            marks=pytest.mark.long,
         ),
         pytest.param(
             *("dropout", ["policy.dtensor_cfg.activation_checkpointing=true"]),
@@ -391,9 +412,11 @@ def same_losses(run, steps, held):
         ),
     ],
 )
-def test_the_losses_are_those_of_the_loop_that_was_here_before(recipe, name, overrides):
-    run = recipe("run", *overrides)
-    assert trained(run) == 0
+def test_the_losses_are_those_of_the_loop_that_was_here_before(recipe, plain, name, overrides):
+    run = plain
+    if overrides:
+        run = recipe("run", *overrides)
+        assert trained(run) == 0
     same_losses(run, LOOP[name], LOOP_HELD[name])
 
 
@@ -423,8 +446,9 @@ def nemo_rl(messages, tokenizer):
     return ids, mask
 
 
-def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path):
-    run = gold_run(tmp_path / "run", 100_000, 64, "sft.max_num_epochs=1")
+@pytest.mark.parametrize("drafts", [8, pytest.param(64, marks=pytest.mark.long)])
+def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path, drafts):
+    run = gold_run(tmp_path / "run", 100_000, drafts, "sft.max_num_epochs=1")
 
     def compare():
         import transformers
@@ -442,7 +466,7 @@ def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path):
             trained_ids = [token for token, trained in zip(ids, mask, strict=True) if trained]
             assert batch["labels"][batch["labels"] != train.UNTRAINED].tolist() == trained_ids
             seen += 1
-        assert seen == len(set(callback.order)) == 64
+        assert seen == len(set(callback.order)) == drafts
 
     assert finished(start(compare, log=run / "log")) == 0, (run / "log").read_text()
 

@@ -22,3 +22,10 @@ export async function start() {
   });
   return { browser, async close() { await browser.close(); rmSync(home, { recursive: true, force: true }); } };
 }
+
+/** A page that looks now and then whether what it waits for is there: by default Playwright has the browser draw a frame for each look. */
+export function seldom(page) {
+  const wait = page.waitForFunction.bind(page);
+  page.waitForFunction = (wanted, given, how) => wait(wanted, given, { polling: 100, ...how });
+  return page;
+}

@@ -1,6 +1,8 @@
 // Drive the demo in the pinned Chromium.
 //
-//   node tests/web/demo.mjs check URL STUB         every behaviour, the models being those of tests/fixtures/demo behind tests/endpoint.py
+//   node tests/web/demo.mjs check URL STUB         the first side of each behaviour, the models being those of tests/fixtures/demo behind
+//                                                  tests/endpoint.py
+//   node tests/web/demo.mjs whole URL STUB         every behaviour
 //   node tests/web/demo.mjs embedded URL           one deck of the embedded model, and a second visitor in the queue
 //   node tests/web/demo.mjs screenshot URL OUT.png   two decks side by side, by the first two models
 //   node tests/web/demo.mjs shots URL STUB FOLDER  pictures: empty, while it is written, done, dark, phone, one model
@@ -12,8 +14,9 @@ import path from "node:path";
 import { axe as auditor, start } from "./browser.mjs";
 
 const [mode, url, third, out] = process.argv.slice(2);
-if (!["check", "embedded", "screenshot", "shots"].includes(mode) || !url || (mode !== "embedded" && !third) || (mode === "shots" && !out)) {
-  console.error("demo.mjs: usage: demo.mjs check URL STUB | embedded URL | screenshot URL OUT.png | shots URL STUB FOLDER");
+const whole = mode === "whole";
+if (!["check", "whole", "embedded", "screenshot", "shots"].includes(mode) || !url || (mode !== "embedded" && !third) || (mode === "shots" && !out)) {
+  console.error("demo.mjs: usage: demo.mjs check URL STUB | whole URL STUB | embedded URL | screenshot URL OUT.png | shots URL STUB FOLDER");
   process.exit(2);
 }
 
@@ -66,7 +69,8 @@ const go = () => fetch(third.replace("/v1", "/go"), { method: "POST" }); // the 
 const stub = async () => (await fetch(third.replace("/v1", "/stats"))).json();
 const until = async (what, wanted) => { for (let tries = 0; tries < 900; tries++) { if (await wanted()) return; await new Promise((done) => setTimeout(done, 100)); } trouble.push(`never: ${what}`); };
 
-async function axe(page, name) {
+async function axe(page, name, rare = true) { // what not every run looks at is rare
+  if (rare && !whole) return;
   if (!(await page.evaluate(() => Boolean(window.axe)))) await page.evaluate(auditor);
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"], iframes: false }));
   for (const violation of found.violations) if (["serious", "critical"].includes(violation.impact))
@@ -76,9 +80,63 @@ async function axe(page, name) {
 
 const REQUEST = "Linden Primary wants shade in the school yard: persuade the board to plant three trees and put up two sails. Name the costs, and end with the decision we ask for.";
 
+/** One slide anew: only that one changes; a reply that is no deck changes nothing. */
+async function anew(page, base, mended) {
+  const first = page.locator(".side").first(), whole = await text(page, 0);
+  await first.locator(".change textarea").fill("slide 3: one sentence");
+  expect("the button names the slide", await first.locator(".change button").textContent(), "Change slide 3");
+  await first.locator(".change textarea").press("Control+Enter");
+  await wait(page, () => document.querySelector(".change p").textContent.startsWith("Slide 3 is new") && document.querySelector(".state").className === "state done");
+  const anew = await text(page, 0);
+  expect("the slide is the model's new one", anew.includes("# Three trees, two sails, one summer") && anew.includes("Say the price before anybody asks."), true);
+  const cut = (deck) => deck.split(/^---$/m).map((part) => part.trim());
+  const [was, is] = [cut(whole), cut(anew)];
+  expect("the others are as they were", [was.filter((part) => !is.includes(part)).length, (await events(page)).findLast((event) => event.type === "rendered" && event.side === 0).slides], [2, 6]);
+  expect("and it is shown", await first.locator(".place").textContent(), "3 / 6");
+  await wait(page, () => [...document.querySelectorAll(".was img")].filter((image) => image.naturalWidth > 0).length === 2);
+  expect("beside what it was", await first.locator(".was figcaption").allTextContents(), ["Before", "Now"]);
+  await base.locator(".change textarea").fill("slide 1: a question as the title");
+  await base.locator(".change button").click();
+  await wait(page, () => document.querySelectorAll(".change p")[1].textContent.includes("was not changed"));
+  await rest(page);
+  expect("a reply that is no deck changes nothing", [await text(page, 1), await state(page, 1), await base.locator(".change p").textContent(), await base.locator(".change textarea").inputValue()],
+    [mended, "done", "Slide 1 was not changed: the model's reply is no slide: it has neither a heading nor a frontmatter. The deck is as it was.", "slide 1: a question as the title"]);
+}
+
+/** A reference deck is everybody's, needs no model, and nobody changes it. */
+async function reference(page) {
+  const before_ = (await stub()).asked;
+  await page.locator("#shelf a").first().click();
+  await wait(page, () => document.querySelector(".who")?.textContent.includes("Reference deck"));
+  await rest(page);
+  expect("a reference deck is drawn", [await state(page), await shots(page), await page.locator(".change").isVisible(), await page.locator(".editor textarea").getAttribute("readonly"), (await stub()).asked], ["done", 7, false, "", before_]);
+  expect("it says whose it is", await page.textContent("#asked-more"), "a deck that people wrote; no model was asked");
+  await axe(page, "a reference deck");
+  const looker = await visit();
+  await looker.waitForSelector("#shelf img");
+  expect("each card has its picture", await looker.evaluate(async () => {
+    const pictures = [...document.querySelectorAll("#shelf img")];
+    for (const one of pictures) one.loading = "eager";
+    await Promise.all(pictures.map((one) => one.decode()));
+    return pictures.map((one) => one.naturalWidth);
+  }), Array(12).fill(640));
+  await looker.locator("#shelf a").first().click();
+  await wait(looker, () => location.hash.length > 1);
+  expect("it is drawn once for all", await looker.evaluate(() => location.hash), await page.evaluate(() => location.hash));
+  await looker.context().close();
+}
+
+/** A reply that is no deck says what is wrong, and with which line. */
+async function broken(page) {
+  await write(page, "Fail", ["broken"]);
+  await rest(page);
+  expect("how it ended", [await state(page), await page.locator(".empty b").textContent(), await page.locator(".findings button").allTextContents()], ["failed", "No deck came of it", ["line 1"]]);
+  expect("why", (await page.locator(".findings span").first().textContent()).startsWith("the deck is empty"), true);
+}
+
 async function check() {
   const page = await visit();
-  await axe(page, "empty page");
+  await axe(page, "empty page", false);
   // Examples fill the form; a document is read, cut and named; Ctrl+Enter sends from any field.
   await page.getByRole("button", { name: "A decision for a board" }).click();
   expect("an example fills the form", [(await page.inputValue("#prompt")).startsWith("Our library lends tools"), await page.inputValue("#audience"), await page.inputValue("#slides")], [true, "executives", "6"]);
@@ -159,30 +217,12 @@ async function check() {
 
   expect("what nobody looked at is said, and nothing is praised", (await base.locator(".clear").textContent()).endsWith("Nobody looked at whether it makes sense, is true, or is what was asked for."), true);
 
-  // One slide anew: only that one changes; a reply that is no deck changes nothing.
-  const first = page.locator(".side").first(), whole = await text(page, 0);
-  await first.locator(".change textarea").fill("slide 3: one sentence");
-  expect("the button names the slide", await first.locator(".change button").textContent(), "Change slide 3");
-  await first.locator(".change textarea").press("Control+Enter");
-  await wait(page, () => document.querySelector(".change p").textContent.startsWith("Slide 3 is new") && document.querySelector(".state").className === "state done");
-  const anew = await text(page, 0);
-  expect("the slide is the model's new one", anew.includes("# Three trees, two sails, one summer") && anew.includes("Say the price before anybody asks."), true);
-  const cut = (deck) => deck.split(/^---$/m).map((part) => part.trim());
-  const [was, is] = [cut(whole), cut(anew)];
-  expect("the others are as they were", [was.filter((part) => !is.includes(part)).length, (await events(page)).findLast((event) => event.type === "rendered" && event.side === 0).slides], [2, 6]);
-  expect("and it is shown", await first.locator(".place").textContent(), "3 / 6");
-  await wait(page, () => [...document.querySelectorAll(".was img")].filter((image) => image.naturalWidth > 0).length === 2);
-  expect("beside what it was", await first.locator(".was figcaption").allTextContents(), ["Before", "Now"]);
-  await base.locator(".change textarea").fill("slide 1: a question as the title");
-  await base.locator(".change button").click();
-  await wait(page, () => document.querySelectorAll(".change p")[1].textContent.includes("was not changed"));
-  await rest(page);
-  expect("a reply that is no deck changes nothing", [await text(page, 1), await state(page, 1), await base.locator(".change p").textContent(), await base.locator(".change textarea").inputValue()],
-    [mended, "done", "Slide 1 was not changed: the model's reply is no slide: it has neither a heading nor a frontmatter. The deck is as it was.", "slide 1: a question as the title"]);
+  if (whole) await anew(page, base, mended);
 
   // Downloads
   const marks = { Markdown: ["---\n", "deck.md"], PDF: ["%PDF-", ".pdf"], PowerPoint: ["PK", ".pptx"] };
   for (const [name, [magic, ending]] of Object.entries(marks)) {
+    if (name === "PowerPoint" && !whole) continue;
     const [download] = await Promise.all([page.waitForEvent("download"), base.getByRole("button", { name, exact: true }).click()]);
     const data = readFileSync(await download.path());
     expect(`${name} is what it says`, [data.subarray(0, magic.length).toString(), download.suggestedFilename().startsWith("School-shade.")], [magic, true]);
@@ -203,12 +243,14 @@ async function check() {
   await wait(frame, () => location.hash.startsWith("#/2"));
   await page.click("#side-1-pictures");
 
-  await axe(page, "a finished pair");
+  await axe(page, "a finished pair", false);
   const stored = await page.context().storageState(), hash = await page.evaluate(() => location.hash);
-  const dark = await visit({ storageState: stored, colorScheme: "dark", hash });
-  await dark.waitForSelector(".shot");
-  await axe(dark, "dark");
-  await dark.context().close();
+  if (whole) {
+    const dark = await visit({ storageState: stored, colorScheme: "dark", hash });
+    await dark.waitForSelector(".shot");
+    await axe(dark, "dark");
+    await dark.context().close();
+  }
   const phone = await visit({ storageState: stored, width: 390, height: 844, hash });
   await phone.waitForSelector(".shot");
   await axe(phone, "phone");
@@ -222,26 +264,7 @@ async function check() {
   lenient = false;
   await other.context().close();
 
-  // A reference deck is everybody's, needs no model, and nobody changes it.
-  const before_ = (await stub()).asked;
-  await page.locator("#shelf a").first().click();
-  await wait(page, () => document.querySelector(".who")?.textContent.includes("Reference deck"));
-  await rest(page);
-  expect("a reference deck is drawn", [await state(page), await shots(page), await page.locator(".change").isVisible(), await page.locator(".editor textarea").getAttribute("readonly"), (await stub()).asked], ["done", 7, false, "", before_]);
-  expect("it says whose it is", await page.textContent("#asked-more"), "a deck that people wrote; no model was asked");
-  await axe(page, "a reference deck");
-  const looker = await visit();
-  await looker.waitForSelector("#shelf img");
-  expect("each card has its picture", await looker.evaluate(async () => {
-    const pictures = [...document.querySelectorAll("#shelf img")];
-    for (const one of pictures) one.loading = "eager";
-    await Promise.all(pictures.map((one) => one.decode()));
-    return pictures.map((one) => one.naturalWidth);
-  }), Array(12).fill(640));
-  await looker.locator("#shelf a").first().click();
-  await wait(looker, () => location.hash.length > 1);
-  expect("it is drawn once for all", await looker.evaluate(() => location.hash), await page.evaluate(() => location.hash));
-  await looker.context().close();
+  if (whole) await reference(page);
 
   // A model that never ends is stopped at the endpoint.
   await write(page, "Never stop", ["endless"]);
@@ -252,11 +275,7 @@ async function check() {
   await until("the endpoint stopped writing", async () => (await stub()).streams === 0);
   expect("what had arrived stays", (await text(page)).length > 30, true);
 
-  // A reply that is no deck says what is wrong, and with which line
-  await write(page, "Fail", ["broken"]);
-  await rest(page);
-  expect("how it ended", [await state(page), await page.locator(".empty b").textContent(), await page.locator(".findings button").allTextContents()], ["failed", "No deck came of it", ["line 1"]]);
-  expect("why", (await page.locator(".findings span").first().textContent()).startsWith("the deck is empty"), true);
+  if (whole) await broken(page);
 
   // A hostile request for a hostile deck
   const title = "</textarea><script>document.title='taken'</script><img src=x onerror=alert(3)>";
@@ -375,7 +394,7 @@ async function pictures(out) {
 }
 
 try {
-  if (mode === "check") await check();
+  if (mode === "check" || whole) await check();
   if (mode === "embedded") await embedded();
   if (mode === "screenshot") await screenshot(third);
   if (mode === "shots") await pictures(out);

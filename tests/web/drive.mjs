@@ -11,7 +11,7 @@
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import { axe as auditor, start } from "./browser.mjs";
+import { axe as auditor, seldom, start } from "./browser.mjs";
 
 const [mode, target, out] = process.argv.slice(2);
 if (!["check", "live", "files", "screenshot", "shots"].includes(mode) || !target || (!out && !["check", "live", "files"].includes(mode))) {
@@ -27,7 +27,7 @@ const trouble = [];
 async function visit({ width = 1440, height = 900, scheme = "light", hash = "", scale = 1 } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, deviceScaleFactor: scale });
   context.setDefaultTimeout(20000);
-  const page = await context.newPage();
+  const page = seldom(await context.newPage());
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && trouble.push(`console ${message.type()}: ${message.text()}`));
   page.on("pageerror", (error) => trouble.push(`page: ${error.message}`));
   page.on("request", (request) => { if (!/^(file|data|blob):/.test(request.url())) trouble.push(`request: ${request.url()}`); });
@@ -90,6 +90,7 @@ async function shots(folder) {
   await page.context().close();
 }
 
+const few = (all) => all.length < 30; // what is the same of many decks is looked at with few
 const rows = (page) => page.evaluate(() => { const { names, rows } = JSON.parse(document.getElementById("data").textContent); return rows.map((values) => Object.fromEntries(names.map((name, at) => [name, values[at]]))).map((row) => ({ id: row.id, run: row.run, status: row.status, worth: row.worth, failed: row.failed, slides: row.drawn, class: row.fault && row.fault.class, line: row.fault && row.fault.line })); });
 const ids = (page) => page.evaluate(() => [...document.querySelectorAll(".deck")].map((node) => `${node.row.run} ${node.row.id}`));
 const expect = (what, is, want) => { if (JSON.stringify(is) !== JSON.stringify(want)) trouble.push(`${what}: ${JSON.stringify(is)?.slice(0, 300)} instead of ${JSON.stringify(want)?.slice(0, 300)}`); };
@@ -251,7 +252,7 @@ async function laid(all) {
     const one = await saved(page, "#send");
     expect("Send saves the page as one file", [one.name, /(src|srcset)="(img|plots)\//.test(one.text), one.text.includes('id="inside"')], ["report.html", false, true]);
   }
-  if (all.length < 100) {
+  if (few(all)) {
     const paper = await page.pdf({ preferCSSPageSize: true });
     expect("paper has pictures", paper.includes("/Subtype /Image"), true);
     await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
@@ -323,7 +324,7 @@ async function check() {
   const title = await page.title();
   expect("decks listed", (await ids(page)).length, all.length);
 
-  if (all.length < 100) await audit(page, "page");
+  if (few(all)) await audit(page, "page");
 
   // Filter, search, sort
   await page.selectOption("#f-status", "does not render");
@@ -378,7 +379,7 @@ async function check() {
   expect("arrows turn slides", await current(), 1);
   expect("the slide's own lines are marked", await page.evaluate(() => document.querySelectorAll("#lines .here").length > 0), true);
   expect("full picture", await page.evaluate(async () => { const image = document.getElementById("picture"); await image.decode(); return image.naturalWidth; }), 980);
-  if (all.length < 100) await audit(page, "a deck");
+  if (few(all)) await audit(page, "a deck");
   await page.keyboard.press("j");
   expect("j moves on inside", await head(), listed[2].split(" ")[1]);
   if (await page.locator("#beside").count()) {
@@ -442,7 +443,7 @@ async function check() {
   });
   await page.context().close();
 
-  if (all.length < 100) {
+  if (few(all)) {
     const dark = await visit({ scheme: "dark" });
     await audit(dark, "dark page");
     await dark.context().close();
@@ -451,7 +452,7 @@ async function check() {
   const phone = await visit({ width: 390, height: 844 });
   expect("a phone does not scroll sideways", await phone.evaluate(() => document.documentElement.scrollWidth), 390);
   await phone.context().close();
-  if (all.length < 100) for (const scheme of ["light", "dark"]) await small(scheme);
+  if (few(all)) for (const scheme of ["light", "dark"]) await small(scheme);
   await laid(all);
   return { decks: all.length, ready_ms: ready, literal: shown.literal, frames };
 }

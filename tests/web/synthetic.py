@@ -333,7 +333,7 @@ def record(folder, model, skill, index, slides_too=True, reads=False):
                 slide(
                     folder / name,
                     number,
-                    [topic, *titles][number - 1],
+                    [topic, *titles][number - 1] if slides_too is True else "Any",
                     theme,
                     dice.random() if slides_too is True else 0,
                 )

@@ -66,9 +66,8 @@ def drive(*words):
     return json.loads(done.stdout)
 
 
-def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing(
-    tmp_path,
-):
+def checked(tmp_path, mode):
+    """What the driver found of the demo before a stub that answers as five models."""
     stub = [
         sys.executable,
         TESTS / "endpoint.py",
@@ -86,9 +85,22 @@ def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one
             for word in ("--model", name)
         ]
         with demo(tmp_path / "demo", "--base-url", endpoint, *models) as url:
-            found = drive("check", url, endpoint)
+            found = drive(mode, url, endpoint)
     assert found["trouble"] == []
-    assert found["cards"] == 4
+    return found["cards"]
+
+
+def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing(
+    tmp_path,
+):
+    assert checked(tmp_path, "check") == 3
+
+
+@pytest.mark.long(
+    "test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing"
+)
+def test_a_slide_is_written_anew_and_a_reference_deck_is_drawn_once_for_all(tmp_path):
+    assert checked(tmp_path, "whole") == 4
 
 
 @pytest.mark.long(

@@ -58,7 +58,7 @@ def test_a_page_that_is_one_file_works_as_well_and_has_nothing_beside_it(tmp_pat
 def test_a_page_of_many_decks_works_from_disk_shows_hostile_text_literally_and_asks_the_network_for_nothing(
     tmp_path, capsys
 ):
-    decks = 600 if os.environ.get("DECKSMITH_STRESS") else 120
+    decks = 600 if os.environ.get("DECKSMITH_STRESS") else 40
     page = made(tmp_path, decks // 2, slides_too="plain")
     done = drive("check", page)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -75,13 +75,13 @@ def test_a_page_whose_decks_stand_in_files_beside_it_reads_those_that_are_looked
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(report_data, "AT_ONCE", 1)
-    monkeypatch.setattr(report_data, "LISTED", 20)
-    done = drive("files", made(tmp_path, 24, slides_too="plain"))
+    monkeypatch.setattr(report_data, "LISTED", 10)
+    done = drive("files", made(tmp_path, 12, slides_too="plain"))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.long(
-    "tests/results/test_live.py::test_page_comes_with_the_first_deck_and_compares_nothing"
+    "tests/results/test_live.py::test_page_comes_with_the_first_deck_and_compares_nothing_and_the_report_that_follows_is_another"
 )
 def test_the_page_of_a_run_that_goes_on_loads_itself_again_and_disturbs_nobody(tmp_path):
     runs = [
@@ -94,6 +94,7 @@ def test_the_page_of_a_run_that_goes_on_loads_itself_again_and_disturbs_nobody(t
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long("test_a_page_whose_decks_stand_in_files_beside_it_reads_those_that_are_looked_at")
 def test_the_picture_for_the_readme_is_made_from_a_report(tmp_path):
     from PIL import Image
 

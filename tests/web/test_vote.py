@@ -24,9 +24,8 @@ TESTS = Path(os.environ.get("PLAYWRIGHT") or cli.ROOT / "tests")
 NODE = cli.ROOT / ".venv" / "bin" / "node"
 
 
-def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_server_and_hostile_texts(
-    tmp_path,
-):
+def voted(tmp_path, mode, count):
+    """Drive the pages of a study of eight pairs; so many votes are then stored."""
     for needed in (
         TESTS / "node_modules" / "playwright-core",
         cli.ROOT / "assets" / "renderer" / "node_modules",
@@ -48,19 +47,32 @@ def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_serv
         "gold": 1,
     }
     done = subprocess.run(
-        [NODE, Path(__file__).with_name("vote.mjs"), "check", study],
+        [NODE, Path(__file__).with_name("vote.mjs"), mode, study],
         capture_output=True,
         text=True,
         timeout=waits.HANG,
         env={**os.environ, "IDENTITIES": ",".join(names)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout) == {"votes": 13, "raters": 3, "trouble": []}
+    assert json.loads(done.stdout) == {"votes": count, "raters": 3, "trouble": []}
     opened = store.Study(study)
     votes = list(opened.votes())
-    assert len(votes) == len({(vote["rater"], vote["pair"]) for vote in votes}) == 13
+    assert len(votes) == len({(vote["rater"], vote["pair"]) for vote in votes}) == count
     assert all(vote["seen"] and vote["seconds"] > 0 for vote in votes)
     opened.close_file()
+
+
+def test_a_queue_is_voted_on_by_keyboard_and_phone_through_a_reload_a_killed_server_and_hostile_texts(
+    tmp_path,
+):
+    voted(tmp_path, "check", 11)
+
+
+@pytest.mark.long(
+    "test_a_queue_is_voted_on_by_keyboard_and_phone_through_a_reload_a_killed_server_and_hostile_texts"
+)
+def test_two_windows_of_one_person_agree_and_every_page_can_be_used_by_everybody(tmp_path):
+    voted(tmp_path, "whole", 13)
 
 
 def picture(place, out):

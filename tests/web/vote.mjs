@@ -1,6 +1,7 @@
 // Vote on a study in the pinned Chromium, against the real server, which this starts, kills and starts again.
 //
-//   node tests/web/vote.mjs check STUDY               every behaviour; prints a JSON summary
+//   node tests/web/vote.mjs check STUDY               voting; prints a JSON summary
+//   node tests/web/vote.mjs whole STUDY               every behaviour
 //   node tests/web/vote.mjs screenshot STUDY OUT.png  the booth, for a page of docs
 //   node tests/web/vote.mjs shots STUDY FOLDER        start, booth, why, large, help, owner: light, dark, on phones
 //
@@ -9,11 +10,12 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
-import { axe, start, tests } from "./browser.mjs";
+import { axe, seldom, start, tests } from "./browser.mjs";
 
 const [mode, study, out] = process.argv.slice(2);
-if (!["check", "screenshot", "shots"].includes(mode) || !study || (!out && mode !== "check")) {
-  console.error("vote.mjs: usage: vote.mjs check STUDY | screenshot STUDY OUT.png | shots STUDY FOLDER");
+const whole = mode === "whole", checks = whole || mode === "check";
+if (!(checks || ["screenshot", "shots"].includes(mode)) || !study || (!out && !checks)) {
+  console.error("vote.mjs: usage: vote.mjs check STUDY | whole STUDY | screenshot STUDY OUT.png | shots STUDY FOLDER");
   process.exit(2);
 }
 
@@ -46,7 +48,7 @@ const expect = (what, is, want) => { if (JSON.stringify(is) !== JSON.stringify(w
 async function visitor({ width = 1440, height = 900, scheme = "light", scale = 1, touch = false } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, deviceScaleFactor: scale, hasTouch: touch, reducedMotion: "reduce" });
   context.setDefaultTimeout(20000);
-  const page = await context.newPage();
+  const page = seldom(await context.newPage());
   page.on("console", (message) => { if (["error", "warning"].includes(message.type()) && !down && !/status of 4\d\d/.test(message.text())) trouble.push(`console ${message.type()}: ${message.text()}`); });
   page.on("pageerror", (error) => trouble.push(`page: ${error.message}`));
   page.on("dialog", (dialog) => { trouble.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
@@ -84,8 +86,9 @@ async function look(page) {
   }
   await seen(page);
 }
-/** No violation of axe, in light and in dark colours. */
-async function accessible(page, what) {
+/** No violation of axe, in light and in dark colours; what not every run looks at is `rare`. */
+async function accessible(page, what, rare = true) {
+  if (rare && !whole) return;
   await page.evaluate(axe);
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
@@ -130,6 +133,38 @@ async function shots(folder) {
   }
 }
 
+/** Two windows of one person: the second learns of the first. */
+async function windows(ben) {
+  const other = seldom(await ben.context().newPage());
+  await other.goto(ben.url());
+  await ready(other);
+  await look(ben);
+  await look(other);
+  await ben.keyboard.press("l");
+  await ben.waitForFunction(() => document.getElementById("saved").textContent === "Saved");
+  await other.keyboard.press("r");
+  await other.waitForFunction(() => document.getElementById("said").textContent === "This pair was voted on in another window.");
+  expect("the first one stands", Object.values((await sheet(ben.url())).done).map(({ choice }) => choice).toSorted(), ["left", "tie", "tie"]);
+
+  // What both say while the server is away arrives, and nothing is crowded out by the other's copy
+  await look(ben);
+  await look(other);
+  down = true;
+  await kill();
+  await ben.keyboard.press("b");
+  await ben.keyboard.press("s");
+  await other.keyboard.press("r");
+  await other.waitForFunction(() => document.getElementById("saved").textContent.startsWith("3 votes not saved yet"));
+  await serve();
+  for (const page of [ben, other]) await page.waitForFunction(() => !localStorage.getItem(`decksmith-outbox ${location.pathname}`) || localStorage.getItem(`decksmith-outbox ${location.pathname}`) === "[]");
+  down = false;
+  const both = await sheet(ben.url());
+  expect("all of it", [Object.keys(both.done).length, both.skipped.length], [4, 1]);
+  await other.close();
+  await ben.reload();
+  await ready(ben);
+}
+
 async function check() {
   let { url, owner } = await serve();
   const ada = await visitor(), ben = await visitor();
@@ -141,7 +176,7 @@ async function check() {
   // Two people at once, one with a name that would like to be markup
   const hostile = '<img src=x onerror=document.title="taken">';
   await ada.goto(`${url}/`);
-  await accessible(ada, "start");
+  await accessible(ada, "start", false);
   await join(ada, url, hostile);
   await ben.goto(`${url}/`);
   await ben.fill("#name", hostile.toUpperCase());
@@ -172,7 +207,7 @@ async function check() {
 
   // The whole queue by keyboard; reasons, a reload in mid-vote, undo, skip, a second person and a server that dies on the way
   await ada.keyboard.press("w");
-  await accessible(ada, "why");
+  await accessible(ada, "why", false);
   await ada.click("#why [data-is='design left']");
   await ada.click("#why [data-is=looks]");
   await ada.keyboard.press("1");
@@ -239,35 +274,7 @@ async function check() {
   for (const name of identities) expect(`${name} in what a rater was told`, heard.some((text) => text.includes(name)), false);
   expect("Ben has two", Object.keys((await sheet(ben.url())).done).length, 2);
 
-  // Two windows of one person: the second learns of the first
-  const other = await ben.context().newPage();
-  await other.goto(ben.url());
-  await ready(other);
-  await look(ben);
-  await look(other);
-  await ben.keyboard.press("l");
-  await ben.waitForFunction(() => document.getElementById("saved").textContent === "Saved");
-  await other.keyboard.press("r");
-  await other.waitForFunction(() => document.getElementById("said").textContent === "This pair was voted on in another window.");
-  expect("the first one stands", Object.values((await sheet(ben.url())).done).map(({ choice }) => choice).toSorted(), ["left", "tie", "tie"]);
-
-  // What both say while the server is away arrives, and nothing is crowded out by the other's copy
-  await look(ben);
-  await look(other);
-  down = true;
-  await kill();
-  await ben.keyboard.press("b");
-  await ben.keyboard.press("s");
-  await other.keyboard.press("r");
-  await other.waitForFunction(() => document.getElementById("saved").textContent.startsWith("3 votes not saved yet"));
-  await serve();
-  for (const page of [ben, other]) await page.waitForFunction(() => !localStorage.getItem(`decksmith-outbox ${location.pathname}`) || localStorage.getItem(`decksmith-outbox ${location.pathname}`) === "[]");
-  down = false;
-  const both = await sheet(ben.url());
-  expect("all of it", [Object.keys(both.done).length, both.skipped.length], [4, 1]);
-  await other.close();
-  await ben.reload();
-  await ready(ben);
+  if (whole) await windows(ben);
 
   // Dark, and a phone: swipe, tap, nothing sideways
   const phone = await visitor({ width: 390, height: 844, scheme: "dark", touch: true });
@@ -296,7 +303,7 @@ async function check() {
   const boss = await visitor();
   await boss.goto(owner);
   await ready(boss);
-  await accessible(boss, "owner");
+  await accessible(boss, "owner", false);
   expect("the hostile name is a name", await boss.evaluate(() => document.querySelector("tbody th[scope=row]") && [...document.querySelectorAll("tbody th")].some((cell) => cell.textContent.startsWith("<img src=x"))), true);
   await boss.click("#toggle");
   await boss.click("text=Yes, close and show the counts");
@@ -308,7 +315,7 @@ async function check() {
   expect("closed", await ben.textContent("#end h1"), "This study is closed");
   expect("and the counts are there", await ben.evaluate(() => [...document.querySelectorAll("#end tbody th")].map((label) => label.textContent)), identities.toSorted());
   expect("each beside its own votes, however long its name", await ben.evaluate(() => { const top = (cell) => Math.round(cell.getBoundingClientRect().top); return [...document.querySelectorAll("#end tbody tr")].every((row) => top(row.querySelector("th")) === top(row.querySelector("td"))); }), true);
-  expect("the late vote is none", Object.keys((await sheet(ben.url())).done).length, 4);
+  expect("the late vote is none", Object.keys((await sheet(ben.url())).done).length, whole ? 4 : 2);
   await accessible(ben, "results");
   const now = await state(owner);
 
@@ -327,7 +334,7 @@ const identities = (process.env.IDENTITIES || "").split(",").filter(Boolean);
 
 let status = 0;
 try {
-  if (mode === "check") {
+  if (checks) {
     const summary = await check();
     console.log(JSON.stringify({ ...summary, trouble }));
     status = trouble.length ? 1 : 0;
@@ -346,7 +353,7 @@ try {
 } catch (error) {
   trouble.push(error.stack);
 } finally {
-  if (trouble.length && (mode !== "check" || !status)) { console.error(trouble.join("\n")); status = 1; }
+  if (trouble.length && (!checks || !status)) { console.error(trouble.join("\n")); status = 1; }
   await close();
   server?.kill("SIGTERM");
   await server?.ended;
