@@ -115,6 +115,7 @@ export async function open(browser, browserContextId, scale, [width, height] = C
   const lost = new Promise((_, reject) => lose = reject)
   lost.catch(() => {})
   let loaded = () => {}
+  let asked, shown // the document that was navigated to, and the one that is there
   const moving = new Map() // of what began to move, the time, ms, at which it stands in a picture: its end, or where it has none its beginning
   browser.listen(sessionId, (method, params) => {
     if (method === 'Page.loadEventFired')
@@ -128,6 +129,8 @@ export async function open(browser, browserContextId, scale, [width, height] = C
       const end = source?.delay + source?.duration * source?.iterations
       moving.set(id, Number.isFinite(end) ? end : 0)
     }
+    else if (method === 'Page.frameNavigated' && !params.frame.parentId)
+      shown = params.frame.loaderId
     else if (method === 'Inspector.detached')
       lose(new Error('the page closed itself'))
     else if (process.env.DECKSMITH_RENDER_DEBUG && /^(?:Runtime\.(?:console|exception)|Log\.|Network\.loadingFailed)/.test(method))
@@ -158,6 +161,8 @@ export async function open(browser, browserContextId, scale, [width, height] = C
     let done = false
     const failed = work.then(() => done = true).then(() => new Promise(() => {}))
     for (let n = 0; !done; n++) {
+      if (shown !== asked) // it was there before it was asked anything, and nothing in it will ever be ready
+        throw new Error('the page navigated')
       if (n > most) // 6000 are two minutes on an idle machine, by its own pace on a busy one
         throw new Error(`in the page: the slide was not ready after ${most} frames`)
       await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
@@ -171,10 +176,11 @@ export async function open(browser, browserContextId, scale, [width, height] = C
       await wake()
       moving.clear()
       const load = new Promise(resolve => loaded = resolve)
-      const { errorText } = await send('Page.navigate', { url })
+      const { errorText, loaderId } = await send('Page.navigate', { url })
       if (errorText)
         throw new Error(`${url} did not load: ${errorText}`)
       await Promise.race([load, lost])
+      asked = loaderId
       return said(await frames(run(undefined, `() => (${settle})(${everywhere})`)))
     },
     /** As `visit`, in the page that is there; only after slides that run no code of the deck's own. */

@@ -366,7 +366,8 @@ def drawn(request, tmp_path_factory):
         **{folder.name: folder for folder in CHOSEN},
         **{row["id"]: short_draft(run / row["id"], row) for row in DRAWN_SHORT},
     }
-    cases = [one.callspec.params for one in request.session.items if hasattr(one, "callspec")]
+    here = [one for one in request.session.items if one.path == request.path]
+    cases = [one.callspec.params for one in here if hasattr(one, "callspec")]
     asked = {"faulty", *(each.get("good") for each in cases)}
 
     async def go():

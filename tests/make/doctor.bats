@@ -13,7 +13,7 @@ doctor() { python3 "$ROOT/make/doctor.py" "$@"; }
 }
 
 # marks: long
-# first: says ready, one line per requirement, when the embedded model can answer
+# first: tests/bin/chat-generate.bats::a refused key stops the asking at once and says which variable it came from
 @test "names what is lacking with the command that mends it, and never prints a key" {
   OPENROUTER_API_KEY='' run doctor --protocol published gpt-5.4
   assert_failure 69

@@ -384,6 +384,10 @@ def test_a_page_of_marp_is_drawn_and_measured_as_our_own_slides_are(tmp_path):
             '<script src="https://cdn.example.org/reveal.js"></script></body></html>',
             "it loads https://cdn.example.org/reveal.js, and nothing is fetched from here",
         ),
+        (
+            marp("<h1>Ferries</h1>").replace("<div>", "<script>location = 'about:blank'</script>"),
+            "the page navigated",
+        ),
     ],
 )
 def test_another_page_is_refused_in_a_sentence(tmp_path, page, why):

@@ -435,7 +435,8 @@ SECOND = "bad-binding else-alone placeholder-tag undefined-name undefined-loop s
 def broken(request, tmp_path_factory):
     """(run, {name: value}); those that begin alike are one deck, of which each has the errors of its own lines."""
     run, whole, places = tmp_path_factory.mktemp("broken"), FRONT, {}
-    cases = [one.callspec.params for one in request.session.items if hasattr(one, "callspec")]
+    here = [one for one in request.session.items if one.path == request.path]
+    cases = [one.callspec.params for one in here if hasattr(one, "callspec")]
     asked = {*ALONE, "unknown-theme", *(each.get("defect") for each in cases)}
     for name, (text, _, _) in BROKEN.items():
         if name in asked and text.startswith(FRONT) and name not in ALONE:
