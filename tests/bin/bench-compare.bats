@@ -63,6 +63,8 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_line '**tuned is worse than base on 0 of 0 benchmarks; not compared: arithmetic**'
 }
 
+# marks: long
+# first: a model that lost on a benchmark is said to be worse, with the interval, and it exits 65
 @test "a folder without benchmarks exits 69 with the command that makes them" {
   model tuned 3
   run bench-compare tuned nothing

@@ -82,6 +82,8 @@ judges() {
   graded b arena-hard-v2 '{"baseline":"theirs"}' 'Ours. [[A>>B]]' | jq -c '.task.fields.prompt = "Greet."' > pair.jsonl
 }
 
+# marks: long
+# first: a reply is right, wrong or no answer, and a cut one is named
 @test "a rubric gives the share that is met, a pair both orders and whether they flip" {
   judges
   run --separate-stderr judge half --run kept < rubric.jsonl
@@ -120,6 +122,8 @@ judges() {
   assert_equal "$(jq -c '.grade.score' <<< "$output")" 0.5
 }
 
+# marks: long
+# first: a reply is right, wrong or no answer, and a cut one is named
 @test "a judge that cannot be reached is nobody's fault: exit 75, and nothing is kept" {
   judges --plan 401=1
   run --separate-stderr judge half --run kept < rubric.jsonl

@@ -36,7 +36,7 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 }
 
 # marks: long
-# first: a gated benchmark without a token exits 69 and says where to get access
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "a dataset that is not there exits 69 and says how gated ones are reached" {
   rm -r hub/trillionlabs
   start_hub
@@ -78,6 +78,8 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
   assert_failure
 }
 
+# marks: long
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "a gated benchmark without a token exits 69 and says where to get access" {
   run bench-prepare gpqa-diamond
   assert_failure 69
@@ -85,7 +87,7 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 }
 
 # marks: long
-# first: a gated benchmark without a token exits 69 and says where to get access
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "a gated benchmark with a token that was not let in exits 69 and says where to get access, by rows or by files" {
   mkdir -p hub/Idavidrein/gpqa hub/.gated/Idavidrein/gpqa hub/livecodebench/code_generation_lite hub/.gated/livecodebench/code_generation_lite
   echo '{"Question":"Q"}' > hub/Idavidrein/gpqa/train.jsonl
@@ -116,6 +118,8 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
     '["livecodebench-00001",{"cases":[{"input":"1","output":"2","kind":"stdin"}]},"easy"]'
 }
 
+# marks: long
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "without a name it lists the benchmarks and what is here of them; rows of an installed package need no network" {
   HF_ENDPOINT=http://127.0.0.1:9 run bench-prepare humaneval
   assert_success
@@ -130,7 +134,7 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 }
 
 # marks: long
-# first: without a name it lists the benchmarks and what is here of them; rows of an installed package need no network
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "the list says what brings the rows that are not here" {
   run bench-prepare
   assert_line --partial "$(printf 'humaneval\tmake .venv/.bench\tcode\tHumanEval (Chen et al. 2021)\tbeside: pass@1 of chat models')"

@@ -37,6 +37,8 @@ arithmetic  pass@1[avg-of-2]   3 of 200  0.500    0.289  [0.000, 1.000]      0.0
   assert_equal "$(bench-summarize < rows.jsonl | jq -c '.arithmetic | [.num_questions, .rows]')" '[3,200]'
 }
 
+# marks: long
+# first: metrics are printed, and written under NeMo-Skills' names as shares
 @test "a question that lacks a sample exits 75 and is named, a part twice exits 65" {
   run bench-summarize < <(rows | sed 1d)
   assert_failure 75

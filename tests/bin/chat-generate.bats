@@ -31,7 +31,7 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
 }
 
 # marks: long
-# first: rows that fail for a passing reason exit 75, and only they are asked again
+# first: every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by
 @test "a row that the endpoint refuses is named and final, the others are done, and nothing is asked again" {
   start_endpoint --plan 400=0.3 --log asked.jsonl
   run --separate-stderr ask --run . < in.jsonl
@@ -44,6 +44,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(asked)" = 10 ]
 }
 
+# marks: long
+# first: every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by
 @test "rows that fail for a passing reason exit 75, and only they are asked again" {
   start_endpoint --plan 500=0.3 --times 1 --log asked.jsonl
   run --separate-stderr ask --run . --retries 0 < in.jsonl
@@ -147,6 +149,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(asked)" = 10 ]
 }
 
+# marks: long
+# first: every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by
 @test "a dry run prints the exact request, with its picture and its flags and nothing that was not said, and asks nothing" {
   start_endpoint --log asked.jsonl
   picture='[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]'

@@ -45,6 +45,8 @@ no engine
 no engine"
 }
 
+# marks: long
+# first: each checkpoint is evaluated once, the newest first, until the training's last one is; lines on stdout, a plot in the run
 @test "a run that is not there is named" {
   run ckpt-watch --once none -- true
   assert_failure 69
@@ -52,7 +54,7 @@ no engine"
 }
 
 # marks: long
-# first: a run that is not there is named
+# first: each checkpoint is evaluated once, the newest first, until the training's last one is; lines on stdout, a plot in the run
 @test "a wrong command and no command are told apart" {
   run ckpt-watch --once run -- no-such-command
   assert_failure 78

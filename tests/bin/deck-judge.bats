@@ -99,6 +99,8 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_equal "$(each '[.status]' asked.jsonl | sort | uniq -c | tr -s ' ')" $' 1 [200]\n 3 [429]'
 }
 
+# marks: long
+# first: the offline protocol needs no network and no key, and says the same each time
 @test "an endpoint that refuses the request is an infrastructure fault and leaves no score" {
   start_endpoint --plan 400=1
   run --separate-stderr env OPENROUTER_API_KEY=x deck-judge --run r --protocol published --base-url "$URL" < in.jsonl
@@ -120,6 +122,8 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_output "$(cat broken.jsonl)"
 }
 
+# marks: long
+# first: the offline protocol needs no network and no key, and says the same each time
 @test "a record that was never rendered is named with its line" {
   run deck-judge --run r <<< '{"id":"p2"}'
   assert_failure 65

@@ -51,6 +51,8 @@ setup() {
   assert_output --partial "none.md is empty: no deck and no record"
 }
 
+# marks: long
+# first: replies become decks, faults are named, records keep their order and keys
 @test "an unknown option is a usage error" {
   run deck-parse --frobnicate < /dev/null
   assert_failure 2

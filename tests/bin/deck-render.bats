@@ -71,6 +71,8 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   assert_output --regexp '^[0-9a-f]{64}$'
 }
 
+# marks: long
+# first: good and bad decks come out in order, with pictures, status and the line of the fault
 @test "a deck of one's own is rendered where one is, without a journal" {
   deck x default '## Three' > /dev/null
   mv x/deck.md talk.md && rmdir x
@@ -84,7 +86,7 @@ talk.md"
 }
 
 # marks: long
-# first: a deck of one's own is rendered where one is, without a journal
+# first: good and bad decks come out in order, with pictures, status and the line of the fault
 @test "the scripts score a deck of one's own in a pipe, and with --run the journal is there" {
   deck x default '## Three' > /dev/null
   mv x/deck.md talk.md
@@ -97,6 +99,8 @@ judge.jsonl
 render.jsonl"
 }
 
+# marks: long
+# first: good and bad decks come out in order, with pictures, status and the line of the fault
 @test "a record whose deck cannot be read is a bad record" {
   run deck-render --run . <<< '{"id":"x","deck":{"path":"x/deck.md"}}'
   assert_failure 65

@@ -41,6 +41,8 @@ none None None"
   assert_line --partial "deck-scan: tides: elsewhere/tides/deck.md: No such file or directory; is --run the folder that deck-parse wrote to?"
 }
 
+# marks: long
+# first: both scans are reported, and only the published one is fooled by a hollow deck
 @test "a deck of one's own is scanned as the same deck of a model" {
   cp "$FIXTURES/decks/honest/tides.md" "my tides.md"
   deck-scan --run r < in.jsonl 2> /dev/null | head -1 | sed 's/.*"features"/"features"/; s/,"by".*//' > theirs
@@ -52,7 +54,7 @@ none None None"
 }
 
 # marks: long
-# first: a deck of one's own is scanned as the same deck of a model
+# first: both scans are reported, and only the published one is fooled by a hollow deck
 @test "a deck of one's own is welcome: as a file, from a file, through a pipe; nothing is left beside it" {
   cp "$FIXTURES/decks/honest/tides.md" "my tides.md"
   deck-scan --run r < in.jsonl 2> /dev/null | head -1 | sed 's/.*"features"/"features"/; s/,"by".*//' > theirs
@@ -124,7 +126,7 @@ none None None"
 }
 
 # marks: long
-# first: tests/bin/deck-parse.bats::an unknown option is a usage error
+# first: tests/bin/deck-parse.bats::replies become decks, faults are named, records keep their order and keys
 @test "a broken line is a bad record, an unknown option a usage error" {
   run deck-scan --run r < <(echo '{"id":')
   assert_failure 65

@@ -52,6 +52,8 @@ EOF2
   assert_success
 }
 
+# marks: long
+# first: weighs by the published protocol, floors what the model failed, and scores no failure of others
 @test "a record that skipped the judge is named" {
   run deck-score < <(each 'del(.judge)' in.jsonl)
   assert_failure 65

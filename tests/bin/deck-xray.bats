@@ -46,6 +46,8 @@ open/deck.md:15: Element is missing end tag. (vue-compile)'
 ["y",[],"deck-xray"]'
 }
 
+# marks: long
+# first: findings are printed as lint by line, in the order of the records, and --strict exits 65
 @test "a record that was not rendered is a bad record" {
   run deck-xray --run . <<< '{"id":"x","deck":{"path":"x/deck.md"}}'
   assert_failure 65

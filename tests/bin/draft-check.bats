@@ -48,6 +48,8 @@ drafts 1 kept, 1 dropped, 0 never written
   [[ $stderr == *"drafts 2 kept, 0 dropped, 1 never written"* ]]
 }
 
+# marks: long
+# first: folders are checked: every fault with file, line, rule and remedy, a table, and 65
 @test "a folder without a seed is bad data" {
   rm kept/seed.json
   run draft-check kept

@@ -23,6 +23,8 @@ env-export: 2 prompts; next: env/README.md"
   assert_equal "$(grep -c decksmith_agent configs/decksmith.yaml)" "1"
 }
 
+# marks: long
+# first: of verifiers it is a package with the prompts and the one client file
 @test "a folder that is there stays as it is" {
   mkdir env
   rows > two
@@ -31,6 +33,8 @@ env-export: 2 prompts; next: env/README.md"
   assert_output "env-export: env is there already; remove it, or give another --out"
 }
 
+# marks: long
+# first: of verifiers it is a package with the prompts and the one client file
 @test "what is no prompt is said by its line, and nothing is written" {
   printf '{"id": "a", "request": "x", "asks": {"slides": "six"}}\n' > bad
   run env-export --kind verifiers --out env < bad

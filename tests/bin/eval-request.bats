@@ -60,6 +60,8 @@ request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"
   assert_equal "$(jq -r .status < answer) $(wc -l < house/asked)" "done 3"
 }
 
+# marks: long
+# first: run prints the answer on stdout, progress on stderr, and its status says whether all was measured
 @test "what is asked wrongly, and a server that is not there: one line each" {
   run -2 request run --rollout 1 --bench needle
   assert_output "eval-request: run needs --rollout, --base-url and --bench (see eval-request --help)"

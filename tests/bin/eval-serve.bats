@@ -50,6 +50,8 @@ ask() { curl -s -H "Authorization: Bearer $(cat eval/token)" "$@"; }
   grep -zq DECKSMITH_ROOT= "/proc/$pid/environ" && ! grep -zq secret-of-this-test "/proc/$pid/environ"
 }
 
+# marks: long
+# first: the address file is for its owner, holds while the server lives, and a restart keeps port and token
 @test "a port that is taken, a protocol that is not there, a folder that another server has: one line each" {
   serve
   run -69 eval-serve --root other --port "${URL##*:}"

@@ -99,6 +99,8 @@ NOTE='it'\"'\"'s'"
   assert_equal "$(wc -l < calls)" 1
 }
 
+# marks: long
+# first: freezes code, recipe and data, submits that, and prints the job's number
 @test "a dry run says what would be submitted, and writes nothing" {
   cp recipe.yaml run/
   run submit --dry-run --env "NOTE=mine" -- --time=01:00:00

@@ -119,6 +119,8 @@ stops_at() { # SIGNAL
   ended "$(said_in_log pid)"
 }
 
+# marks: long
+# first: a server that is healthy, lists both names and answers differently under each is published, with what it serves
 @test "an adapter that changes nothing is refused and never published" {
   STUB=silent run --separate-stderr model-serve --adapter adapter --name x
   assert_failure 65
@@ -137,6 +139,8 @@ stops_at() { # SIGNAL
   [ ! -e serve/x.json ]
 }
 
+# marks: long
+# first: a server that is healthy, lists both names and answers differently under each is published, with what it serves
 @test "a server that is not ready in time is given up with what was seen" {
   STUB=deaf run --separate-stderr model-serve --adapter adapter --name x --timeout 1
   assert_failure 75

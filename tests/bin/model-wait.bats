@@ -54,6 +54,8 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
   assert_output "model-wait: process 4194999 is gone, and with it the server"
 }
 
+# marks: long
+# first: waits until the server is there, and prints what its file says
 @test "a job that is over ends the waiting, with the last lines of its log" {
   seq 100 > serve/12.log
   mkdir stub

@@ -53,6 +53,8 @@ END
   assert_output true
 }
 
+# marks: long
+# first: two runs become pairs whose files say nothing, and a third adds its own without touching them
 @test "a run that is not there is named with the command that makes it, and the help shows a pipe" {
   run -69 pair-build none
   assert_output 'pair-build: there is no run none; `make baseline MODEL=NAME` makes it'

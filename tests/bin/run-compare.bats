@@ -101,12 +101,14 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 }
 
 # marks: long
-# first: a run that is not there names the command that makes it
+# first: prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say
 @test "a folder that is no run at all is said to be none" {
   run -69 run-compare /etc
   assert_output "run-compare: /etc is no run: it has no scores.jsonl; \`make baseline MODEL=NAME\` makes one, \`make runs\` lists those there are"
 }
 
+# marks: long
+# first: prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say
 @test "a run that is not there names the command that makes it" {
   run run-compare results/runs/gpt-5.4/offline
   assert_failure 69

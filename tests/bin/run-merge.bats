@@ -86,6 +86,8 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
   sha256sum --check --quiet before
 }
 
+# marks: long
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "another adapter in one part is refused" {
   sed -i '1s/"slug":"m"/"slug":"m","served":{"adapter":"other"}/' $R/shard-1-of-3/scores.jsonl
   run --separate-stderr merge
@@ -94,7 +96,7 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
 }
 
 # marks: long
-# first: another adapter in one part is refused
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "what does not belong into one run is refused: a record twice, another division, another prompt" {
   head -1 $R/shard-1-of-3/scores.jsonl > one
   cp $R/shard-1-of-3/scores.jsonl good
@@ -119,7 +121,7 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
 }
 
 # marks: long
-# first: another adapter in one part is refused
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "parts that were made for different protocols are refused" {
   touch $R/shard-1-of-3/.for-12 $R/shard-2-of-3/.for-24
   run merge

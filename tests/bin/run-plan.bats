@@ -37,6 +37,8 @@ setup_file() {
   assert_line --regexp '^run-plan: SmolLM2 135M \(fine-tuned\): [0-3] prompts? that render; a plan needs at least 6$'
 }
 
+# marks: long
+# first: prints how a difference varies, and designs with what they find and cost
 @test "a run that is not there is named" {
   run run-plan results/runs/nobody
   assert_failure 69

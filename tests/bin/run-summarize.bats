@@ -32,13 +32,15 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 }
 
 # marks: long
-# first: a record that was never scored is named with its line
+# first: reduces a stream to one object, and writes what was held fixed into the run folder
 @test "two judges in one stream are refused, with both records named" {
   run run-summarize < <(record a 2; record b 3 gemini)
   assert_failure 65
   assert_output 'run-summarize: stdin:2: b: one summary is for one judge, here are two: a has "offline-v1", b has "gemini"'
 }
 
+# marks: long
+# first: reduces a stream to one object, and writes what was held fixed into the run folder
 @test "a record that was never scored is named with its line" {
   run run-summarize < <(record a 2; echo '{"id":"b"}')
   assert_failure 65

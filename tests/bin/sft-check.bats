@@ -95,6 +95,8 @@ sft-check: run/recipe.yaml:N: periods: a save every 3 steps and a validation eve
   assert_success
 }
 
+# marks: long
+# first: a sound run passes with a table and one object; the preview brackets what is trained
 @test "a run that sft-config has not written is missing" {
   run sft-check --run nothing
   assert_failure 69

@@ -56,6 +56,8 @@ setup() { cp -r "$STUDY" here; }
   assert_equal "$(cat here/tally/tally.md)" "$output"
 }
 
+# marks: long
+# first: an open study has no results yet
 @test "a folder without a study says how to make one" {
   mkdir empty
   run vote-tally --study empty

@@ -123,6 +123,7 @@ def test_the_eval_server_bears_1200(serving, tmp_path):
     )
 
 
+@pytest.mark.long("test_the_eval_server_bears_1200")
 @pytest.mark.engine
 def test_the_embedded_engine_bears_1200(serving, tmp_path):
     code = """import json, sys, time

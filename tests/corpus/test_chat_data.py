@@ -321,6 +321,7 @@ def test_what_is_not_here_or_leads_elsewhere_is_not_read(tmp_path):
         chat_sources.parts(str(tmp_path / "set"))
 
 
+@pytest.mark.long("test_every_kind_of_file_gives_the_same_rows")
 def test_a_dataset_of_the_hub_is_read_with_its_sides_and_an_absent_one_is_said(tmp_path):
     """Against the Hub of tests/hub.py."""
     hub, folder = tmp_path / "hub", tmp_path / "hub/lab/talks"

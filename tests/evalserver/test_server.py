@@ -46,6 +46,9 @@ def left(server, body, run=None):
     return ident
 
 
+@pytest.mark.long(
+    "test_two_clients_with_the_same_request_share_one_job_and_one_after_delivery_opens_the_next_attempt"
+)
 def test_a_client_with_a_short_read_timeout_gets_its_metrics_at_the_first_attempt(serving, router):
     server, one = serving(), router()
     server.pace(1)
@@ -122,6 +125,7 @@ def test_a_benchmark_that_fails_does_not_lose_the_others(serving, router):
     )
 
 
+@pytest.mark.long("test_a_benchmark_that_fails_does_not_lose_the_others")
 def test_where_all_or_nothing_is_asked_a_failure_is_500_and_asking_again_does_only_what_failed(
     serving, router
 ):
@@ -272,6 +276,7 @@ def test_sigterm_cuts_the_answer_without_its_last_chunk_and_a_retry_rejoins(serv
     assert server.asked() == ["needle-1", "needle-2", "needle-3"]
 
 
+@pytest.mark.long("test_sigterm_cuts_the_answer_without_its_last_chunk_and_a_retry_rejoins")
 def test_ctrl_c_ends_the_benchmarks_too_and_the_next_server_goes_on(serving, router):
     server, one = serving(), router()
     server.pace(1)
@@ -485,6 +490,7 @@ def test_cancelling_ends_all_processes_of_a_job_and_tells_whoever_waits(serving,
     assert again["created"] and again["job_id"] == ident[:-1] + "2"
 
 
+@pytest.mark.long("test_cancelling_ends_all_processes_of_a_job_and_tells_whoever_waits")
 def test_a_newer_rollout_supersedes_older_ones_of_its_run_that_nobody_waits_for(serving, router):
     server, one = serving("--jobs", "1"), router()
     server.pace(60)
@@ -522,6 +528,9 @@ def test_a_newer_rollout_supersedes_older_ones_of_its_run_that_nobody_waits_for(
 # Weights
 
 
+@pytest.mark.long(
+    "test_two_clients_with_the_same_request_share_one_job_and_one_after_delivery_opens_the_next_attempt"
+)
 def test_results_of_named_weights_are_kept_for_ever_and_what_is_missing_is_done_in_the_same_job(
     serving, router
 ):

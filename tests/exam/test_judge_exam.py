@@ -410,7 +410,7 @@ def seen(examined, vision, repeats=2):
 
 
 @pytest.mark.long(
-    "tests/bin/deck-judge.bats::an endpoint that refuses the request is an infrastructure fault and leaves no score"
+    "tests/bin/deck-judge.bats::the offline protocol needs no network and no key, and says the same each time"
 )
 @pytest.mark.browser
 def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
@@ -421,7 +421,7 @@ def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
 
 
 @pytest.mark.long(
-    "tests/bin/deck-judge.bats::a judge that talks nonsense is a judge fault, named and kept, with exit 0"
+    "tests/bin/deck-judge.bats::the offline protocol needs no network and no key, and says the same each time"
 )
 @pytest.mark.browser
 def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision):

@@ -515,6 +515,7 @@ def test_what_breaks_a_known_good_deck_too_is_our_fault(tmp_path, monkeypatch):
     assert (value["error"]["kind"], requests) == ("renderer", ["bad", GOOD, GOOD])
 
 
+@pytest.mark.long("test_what_breaks_a_known_good_deck_too_is_our_fault")
 def test_a_deck_that_fails_once_is_rendered_once_more(tmp_path, monkeypatch):
     value, requests = asked(
         tmp_path, monkeypatch, lambda _, number: broken("crash") if number == 1 else None

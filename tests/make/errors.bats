@@ -60,6 +60,8 @@ refused() {
   assert_output --regexp 'LIMIT +=  ?3'
 }
 
+# marks: long
+# first: a name that is not there: the nearest and those there are, before anything is made
 @test "what was given reaches a make inside make as it is" {
   make_says -n conditions MODEL=smol LIMIT= FLAGS="it's \"quoted\" \$\$x"
   refute_output --partial 'Nothing was made'
@@ -71,6 +73,8 @@ refused() {
   refute_line --partial PYTHONDONTWRITEBYTECODE
 }
 
+# marks: long
+# first: a name that is not there: the nearest and those there are, before anything is made
 @test "a push without a repository, a curve without a run: what to type" {
   make_says push
   assert_line --index 0 "REPO says where: make push REPO=owner/name"
@@ -87,6 +91,8 @@ refused() {
   assert_output ""
 }
 
+# marks: long
+# first: a name that is not there: the nearest and those there are, before anything is made
 @test "before a first set-up a key that is not set is said, and nothing is fetched" {
   export OPENROUTER_API_KEY=
   make_says baseline MODEL=gpt-5.4
@@ -98,6 +104,8 @@ refused() {
   assert_success
 }
 
+# marks: long
+# first: a name that is not there: the nearest and those there are, before anything is made
 @test "before a first set-up a .env that cannot be read is said" {
   mkdir .env
   OPENROUTER_API_KEY='' make_says -s run-check MODEL=gpt-5.4
@@ -116,6 +124,8 @@ refused() {
   assert_line --regexp '^make: \*\*\* .*Error 75$'
 }
 
+# marks: long
+# first: a full disk at set-up is said in the last line before make's, with the place
 @test "what set-up says of anything else, and its status, stay as they are" {
   run "$ROOT/make/room" -euo pipefail -c 'echo made; echo "no such host" >&2; exit 7'
   assert_failure 7

@@ -17,6 +17,9 @@ VERDICT = {
 ENTRY = '[{}]\nlabel = "X"\ncolor = "#336699"\nbase_url = "{}"\nslug = "x"\n'
 
 
+@pytest.mark.long(
+    "tests/make/test_baseline.py::test_the_embedded_model_needs_no_key_and_no_network_and_is_asked_once"
+)
 def test_a_judge_that_failed_is_asked_again_by_the_same_command(tmp_path):
     rows = core(1)
     for row in rows:

@@ -197,7 +197,7 @@ def test_a_changed_limit_changes_the_scores_and_costs_neither_a_reply_nor_a_rend
 
 
 @pytest.mark.long(
-    "tests/bin/chat-generate.bats::rows that fail for a passing reason exit 75, and only they are asked again"
+    "tests/bin/chat-generate.bats::every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by"
 )
 def test_a_dead_endpoint_fails_with_its_reason_and_the_next_run_completes(root):
     registry = (root / "assets/models.toml").read_text()

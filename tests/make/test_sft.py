@@ -84,6 +84,7 @@ def pair(number):
     return {"id": f"r{number}", "context": one[:2], "completions": sides}
 
 
+@pytest.mark.long("test_a_dry_run_prints_the_command_and_what_would_be_frozen_without_a_tokenizer")
 def test_dpo_says_what_it_lacks_and_submits_the_driver_of_dpo_on_the_merged_model(root):
     run = root / "results/sft/nemotron-nano-lora"
     shutil.copytree(ROOT / "tests/fixtures/sft/thinker", run / "merged")

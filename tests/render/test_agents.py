@@ -67,6 +67,7 @@ def test_a_deck_is_drawn_and_found_faults_in_and_a_hostile_one_ends_nothing():
     assert any(line.startswith("deck.md:2: the theme is seriph") for line in lines)
 
 
+@pytest.mark.long("test_a_deck_is_drawn_and_found_faults_in_and_a_hostile_one_ends_nothing")
 @pytest.mark.browser
 @pytest.mark.slow
 def test_an_mcp_client_lists_the_tools_looks_at_slides_and_is_told_its_own_mistakes():

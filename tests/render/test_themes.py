@@ -83,6 +83,7 @@ def test_the_table_has_the_layouts_of_the_packages():
         assert not set(theme["layouts"]) & set(LAYOUTS)
 
 
+@pytest.mark.long("tests/render/test_pool.py::test_every_feature_renders_clean")
 @pytest.mark.browser
 def test_each_theme_shows_its_test_deck_whole(tmp_path):
     values = adding.draw(SWEEP, tmp_path)

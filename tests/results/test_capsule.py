@@ -80,6 +80,7 @@ def test_every_stage_of_a_finished_run_is_kept_on_a_rerun(root):
             assert again[stage] == first[stage], stage
 
 
+@pytest.mark.long("test_a_replay_without_the_endpoint_finds_everything_the_same")
 def test_a_capsule_of_the_same_run_has_the_same_bytes_and_no_address(packed, root):
     again = script(root, "bin/run-pack --out others results/runs/fake/offline")
     other = root / again.stdout.strip()
@@ -279,7 +280,7 @@ def test_another_label_is_named(packed, root, tmp_path):
 DECKS = '[reference]\nlabel = "People"\nbase_url = "files:data/reference/"\nslug = "reference"\n'
 
 
-@pytest.mark.long("test_a_capsule_of_the_same_run_has_the_same_bytes_and_no_address")
+@pytest.mark.long("test_a_replay_without_the_endpoint_finds_everything_the_same")
 def test_decks_of_a_folder_pack_and_replay_and_another_deck_is_named(tmp_path):
     shipped = [row for _, row in stream.records(ROOT / "data/prompts.jsonl") if row["id"] == "p002"]
     root = make(tmp_path / "root", shipped, DECKS)

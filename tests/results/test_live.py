@@ -56,6 +56,9 @@ def written(job, file):
     return file.read_text()
 
 
+@pytest.mark.long(
+    "tests/results/test_report.py::test_the_page_of_a_run_that_goes_on_says_how_far_it_is_compares_nothing_and_is_no_look"
+)
 def test_page_comes_with_the_first_deck_and_compares_nothing_and_the_report_that_follows_is_another(
     runs, tmp_path
 ):
@@ -83,7 +86,7 @@ def test_page_comes_with_the_first_deck_and_compares_nothing_and_the_report_that
 
 
 @pytest.mark.long(
-    "test_page_comes_with_the_first_deck_and_compares_nothing_and_the_report_that_follows_is_another"
+    "tests/results/test_report.py::test_the_page_of_a_run_that_goes_on_says_how_far_it_is_compares_nothing_and_is_no_look"
 )
 def test_a_run_of_other_prompts_is_left_out(runs, tmp_path):
     first, second, lines = runs

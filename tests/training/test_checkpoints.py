@@ -124,6 +124,9 @@ def test_the_command_gets_a_run_folder_of_this_checkpoint_alone_without_optimize
     assert (run / "id.10").read_text() != (run / "id.20").read_text()
 
 
+@pytest.mark.long(
+    "test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_step"
+)
 @pytest.mark.slow
 def test_it_waits_for_checkpoints_and_ends_when_the_recipes_steps_are_done(run):
     checkpoint(run, 10)
@@ -307,6 +310,9 @@ def start(run, script):
     )
 
 
+@pytest.mark.long(
+    "test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_step"
+)
 @pytest.mark.slow
 def test_beside_the_command_of_a_killed_watcher_no_second_one_begins(run):
     checkpoint(run, 10)
@@ -393,6 +399,7 @@ def test_a_panel_names_the_mode_and_the_score_of_its_benchmark(drawn):
     assert said == ["pass@1 s", "nats a token"]
 
 
+@pytest.mark.long("test_a_panel_names_the_mode_and_the_score_of_its_benchmark")
 def test_equal_curves_give_equal_bytes_and_only_gaps_can_be_drawn(tmp_path, drawn):
     lines = [
         {

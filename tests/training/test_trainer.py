@@ -172,6 +172,9 @@ def dies(run, *, before):
     train.run(run)
 
 
+@pytest.mark.long(
+    "test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that_is_not"
+)
 @pytest.mark.parametrize(
     "period, before",
     [(10, True), *(pytest.param(*one, marks=pytest.mark.long) for one in ((2, True), (10, False)))],
@@ -541,6 +544,9 @@ def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, mo
     assert finished(start(compare, log=run / "log")) == 0, (run / "log").read_text()
 
 
+@pytest.mark.long(
+    "test_a_checkpoint_has_the_layout_of_nemo_rl_and_the_best_and_the_newest_are_kept"
+)
 def test_without_a_period_it_is_validated_at_start_and_end_as_the_recipe_says(recipe):
     run = recipe("run", "sft.val_period=0", "checkpointing.save_period=5")
     assert trained(run) == 0

@@ -81,7 +81,7 @@ def test_a_page_whose_decks_stand_in_files_beside_it_reads_those_that_are_looked
 
 
 @pytest.mark.long(
-    "tests/results/test_live.py::test_page_comes_with_the_first_deck_and_compares_nothing_and_the_report_that_follows_is_another"
+    "tests/results/test_report.py::test_the_page_of_a_run_that_goes_on_says_how_far_it_is_compares_nothing_and_is_no_look"
 )
 def test_the_page_of_a_run_that_goes_on_loads_itself_again_and_disturbs_nobody(tmp_path):
     runs = [
