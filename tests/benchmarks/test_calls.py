@@ -72,6 +72,7 @@ def rows(tmp_path_factory):
     return list(tasks.prepare("bfcl", tmp_path_factory.mktemp("kept")))
 
 
+@pytest.mark.long("test_calls_are_right_that_have_one_of_the_right_values_for_each_argument")
 @pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.long)])
 def test_every_row_of_the_package_becomes_one_that_can_be_asked(rows, step):
     from decksmith.models import loops
@@ -179,6 +180,7 @@ def spoilt(made, dice):
 CONTRADICT = {"bfcl-00813", "bfcl-02361"}
 
 
+@pytest.mark.long("test_calls_are_right_that_have_one_of_the_right_values_for_each_argument")
 def test_ours_decides_as_the_leaderboards_own_checker(rows, theirs):
     dice, parted, counted = random.Random(1), set(), Counter()
     for row in rows:

@@ -159,6 +159,7 @@ def whole(tmp_path_factory):
     return by, found, json.loads(stage("bench-summarize", stdin=out, env=all))
 
 
+@pytest.mark.long("tests/make/test_bench.py::test_two_questions_are_asked_graded_and_summarized")
 @pytest.mark.parametrize(
     "name, rows",
     [("bfcl", 11), ("ruler", 7), ("bird", 2), ("spider", 2), ("mmmu-pro", 1), ("simpleqa", 1)]
@@ -173,6 +174,9 @@ def test_what_is_answered_rightly_is_right_from_the_rows_to_the_summary(whole, n
     assert own in json.dumps(summary)
 
 
+@pytest.mark.long(
+    "tests/benchmarks/test_calls.py::test_calls_are_right_that_have_one_of_the_right_values_for_each_argument"
+)
 def test_functions_without_code_are_called_once_and_not_run(whole):
     _, found, _ = whole
     for record in found["bfcl"]:
@@ -180,6 +184,9 @@ def test_functions_without_code_are_called_once_and_not_run(whole):
     assert sum("calls" in record["gen"] for record in found["bfcl"]) >= 5
 
 
+@pytest.mark.long(
+    "tests/bin/bench-prompt.bats::a row gets the messages of its benchmark's template and keeps the rest"
+)
 def test_the_model_sees_the_tables_and_the_picture(whole):
     asked = whole[0]
     (bird, *_) = [text for text in asked if "Items stand in item" in text]
@@ -190,6 +197,9 @@ def test_the_model_sees_the_tables_and_the_picture(whole):
     assert picture["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
 
 
+@pytest.mark.long(
+    "tests/bin/bench-grade.bats::a reply is right, wrong or no answer, and a cut one is named"
+)
 def test_a_part_of_a_long_answer_has_its_share(whole):
     assert whole[1]["ruler"][3]["grade"]["score"] == 0.75
 

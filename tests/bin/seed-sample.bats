@@ -43,7 +43,7 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
 }
 
 # marks: engine long
-# first: tests/models/test_embedded.py::test_a_json_schema_is_obeyed
+# first: tests/models/test_embedded.py::test_a_chat_reply_has_the_shape_of_the_openai_api_and_counts_its_tokens
 @test "the embedded model answers by the row's schema, and nothing is written outside of the run folder" {
   mkdir home
   HOME=$PWD/home run --separate-stderr seed-sample --n 1 --model smol --run run

@@ -57,6 +57,7 @@ def left(tmp_path_factory):
     return asyncio.run(all_of_them()), run
 
 
+@pytest.mark.long("test_chat_generate_runs_an_agent_once_for_each_record")
 def test_an_agent_finds_the_request_in_its_folder_and_its_deck_is_the_reply(left):
     found, run = left
     gen = found["writes"]
@@ -143,7 +144,7 @@ open('deck.md', 'w').write(asyncio.run(talk()))
 """
 
 
-@pytest.mark.long("test_an_agent_finds_the_request_in_its_folder_and_its_deck_is_the_reply")
+@pytest.mark.long("test_chat_generate_runs_an_agent_once_for_each_record")
 @pytest.mark.browser
 def test_an_agent_in_its_cell_sees_its_deck_through_the_server(tmp_path):
     pytest.importorskip("mcp", reason="the package mcp is not installed: make .venv/.mcp")

@@ -263,6 +263,9 @@ def without_by(rows):
     return [{"id": row["id"], "seed": row["seed"]} for row in rows]
 
 
+@pytest.mark.long(
+    "tests/bin/seed-sample.bats::a row that never becomes good is named with its reasons; the others are there, and the exit is 0"
+)
 @pytest.mark.slow
 def test_rows_that_fail_are_asked_again_by_id_until_they_are_good_or_the_rounds_are_over(
     tmp_path, table, endpoint

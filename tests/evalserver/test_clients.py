@@ -35,6 +35,7 @@ def oks(metrics):
     }
 
 
+@pytest.mark.long("test_a_benchmark_that_nobody_has_is_a_metric_and_costs_the_others_nothing")
 def test_the_example_of_slime_and_miles_is_evaluated_and_told_which_arena_hard_it_gets(
     serving, router
 ):

@@ -68,6 +68,7 @@ def server(root):
     process[0].wait(waits.HANG)
 
 
+@pytest.mark.long("test_passing_trouble_is_asked_through")
 @pytest.mark.parametrize("steps", [1, pytest.param(21, marks=pytest.mark.long)])
 def test_the_loop_of_the_documentation_runs_as_it_stands_there(server, root, router, steps):
     block = re.search(r"```python\n(.*?)```", (cli.ROOT / "docs/eval-server.md").read_text(), re.S)[

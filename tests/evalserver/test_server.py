@@ -292,6 +292,7 @@ def test_ctrl_c_ends_the_benchmarks_too_and_the_next_server_goes_on(serving, rou
     assert server.asked().count("needle-1") == 1
 
 
+@pytest.mark.long("test_a_server_killed_half_way_finishes_only_what_is_left")
 def test_a_database_that_is_none_is_said_and_folders_without_a_job_are_left_alone(serving, router):
     server, one = serving(), router()
     server.pace(0)
@@ -1141,9 +1142,7 @@ def test_a_curve_of_decks_follows_overall_or_the_share_of_checks_with_failures_a
 # The real scripts
 
 
-@pytest.mark.long(
-    "tests/evalserver/test_eval_client.py::test_the_loop_of_the_documentation_runs_as_it_stands_there"
-)
+@pytest.mark.long("tests/evalserver/test_eval_client.py::test_passing_trouble_is_asked_through")
 @pytest.mark.engine
 def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_nothing_but_time(
     serving,
@@ -1190,9 +1189,7 @@ def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_n
     assert len(server.jobs()) == 1
 
 
-@pytest.mark.long(
-    "tests/evalserver/test_eval_client.py::test_the_loop_of_the_documentation_runs_as_it_stands_there"
-)
+@pytest.mark.long("tests/evalserver/test_eval_client.py::test_passing_trouble_is_asked_through")
 def test_slidevbench_is_one_of_the_benchmarks(serving, tmp_path):
     endpoint = subprocess.Popen(
         [ROOT / ".venv/bin/python3", ROOT / "tests/endpoint.py", "--model", "policy"],

@@ -414,6 +414,7 @@ def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(
     check_neighbours(tmp_path / "run", values, reference)
 
 
+@pytest.mark.long("test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself")
 @parted("unicode-noncharacters nest-elements macro-formula pattern-frames css-variables")
 def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path, reference, few):
     values = batch(tmp_path, between(some(STRANGE, few), 6), jobs=0 if few else 2, deadline=8)

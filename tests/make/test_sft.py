@@ -65,6 +65,7 @@ def test_one_row_is_shown_unless_somebody_says_how_many(root, words, rows):
     assert f" --preview {rows} " in sft(root, "-n", *words).stdout
 
 
+@pytest.mark.long("test_a_dry_run_prints_the_command_and_what_would_be_frozen_without_a_tokenizer")
 def test_without_the_weights_nothing_is_submitted_and_the_command_is_named(root):
     done = sft(root)
     image = f"{root}/containers/train.sif"

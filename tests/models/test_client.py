@@ -291,6 +291,9 @@ def test_a_streamed_reply_is_the_reply_that_comes_in_one_piece_and_is_heard_in_m
     assert [piece for kind, piece in heard if kind == "reasoning"] == ["step", " by", " step"]
 
 
+@pytest.mark.long(
+    "tests/bin/chat-generate.bats::passing faults of the endpoint are retried until every row has its reply"
+)
 @pytest.mark.slow
 def test_a_stream_is_asked_for_again_until_something_was_heard_and_never_after(endpoint):
     for plan in ("500=1", "429=1", "drop=1", "empty=1"):

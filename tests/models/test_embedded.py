@@ -151,9 +151,7 @@ def test_streamed_chunks_join_to_the_reply_and_end_with_the_usage(base):
     ) == words(base)
 
 
-@pytest.mark.long(
-    "test_what_was_said_before_makes_a_text_likelier_and_other_requests_change_nothing"
-)
+@pytest.mark.long("test_the_bits_are_those_of_the_probability_of_the_next_token")
 def test_the_same_request_gives_the_same_bytes_whatever_was_asked_before(base):
     first = words(base, max_tokens=16)
     assert words(base, max_tokens=16, seed=8) != first
@@ -237,6 +235,7 @@ def test_a_prompt_longer_than_the_context_is_refused_in_words_that_the_client_un
     assert errors.RequestError.of_status(status, json.dumps(said), {}).overflows
 
 
+@pytest.mark.long("test_a_chat_reply_has_the_shape_of_the_openai_api_and_counts_its_tokens")
 def test_a_json_schema_is_obeyed(base):
     schema = {
         "type": "object",
@@ -347,6 +346,7 @@ def test_a_page_in_a_browser_cannot_use_the_server(base):
 TEXT = {"model": "smol", "text": "The yeast eats the sugar of the flour and gives off gas. " * 4}
 
 
+@pytest.mark.long("test_the_bits_are_those_of_the_probability_of_the_next_token")
 def test_what_was_said_before_makes_a_text_likelier_and_other_requests_change_nothing(base):
     status, said = post(base, TEXT, "/likelihood")
     assert status == 200 and said["tokens"] == len(said["bits"]) > 40
@@ -402,6 +402,7 @@ REPLY = {
 }
 
 
+@pytest.mark.long("test_the_bits_are_those_of_the_probability_of_the_next_token")
 def test_a_reply_is_measured_after_its_conversation_and_the_likeliest_tokens_stand_beside(base):
     said = []
     for _ in range(4):  # what it would say, a token after the other

@@ -46,6 +46,9 @@ layout: two-cols
 """
 
 
+@pytest.mark.long(
+    "tests/bin/template-learn.bats::a template is learnt of a file, reads back, and says where each colour is from"
+)
 @pytest.mark.parametrize(
     "names", [("dark", "same"), pytest.param(("plain", "no_theme_colours"), marks=pytest.mark.long)]
 )
@@ -91,7 +94,9 @@ def test_palette_fonts_and_sizes_come_back_from_the_file_that_is_built_under_the
         assert "+mn-lt" not in title._element.xml  # the theme's font for titles
 
 
-@pytest.mark.long("test_palette_fonts_and_sizes_come_back_from_the_file_that_is_built_under_them")
+@pytest.mark.long(
+    "tests/bin/template-learn.bats::a template is learnt of a file, reads back, and says where each colour is from"
+)
 def test_the_shipped_template_gives_its_colours_to_the_theme(tmp_path):
     for name in ("company.md", "logo.svg"):
         shutil.copy(cli.ROOT / "data/templates" / name, tmp_path)

@@ -191,6 +191,7 @@ BUILT_IN = {
 }
 
 
+@pytest.mark.long("tests/render/test_pool.py::test_every_feature_renders_clean")
 @pytest.mark.browser
 def test_what_slidev_ships_works_or_costs_nothing(tmp_path):
     slides = [f"# Part {n}\n\n{source}\n" for n, source in enumerate(BUILT_IN)]

@@ -239,6 +239,9 @@ def _look_for_ever(folders, began):
         looks.remember(load(folders))
 
 
+@pytest.mark.long(
+    "tests/core/test_stream.py::test_killed_at_random_moments_it_finishes_and_repeats_nothing"
+)
 def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs, tmp_path):
     runs(12, "a", "b")
     context, folders = multiprocessing.get_context("fork"), [tmp_path / "a", tmp_path / "b"]

@@ -199,6 +199,9 @@ def there(made, tmp_path):
     return tmp_path / "results/runs"
 
 
+@pytest.mark.long(
+    "tests/hostile/test_rot.py::test_flipped_bits_of_a_finished_run_are_noticed_or_change_nothing"
+)
 @pytest.mark.slow
 @pytest.mark.browser
 def test_honest_runs_are_silent(there):
@@ -208,6 +211,9 @@ def test_honest_runs_are_silent(there):
     assert not any("its journal" in line for line in looks.remember(honest)["said"])
 
 
+@pytest.mark.long(
+    "tests/hostile/test_rot.py::test_flipped_bits_of_a_finished_run_are_noticed_or_change_nothing"
+)
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("forge", REFUSED, ids=lambda forge: forge.__name__)
@@ -218,6 +224,7 @@ def test_a_run_that_contradicts_itself_is_refused(there, forge):
     assert f": {REFUSED[forge]}" in str(refusal.value)
 
 
+@pytest.mark.long("test_how_two_models_were_asked_and_what_was_cut_off_stands_in_the_headline")
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("forge", NAMED, ids=lambda forge: forge.__name__)
@@ -229,6 +236,9 @@ def test_what_contradicts_nothing_is_named_beside_the_claims(there, forge):
     assert set(found) <= set(claims.compare(compared)["caveats"])
 
 
+@pytest.mark.long(
+    "tests/hostile/test_rot.py::test_flipped_bits_of_a_journal_are_noticed_or_change_nothing"
+)
 @pytest.mark.slow
 @pytest.mark.browser
 def test_a_journal_that_was_removed_is_named_with_the_looks(there):

@@ -88,9 +88,7 @@ def test_good_decks_of_every_school_get_what_the_plainest_gets_and_a_ransom_note
     assert max(found.values()) < 1 - reward_attack.APART["layout"]
 
 
-@pytest.mark.long(
-    "tests/rewards/test_judged.py::test_a_deck_off_its_request_gets_nothing_for_its_looks_and_without_a_judge_there_is_no_number"
-)
+@pytest.mark.long("test_layout_sees_what_cannot_be_read_and_pays_for_words_in_no_order")
 @pytest.mark.browser
 @pytest.mark.slow
 def test_a_reader_that_is_asked_through_deck_judge_pays_for_what_is_told_and_not_for_its_words(

@@ -54,6 +54,9 @@ def endpoint(tmp_path, monkeypatch):
     process.wait()
 
 
+@pytest.mark.long(
+    "tests/rewards/test_attack.py::test_layout_sees_what_cannot_be_read_and_pays_for_words_in_no_order"
+)
 @pytest.mark.browser
 @pytest.mark.slow
 def test_a_deck_off_its_request_gets_nothing_for_its_looks_and_without_a_judge_there_is_no_number(

@@ -225,6 +225,9 @@ def test_a_signal_saves_what_is_trained_and_the_same_command_goes_on_to_the_same
         assert weights(run, 25) == weights(whole, 25) and metrics(run) == metrics(whole)
 
 
+@pytest.mark.long(
+    "test_a_signal_saves_what_is_trained_and_the_same_command_goes_on_to_the_same_end"
+)
 def test_a_run_whose_time_is_up_makes_a_step_saves_and_says_so(recipe):
     run = recipe(
         "run", "checkpointing.checkpoint_must_save_by='00:00:00:00'", "sft.val_at_start=false"

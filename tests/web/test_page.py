@@ -71,6 +71,9 @@ def test_a_page_of_many_decks_works_from_disk_shows_hostile_text_literally_and_a
         )
 
 
+@pytest.mark.long(
+    "test_a_page_of_many_decks_works_from_disk_shows_hostile_text_literally_and_asks_the_network_for_nothing"
+)
 def test_a_page_whose_decks_stand_in_files_beside_it_reads_those_that_are_looked_at(
     tmp_path, monkeypatch
 ):
@@ -94,7 +97,9 @@ def test_the_page_of_a_run_that_goes_on_loads_itself_again_and_disturbs_nobody(t
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.long("test_a_page_whose_decks_stand_in_files_beside_it_reads_those_that_are_looked_at")
+@pytest.mark.long(
+    "test_a_page_of_many_decks_works_from_disk_shows_hostile_text_literally_and_asks_the_network_for_nothing"
+)
 def test_the_picture_for_the_readme_is_made_from_a_report(tmp_path):
     from PIL import Image
 
