@@ -12,10 +12,10 @@ BUSY ?=
 
 PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
   $(SLOWEST:%=--slowest %) $(BUSY:%=--busy %)
-# Side by side: one waits for the network while another bundles.
+# While the renderer is bundled, the rest is fetched.
 .PHONY: test-tools
-test-tools: .venv/.node
-	$(MAKE) --jobs=3 setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
+test-tools: assets/renderer/node_modules/.done
+	$(MAKE) --jobs=2 setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 .PHONY: check
 ### check: the inner loop, three minutes: lint, and the fast tests in Python
 check: lint test-tools
@@ -23,11 +23,11 @@ check: lint test-tools
 
 .PHONY: test test-long test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint audit locks bench-self bench-render bench-render-pages bench-pipeline bench-stats \
   sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally bench-reads judge-card judge-controls real-decks rl-page paths gaming reward-attack gold-check gallery screenshots numbers
-## test: the tests: Python, scripts, pages in a browser; up to half an hour on two cores
+## test: the tests: Python, scripts, pages in a browser; a quarter of an hour on two cores
 test: test-tools
 	$(PYTEST) -m "not long" $(TESTS)
 
-### test-long: the tests that `make test` leaves out, another quarter
+### test-long: the tests that `make test` leaves out; half an hour
 test-long: test-tools
 	$(PYTEST) -m long $(TESTS)
 
