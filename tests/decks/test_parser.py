@@ -358,7 +358,7 @@ HOSTILE = {
     "brackets": "---\na: " + "[" * 200_000 + "\n---\n",
     "many bracketed blocks": ("---\na: " + "[{" * 400 + "\n---\n") * 300,
     "a huge block": "---\n" + "k: v\n" * 100_000 + "---\n",
-    "many blocks": "".join(f"---\na{i}: [b, {{c: {i}}}]\n---\n" for i in range(10_000)),
+    "many blocks": "".join(f"---\na{i}: [b, {{c: {i}}}]\n---\n" for i in range(20_000)),
     "open comments": "<!--" * 200_000,
     "open fences": "\n".join(" " * (i % 60) + "`" * (3 + i // 60) for i in range(6_000, 0, -1)),
     "open images": "![" * 150_000,
@@ -384,7 +384,7 @@ def test_hostile_texts_cost_seconds_at_most(name):
     for slide in deck.slides:
         _ = slide.text, slide.images, slide.comments
     deck.queries, clean(text)
-    assert time.process_time() - started < 12
+    assert time.process_time() - started < 24
 
 
 DECK = "---\ntheme: seriph\n---\n\n# Hi\n\n```js\nlet a\n```\n\n---\nlayout: end\n---\n\nBye\n"
