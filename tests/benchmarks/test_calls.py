@@ -73,14 +73,12 @@ def rows(tmp_path_factory):
 
 
 @pytest.mark.long("test_calls_are_right_that_have_one_of_the_right_values_for_each_argument")
-@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.long)])
-def test_every_row_of_the_package_becomes_one_that_can_be_asked(rows, step):
+def test_every_row_of_the_package_becomes_one_that_can_be_asked(rows):
     from decksmith.models import loops
 
     counted = {}
-    for row in rows[::step]:
-        loops.check(row)
     for row in rows:
+        loops.check(row)
         counted[row["task"]["subset"]] = counted.get(row["task"]["subset"], 0) + 1
     assert counted == CATEGORIES | NO_CALL
     kinds = {"object", "number", "integer", "string", "boolean", "array"}

@@ -440,12 +440,12 @@ def test_the_largest_grade_stays_within_what_the_grader_s_process_is_given():
 
 @pytest.mark.slow
 def test_a_call_that_waits_for_a_processor_has_its_seconds_all_the_same(monkeypatch):
-    monkeypatch.setattr(code, "CALL", 1.0)
+    monkeypatch.setattr(code, "CALL", 2.0)
     burns = "import time\ndef f(seconds):\n    end = time.process_time() + seconds\n    while time.process_time() < end: pass\n    return 1"
     command = [sys.executable, "-c", "while True: pass"]
-    others = [subprocess.Popen(command) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    others = [subprocess.Popen(command) for _ in range(4 * len(os.sched_getaffinity(0)))]
     try:
-        row = {"tests": ["assert f(0.5) == 1"], "names": ["f"]}
+        row = {"tests": ["assert f(0.7) == 1"], "names": ["f"]}
         assert graded("mbpp", row, FENCED.format(burns))["verdict"] == "right"
     finally:
         for other in others:

@@ -385,7 +385,7 @@ def test_records_of_a_file_name_file_and_line(tmp_path):
         list(stream.records(tmp_path / "x.jsonl"))
 
 
-@settings(max_examples=20)
+@settings(max_examples=50)
 @given(
     st.dictionaries(
         st.text(),

@@ -69,16 +69,15 @@ def server(root):
 
 
 @pytest.mark.long("test_passing_trouble_is_asked_through")
-@pytest.mark.parametrize("steps", [1, pytest.param(21, marks=pytest.mark.long)])
-def test_the_loop_of_the_documentation_runs_as_it_stands_there(server, root, router, steps):
+def test_the_loop_of_the_documentation_runs_as_it_stands_there(server, root, router):
     block = re.search(r"```python\n(.*?)```", (cli.ROOT / "docs/eval-server.md").read_text(), re.S)[
         1
     ]
     assert "range(41)" in block
     done = subprocess.run(
-        [PYTHON, "-c", block.replace("range(41)", f"range({steps})")],
+        [PYTHON, "-c", block.replace("range(41)", "range(21)")],
         text=True,
-        capture_output=True,  # one or two evaluations of three
+        capture_output=True,  # two evaluations of three
         env=os.environ
         | {
             "PYTHONPATH": f"{cli.ROOT}/lib",
@@ -90,8 +89,7 @@ def test_the_loop_of_the_documentation_runs_as_it_stands_there(server, root, rou
     found = {
         int(line.split(" ", 1)[0]): eval(line.split(" ", 1)[1]) for line in done.stdout.splitlines()
     }
-    assert list(found) == [0, 20][: 1 + steps // 20]
-    assert steps == 1 or found[20]["train/loss"] < found[0]["train/loss"]
+    assert list(found) == [0, 20] and found[20]["train/loss"] < found[0]["train/loss"]
     for metrics in found.values():
         assert metrics["eval/arithmetic/pass@1[avg-of-2]/num_entries"] == 1.0
         assert metrics["eval/arithmetic/delegate/ok"] == metrics["eval/delegate/ok"] == 1.0

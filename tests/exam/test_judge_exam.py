@@ -421,7 +421,7 @@ def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
 
 
 @pytest.mark.long(
-    "tests/bin/deck-judge.bats::the offline protocol needs no network and no key, and says the same each time"
+    "tests/bin/deck-judge.bats::a judge that talks nonsense is a judge fault, named and kept, with exit 0"
 )
 @pytest.mark.browser
 def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision):

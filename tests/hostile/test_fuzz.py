@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from decksmith.measure.render import toolchain
-from drawing import shared_workers  # noqa: F401
 from test_hostile import batch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -147,5 +146,5 @@ def test_no_deck_puts_the_blame_on_the_renderer(tmp_path, capsys):
 def test_what_broke_us_once_is_the_deck_s_fault(tmp_path):
     texts = {path.stem: path.read_bytes().decode() for path in sorted(FOUND.glob("*.md"))}
     assert texts
-    values = batch(tmp_path, texts)
+    values = batch(tmp_path, texts, jobs=1, deadline=10)
     assert {name: why for name, value in values.items() if (why := wrong(said(value)))} == {}

@@ -123,7 +123,7 @@ def test_a_deck_passes_its_shuffled_words_fail_and_both_are_kept(reader, monkeyp
 
 
 @pytest.mark.parametrize("case", [pytest.param("", marks=engine)])
-@pytest.mark.long("test_a_deck_passes_its_shuffled_words_fail_and_both_are_kept")
+@pytest.mark.long("test_hostile_text_is_read_or_not_checked_and_the_server_goes_on")
 def test_other_servers_and_threads_say_the_same_and_a_killed_server_is_replaced(
     reader, monkeypatch, case
 ):
@@ -148,7 +148,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.long("test_a_deck_passes_its_shuffled_words_fail_and_both_are_kept")
 @pytest.mark.parametrize(
     "names",
     [

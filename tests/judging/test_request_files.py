@@ -264,12 +264,12 @@ def test_a_folder_of_briefs_quotes_the_documents_beside_them(tmp_path):
 
 def test_a_workbook_that_swells_is_refused_unread(tmp_path):
     data = io.BytesIO(book(["request"], [TIDES], cover=False))
-    with zipfile.ZipFile(data, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+    with zipfile.ZipFile(data, "a", zipfile.ZIP_DEFLATED) as file:
         with file.open("xl/media/zeros.bin", "w") as part:
             for _ in range(510):
                 part.write(bytes(1_000_000))
     path = put(tmp_path, "bomb.xlsx", data.getvalue())
-    assert path.stat().st_size < 3_000_000
+    assert path.stat().st_size < 1_000_000
     with pytest.raises(
         cli.BadData, match="damaged, locked or too large; PROMPTS= takes .*save its sheet as .csv"
     ):
@@ -286,8 +286,8 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path):
 
 @pytest.mark.parametrize("name", ["m.jsonl", "m.csv", "m.txt"])
 def test_a_file_of_any_length_is_read_as_a_stream(tmp_path, name):
-    """10,000 rows of 1 kB in the memory of a few."""
-    count = 10_000
+    """30,000 rows of 1 kB in the memory of a few."""
+    count = 30_000
     row = {"m.jsonl": '{{"request": "Slides on {} {}"}}\n', "m.csv": '"Slides on {} {}",x\n'}
     with open(tmp_path / name, "w") as file:
         file.write("request,who\n" if name == "m.csv" else "")
@@ -308,7 +308,7 @@ print(n, peak() - before)
         env={"PYTHONPATH": str(ROOT / "lib")},
     )
     taken, grown = map(int, done.stdout.split())
-    assert taken == count and grown < 7_000, (done.stdout, done.stderr)  # kB, of 10 MB
+    assert taken == count and grown < 20_000, (done.stdout, done.stderr)  # kB, of 30 MB
 
 
 HOSTILE = {

@@ -385,7 +385,7 @@ def test_a_slide_that_fails_is_an_error_slide_in_every_format(tmp_path):
 
 
 @pytest.mark.long(
-    "tests/hostile/test_hostile.py::test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself"
+    "tests/hostile/test_hostile.py::test_a_deck_that_never_ends_or_eats_the_memory_costs_only_itself"
 )
 def test_a_deck_that_never_comes_to_rest_is_not_built(tmp_path):
     deck = HEAD + '# One\n\n<div :ref="el => { while (el) {} }" />\n'

@@ -49,19 +49,13 @@ layout: two-cols
 @pytest.mark.long(
     "tests/bin/template-learn.bats::a template is learnt of a file, reads back, and says where each colour is from"
 )
-@pytest.mark.parametrize(
-    "names", [("dark", "same"), pytest.param(("plain", "no_theme_colours"), marks=pytest.mark.long)]
-)
-def test_palette_fonts_and_sizes_come_back_from_the_file_that_is_built_under_them(tmp_path, names):
+def test_palette_fonts_and_sizes_come_back_from_the_file_that_is_built_under_them(tmp_path):
     """dark: bg1 is the theme's dk1. same: one family of the renderer's stands in for both of the company's."""
-
-    def same(folder):
-        made = files.show()
-        files.theme(made, files.PALETTE, "Franklin Gothic Heavy", "Franklin Gothic Book")
-        files.sizes(made, 34, 22)
-        return files.saved(made, folder / "same.pptx")
-
-    sources = [(same if name == "same" else getattr(files, name))(tmp_path) for name in names]
+    made = files.show()
+    files.theme(made, files.PALETTE, "Franklin Gothic Heavy", "Franklin Gothic Book")
+    files.sizes(made, 34, 22)
+    same = files.saved(made, tmp_path / "same.pptx")
+    sources = [files.plain(tmp_path), files.dark(tmp_path), files.no_theme_colours(tmp_path), same]
 
     async def built():
         builder = site.Builder(Protocol.load("offline"), ["pptx"])

@@ -41,9 +41,6 @@ def asked(root):
     return len((root / "asked.jsonl").read_text().splitlines())
 
 
-@pytest.mark.long(
-    "tests/bin/deck-revise.bats::without revision in the condition every record passes, and nobody is asked"
-)
 def test_a_better_deck_is_kept_and_a_kill_asks_for_nothing_twice(root):
     assert shell(root, "reviser", RENDERED).wait() == 0
     replies = root / "reviser/journal/revise-reply.jsonl"
@@ -71,9 +68,7 @@ def test_a_better_deck_is_kept_and_a_kill_asks_for_nothing_twice(root):
     assert asked(root) == before
 
 
-@pytest.mark.long(
-    "tests/bin/deck-revise.bats::without revision in the condition every record passes, and nobody is asked"
-)
+@pytest.mark.long("test_a_better_deck_is_kept_and_a_kill_asks_for_nothing_twice")
 def test_a_reply_that_changes_nothing_is_a_round_that_is_not_kept(root):
     assert shell(root, "flat", RENDERED).wait() == 0
     done = shell(root, "flat", REVISED, stdout=subprocess.PIPE)

@@ -140,7 +140,7 @@ def helpers(pid):
 
 
 @pytest.mark.long(
-    "tests/bin/deck-revise.bats::without revision in the condition every record passes, and nobody is asked"
+    "tests/rewards/test_revising.py::test_a_better_deck_is_kept_and_a_kill_asks_for_nothing_twice"
 )
 def test_after_kill_9_what_was_answered_is_there_and_what_was_not_is_asked_again(
     serving, client, monkeypatch
