@@ -63,6 +63,7 @@ export UV_PYTHON_DOWNLOADS := never
 	fi
 	$(call SAY,setting up: Python packages)
 	$(UV)
+	rm -rf $$(find .venv/lib/python3*/site-packages/{numpy,scipy} -name tests -type d -prune)  # 25 MB: their own
 	touch $@
 
 # The machine's own Node when its major is the right one, else the one that PyPI carries.
@@ -150,6 +151,7 @@ assets/engine/node_modules/.done: NPM += --omit=optional --omit=dev
 	find node_modules -name '*.map' -type f -delete  # 100 MB of the renderer's that no script reads
 	rm -rf node_modules/node-llama-cpp/llama/gitRelease.bundle  # 34 MB: the sources of its engine
 	rm -rf node_modules/mermaid/dist/{mermaid{,.min}.js,chunks/mermaid.{core,esm.min}}  # 18 MB: other builds
+	rm -f node_modules/@alvarosabu/ui/dist/as-ui.umd.cjs node_modules/slidev-theme-penguin/example-export.pdf  # 13 MB
 	touch node_modules/.done
 
 assets/engine/node_modules/.cuda: assets/engine/node_modules/.done

@@ -332,12 +332,16 @@ def pages(count):
         "| raw surfaces instead of PNG | at most -7 %, what coding takes; 9,400 page faults a slide, half of the GPU process's time, stay | not tried: the interface gives PNG, JPEG and WebP |\n"
         "| another headless shell of this version from npm or PyPI | none: @sparticuz/chromium is one, others download theirs elsewhere | not taken |\n"
         "\n"
-        "Tried on 2026-11-29, for the start of a worker and its first deck (three slides; Node's CPU seconds, medians of eight pairs):\n"
+        "Tried on 2026-11-29, for the start of a worker and its first deck (three slides; Node's CPU seconds, medians of eight to ten pairs):\n"
         "\n"
         "| way | CPU s | |\n"
         "|---|---:|---|\n"
         "| Slidev's TypeScript as Babel left it at set-up, the runtime's icons with it, no JavaScript grammar before the first deck, no JSX compiler, no inspector of UnoCSS | 5.2 to 4.0; by the clock 5.8 to 4.8 s | taken |\n"
-        "| its packages bundled into one folder, V8's compile cache, other heaps and threads of V8 | no less | not taken |\n"
+        "| its packages bundled into one folder, other heaps and threads of V8 | no less | not taken |\n"
+        "| packages that it loads and never calls are left out by name (bundlers, plugins, servers, schemas); the runtime is minified at set-up | 2.65 to 1.92; by the clock 2.20 to 1.59 s | taken |\n"
+        "| with those left out: the rest bundled into one folder, and V8's compile cache | 1.91 to 1.56 | not taken: a worker may not write where its cache would be |\n"
+        "| every pattern compiled one way, whatever its use | no less | taken: colours of code hung on the decks before |\n"
+        "| of set-up: three themes bundled by one process, UnoCSS over Slidev's and the theme's own modules | 57 to 39; by the clock 29 to 28 s | taken |\n"
     )
     for scale, ways in results.items():
         print(f"## Device scale {scale}\n")

@@ -12,6 +12,7 @@ import katex from 'katex'
 import lz from 'lz-string'
 import MagicString from 'magic-string'
 import nested from 'postcss-nested'
+import { bundledLanguages } from 'shiki'
 import transformerDirectives from '@unocss/transformer-directives'
 import { MODULES } from './browser.mjs'
 import { chart } from './charts.mjs'
@@ -53,6 +54,7 @@ async function markdown(theme, katexOn, comark) {
     options.data.features = { katex: katexOn, monaco: false, tweet: false, bluesky: false, mermaid: true }
     options.data.config.comark = comark
     options.utils.shikiOptions.tokenizeTimeLimit = 0 // or the rest of a line has no colours where half a second went by on a busy machine
+    options.utils.shiki = steady(options.utils)
     options.data.watchFiles = {}
     const entry = { options, seen: null }
     const markdownSetup = (md) => {
@@ -69,6 +71,28 @@ async function markdown(theme, katexOn, comark) {
     markdowns.set(key, entry)
   }
   return markdowns.get(key)
+}
+
+/**
+ * Slidev's highlighter, so that no picture depends on what was drawn before it. What a language leaves open (`js` in `md`, `scss` in `vue`)
+ * has colours from when somebody has loaded it: all of that is loaded. A name that every object has breaks Shiki for all that follow.
+ */
+function steady({ shiki, shikiOptions }) {
+  const opened = new Map()
+  const open = async (language) => {
+    for (const lang of (await bundledLanguages[language]()).default.flatMap(grammar => grammar.embeddedLangsLazy ?? []))
+      await shiki.codeToHast('', { ...shikiOptions, lang })
+  }
+  const checked = run => async (code, options) => {
+    const { lang } = options
+    if (lang in Object.prototype)
+      throw new Error(`Language \`${lang}\` is not there`)
+    if (lang in bundledLanguages && !opened.has(lang))
+      opened.set(lang, open(lang))
+    await opened.get(lang)
+    return run(code, options)
+  }
+  return { ...shiki, codeToHtml: checked(shiki.codeToHtml), codeToTokens: checked(shiki.codeToTokens) }
 }
 
 /** Notes formulas and diagrams with their line while they are rendered; runs KaTeX strictly, because Slidev swallows its faults. */

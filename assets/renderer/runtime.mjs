@@ -109,6 +109,7 @@ async function build(theme, out) {
       },
     },
   })
+  const roots = [CLIENT, ...options.themeRoots.map(root => fs.realpathSync(root))]
   let style = ''
   for (const file of result.output) {
     if (file.fileName.endsWith('.css')) {
@@ -118,13 +119,15 @@ async function build(theme, out) {
     const to = path.join(out, file.fileName)
     fs.mkdirSync(path.dirname(to), { recursive: true })
     fs.writeFileSync(to, file.code ?? file.source)
-    if (file.moduleIds?.some(id => /\/(?:@slidev\/|slidev-theme-)/.test(id)) && !file.moduleIds.some(id => id.includes('/mermaid/')))
-      await uno.uno.applyExtractors(file.code, file.fileName, uno.tokens)
+    for (const [id, { code }] of Object.entries(file.modules ?? {})) {
+      if (!roots.some(root => id.startsWith(root)))
+        continue
+      await uno.uno.applyExtractors(code ?? '', id, uno.tokens)
+      if (id.endsWith('.vue')) // attributes that are classes (`h-1.5em` of PoweredBySlidev) are seen in the sources only
+        await uno.uno.applyExtractors(fs.readFileSync(id, 'utf8'), id, uno.tokens)
+    }
   }
   await pack(result.output.filter(file => file.type === 'chunk'), out)
-  // Attributes that are classes (`h-1.5em` of PoweredBySlidev) are seen in the sources only.
-  for (const file of Object.values({ ...layouts, ...components }))
-    await uno.uno.applyExtractors(fs.readFileSync(file, 'utf8'), file, uno.tokens)
   const { matched } = await uno.uno.generate(new Set(uno.tokens), { preflights: false })
   const tokens = [...matched].sort()
   const icons = [...uno.uno.tokenProcessor.cache].filter(([, rules]) => rules?.some(rule => rule[4]?.layer === 'icons')) // whose sets are megabytes to read
@@ -174,7 +177,7 @@ async function pack(chunks, out) {
     },
   }
   const groups = starts.map(([name], i) => ({ name, priority: starts.length - i, test: id => parts.get(id) === name }))
-  const { rolldown } = await import('rolldown') // Vite's bundler; Vite itself would wrap every lazy import once more
+  const [{ rolldown }, { minifySync }] = await Promise.all([import('rolldown'), import('vite')]) // Vite's bundler; Vite itself would wrap every lazy import once more
   const bundle = await rolldown({
     input: Object.fromEntries(chunks.filter(chunk => chunk.isEntry).map(({ fileName }) => [fileName.replace(/\.js$/, ''), path.join(out, fileName)])),
     cwd: out, external: /^\/@deck\//, treeshake: false, preserveEntrySignatures: 'strict', plugins: [plugin],
@@ -184,7 +187,8 @@ async function pack(chunks, out) {
   fs.rmSync(path.join(out, 'chunk'), { recursive: true })
   for (const file of output) {
     fs.mkdirSync(path.dirname(path.join(out, file.fileName)), { recursive: true })
-    fs.writeFileSync(path.join(out, file.fileName), file.code)
+    // Every page parses this again: whitespace and comments go, names stay.
+    fs.writeFileSync(path.join(out, file.fileName), minifySync(file.fileName, file.code, { mangle: false, compress: false, codegen: { removeWhitespace: true } }).code)
   }
 }
 

@@ -6,7 +6,6 @@ import { randomBytes } from 'node:crypto'
 import fs from 'node:fs'
 import http from 'node:http'
 import path from 'node:path'
-import { minifySync } from 'vite'
 import { MODULES } from './browser.mjs'
 import { PACKAGES } from './fonts.mjs'
 
@@ -97,13 +96,8 @@ export class Server {
     if (!file.startsWith(`${root}/`) || name.includes('\0'))
       return
     let body = this.cache.get(file)
-    if (!body) {
-      body = fs.readFileSync(file)
-      // Every page parses this again: whitespace and comments go, names stay.
-      if (file.endsWith('.js'))
-        body = Buffer.from(minifySync(file, body.toString(), { mangle: false, compress: false, codegen: { removeWhitespace: true } }).code)
-      this.cache.set(file, body)
-    }
+    if (!body)
+      this.cache.set(file, body = fs.readFileSync(file))
     return [body, TYPES[path.extname(file)] ?? 'application/octet-stream', true]
   }
 }

@@ -38,7 +38,21 @@ fs.existsSync = (path) => {
 }
 syncBuiltinESMExports()
 
-// What only builds or serves is left out, 0.7 CPU s of a start: the one brings Babel, the other a server with a page of its own.
-const UNUSED = ['@vitejs/plugin-vue-jsx', '@unocss/inspector']
-const none = { url: 'data:text/javascript,export default () => []', format: 'module', shortCircuit: true }
-registerHooks({ resolve: (name, context, next) => UNUSED.includes(name) ? none : next(name, context) })
+// What only builds, serves or talks to editors is left out, half of a start: bundlers and their plugins, Babel, a server, schemas.
+const none = 'export default () => []'
+const never = (...names) => `const never = () => { throw new Error('a worker does without it') }; export { ${names.map(name => `never as ${name}`)} }`
+const UNUSED = {
+  vite: never('createServer', 'loadConfigFromFile', 'mergeConfig', 'parseSync'),
+  '@vitejs/plugin-vue': none,
+  '@vitejs/plugin-vue-jsx': none,
+  'vite-plugin-vue-server-ref': none,
+  'unplugin-icons/vite': none,
+  'unplugin-icons/resolver': none,
+  'unplugin-vue-components/vite': none,
+  '@unocss/inspector': none,
+  '@unocss/transformer-attributify-jsx': none,
+  '@modelcontextprotocol/node': never('NodeStreamableHTTPServerTransport'),
+  '@modelcontextprotocol/server': never('McpServer'),
+  zod: 'export const z = new Proxy(() => z, { get: () => z })',
+}
+registerHooks({ resolve: (name, context, next) => name in UNUSED ? { url: `data:text/javascript,${UNUSED[name]}`, format: 'module', shortCircuit: true } : next(name, context) })

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import cast
 
-from decksmith.core import cli, stream, validation, workspace
+from decksmith.core import cli, stream, workspace
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
-from decksmith.core.records import By, Edit, Error, Record
+from decksmith.core.records import By, Edit, Error, Record, misfit
 from decksmith.measure.decks import clean, templates
 from decksmith.measure.decks.lint import CANVAS
 from decksmith.measure.decks.parser import THEMES
@@ -81,7 +81,7 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
 
 def intact(run: str | Path, value: Render) -> bool:
     """Whether a journaled value is whole, and its pictures are still there and whole."""
-    wrong = validation.misfit(value, Render, without=("engine", "by"))
+    wrong = misfit(value, Render, without=("engine", "by"))
     names = [*value.get("slides", []), *value.get("before", [])]
     return not wrong and all(is_whole(Path(run) / name) for name in names)
 

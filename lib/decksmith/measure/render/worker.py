@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
-from decksmith.core import stream, validation
+from decksmith.core import stream
 from decksmith.core.cells import Walls, enclosed
-from decksmith.core.records import Error, Kind, Record
+from decksmith.core.records import Error, Kind, Record, cut
 from decksmith.measure.decks.records import Page
 from decksmith.measure.decks.templates import Style
 from decksmith.measure.render import cell, toolchain
@@ -33,6 +33,8 @@ TOO_LARGE = "what is known of the deck is too large"
 LOOK = 0.3  # seconds between two looks at what a deck takes; a look costs 2 ms of CPU
 OWN_ADDRESS = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?(?:/|\Z)")  # the worker's server
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+# A pattern that ran often is compiled another way, which does not agree on all of Shiki's: colours hung on earlier decks.
+FLAGS = ("--no-warnings", "--max-old-space-size=1536", "--expose-gc", "--no-regexp-tier-up")
 
 
 def words(text: object) -> str:
@@ -110,7 +112,7 @@ def bounded(result: Held) -> Held:
     for number, page in enumerate(result["xray"], 1):
         line = page.setdefault("line", 1)
         try:
-            wrong = validation.cut(page, Page)
+            wrong = cut(page, Page)
         except ValueError as error:
             wrong = str(error)
             none = Page(slide=number, line=line, title="", text="", blank=True)
@@ -166,9 +168,7 @@ class Worker:
         root, readable = toolchain.RENDERER.resolve(), cell.readable()
         command = [
             toolchain.node().resolve(),
-            "--no-warnings",
-            "--max-old-space-size=1536",
-            "--expose-gc",
+            *FLAGS,
             "--permission",
             "--allow-addons",
             "--allow-child-process",
