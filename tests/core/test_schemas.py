@@ -19,7 +19,7 @@ def test_what_breaks_a_schema_is_said_with_file_and_key(tmp_path):
 
 
 def test_scripts_start_without_what_is_slow_to_import():
-    """`--help` of every script, and what the offline judge is made of, in one process."""
+    """`--help` of every script, what the offline judge is made of, and a record's check, in one process."""
     code = f"""
 import runpy, sys
 from pathlib import Path
@@ -28,8 +28,10 @@ for script in sorted(Path("bin").glob("*-*")):
     if "python3" in script.read_text().partition("\\n")[0]:
         runpy.run_path(str(script))
         print(*(script.name + ": " + name for name in {SLOW.split()} if name in sys.modules))
+from decksmith.core import stream
 from decksmith.core.protocol import Protocol
-from decksmith.measure.judging import judges
+from decksmith.measure.judging import judges, records
+stream.typed({{"id": "a", "render": {{}}}}, records.DeckRecord)
 judges.open_judge(Protocol.load("offline"), Path("run"))
 print(*(name for name in {SLOW.split()} if name in sys.modules))
 """

@@ -1,14 +1,21 @@
-"""What every record holds: whose fault an error is, who made a value, and the row of a prompt.
+"""What every record holds: whose fault an error is, who made a value, the row of a prompt; and whether one is of its type.
 
 What a stage adds is typed in records.py of the room that owns the stage, and whoever reads it
 imports that type. Each field has its sentence; `make numbers` writes them into docs/records.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
+from functools import lru_cache, partial, reduce
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
-from annotated_types import MaxLen
-from typing_extensions import TypedDict
+from annotated_types import MaxLen, Predicate
+from typing_extensions import TypedDict, is_typeddict
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails, SchemaValidator
 
 Record = dict[str, Any]  # one line of JSONL
 Numbers = dict[str, float]  # by name
@@ -203,3 +210,116 @@ class PromptRow(TypedDict):
         "of a prompt of several turns: `messages` has all requests up to this one; the replies "
         "between them are put in when it is asked",
     ]
+
+
+# --- whether a record holds what its type says ----------------------------------------------------
+
+SHOWN = 80  # characters of a value that a sentence repeats
+PLAIN = {str: "str", int: "int", float: "float", bool: "bool", Any: "any", object: "any"}
+
+
+def check_record(record: Mapping[str, object], takes: type) -> None:
+    """Hold a record against its TypedDict. Keys that it lacks or has besides are no fault. Raises
+    ValueError naming the first key whose value is of another type."""
+    keys = [key for key in takes.__annotations__ if key in record]
+    for each in _misfits(record, takes, *keys) if keys else []:
+        if each["type"] != "missing":
+            raise ValueError(_said(each))
+
+
+def misfit(value: object, takes: type, without: Collection[int | str] = ()) -> str | None:
+    """A sentence on the first thing of a value of JSON that does not fit its type; None where all
+    does. A key that it lacks does not, unless it is below one of `without`."""
+    for each in _misfits(value, takes):
+        if each["type"] != "missing" or not any(step in without for step in each["loc"][:-1]):
+            return _said(each)
+    return None
+
+
+def cut(value: Any, takes: type) -> str | None:
+    """Cut in place what is longer than the type of a value of JSON has it. Returns a sentence on
+    the first, None where all fits. Raises ValueError on what no cut makes fit."""
+    first = None
+    while wrong := _misfits(value, takes):
+        first = first or _said(wrong[0])
+        for each in wrong:
+            if not (most := each.get("ctx", {}).get("max_length")):
+                raise ValueError(_said(each))
+            *way, last = each["loc"]
+            holder = reduce(lambda held, step: held[step], way, value)
+            holder[last] = holder[last][:most]
+    return first
+
+
+def _misfits(value: object, takes: type, *keys: str) -> list["ErrorDetails"]:
+    """With keys, of those of a TypedDict alone."""
+    from pydantic_core import ValidationError  # no --help waits for it
+
+    validator = _validator(takes, *keys)
+    try:
+        if keys:
+            validator.validate_python(value, strict=True)
+        else:
+            validator.validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        return error.errors(include_url=False)
+    return []
+
+
+def _said(error: "ErrorDetails") -> str:
+    place, said = ".".join(map(str, error["loc"]))[:SHOWN], error["msg"]
+    return f"{place}: {said[:1].lower()}{said[1:]}, not {repr(error['input'])[:SHOWN]}"
+
+
+@lru_cache(64)
+def _validator(takes: type, *keys: str) -> "SchemaValidator":
+    from pydantic_core import SchemaValidator
+
+    schema = _schema(takes)
+    schema["fields"] = {key: schema["fields"][key] for key in keys or schema["fields"]}
+    return SchemaValidator(schema)
+
+
+def _schema(kind: Any) -> Any:
+    """What pydantic's TypeAdapter makes of a record's type, without pydantic: its import is half of
+    a filter's start. Raises TypeError where records hold no such type yet."""
+    if kind in PLAIN:
+        return {"type": PLAIN[kind]}
+    if is_typeddict(kind):
+        hints, needed = kind.__annotations__.items(), kind.__required_keys__
+        fields = {key: {"schema": _schema(hint), "required": key in needed} for key, hint in hints}
+        return {"type": "typed-dict", "cls": kind, "fields": fields}
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return {"type": "literal", "expected": list(args)}
+    if origin in (Annotated, NotRequired):
+        return reduce(_within, args[1:], _schema(args[0]))
+    inner = [_schema(each) for each in args if each is not NoneType]
+    if origin in (list, tuple):
+        return {"type": origin.__name__, "items_schema": inner[0] if origin is list else inner}
+    if origin is dict:
+        return {"type": "dict", "keys_schema": inner[0], "values_schema": inner[1]}
+    if origin in (Union, UnionType):
+        made = inner[0] if len(inner) == 1 else {"type": "union", "choices": inner}
+        return {"type": "nullable", "schema": made} if NoneType in args else made
+    raise TypeError(kind)
+
+
+def _within(schema: Any, note: Any) -> Any:
+    """A schema within a bound of annotated_types; a field's sentence is none."""
+    if isinstance(note, Predicate):
+        held = {"type": "no-info", "function": partial(_held, note.func)}
+        return {"type": "function-after", "function": held, "schema": schema}
+    if not isinstance(note, str):
+        bounds = {key: bound for key, bound in asdict(note).items() if bound is not None}
+        schema.get("schema", schema).update(bounds)  # None itself has no bounds
+    return schema
+
+
+def _held(rule: Callable[[Any], object], value: Any) -> Any:
+    from pydantic_core import PydanticCustomError
+
+    if not rule(value):
+        said = f"Predicate {getattr(rule, '__qualname__', rule)!r} failed"
+        raise PydanticCustomError("predicate_failed", said)
+    return value

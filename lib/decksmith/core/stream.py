@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, Generic, ParamSpec, TypeVar, cast, overload
 from decksmith import __version__
 from decksmith.core import cli, incoming, masking
 from decksmith.core.progress import Progress
-from decksmith.core.records import By, Error, Failure, Record, Row, Value
+from decksmith.core.records import By, Error, Failure, Record, Row, Value, check_record, misfit
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=Row)  # a record
@@ -222,7 +222,6 @@ def records(path: str | Path, takes: type[R] | None = None) -> Iterator[tuple[in
 def typed(record: Record, takes: type[R]) -> R:
     """The record itself, once what it has is of the type `takes`; a `render` that is not so is an
     error. Raises ValueError naming another such key."""
-    from decksmith.core import validation  # pydantic: no --help waits for it
 
     # What one of our own stages made was typed when it was made: it says by whom.
     def is_ours(value: object) -> bool:
@@ -233,11 +232,11 @@ def typed(record: Record, takes: type[R]) -> R:
     if kind and isinstance(drawn, dict):
         # A page had its hand in it, whoever wrote it down: what is wrong here ends this record alone.
         outside.pop("render", None)
-        if wrong := validation.misfit(drawn, kind, without=("engine", "by")):
+        if wrong := misfit(drawn, kind, without=("engine", "by")):
             said = f"its render is damaged, run deck-render again: {wrong}"
             warn(record["id"], said)
             record = {**record, "render": {"error": Fault("infra", "bad-record", said).error}}
-    validation.check_record(outside, takes)
+    check_record(outside, takes)
     return cast(R, record)
 
 

@@ -5,22 +5,17 @@ A field's `description` is what should have been sent; the sentence names the fi
 the description.
 """
 
-import json
-from collections.abc import Collection, Mapping
-from functools import lru_cache, reduce
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
-from typing_extensions import TypedDict
 
-from decksmith.core import cli, incoming
+from decksmith.core import cli, incoming, records
 
 # What should have been sent where no field says it: in a list, or an object of any names.
 WORDS = {"string_type": "text", "is_instance_of": "text"}
 UNKNOWN = "extra_forbidden"
-SHOWN = 80  # characters of a value that a sentence repeats
 
 
 class Body(BaseModel):
@@ -81,66 +76,6 @@ def read(model: type[Kind], body: bytes, context: dict[str, Any] | None = None) 
     return check(model, parse(body), context)
 
 
-def check_record(record: Mapping[str, object], takes: type) -> None:
-    """Hold a record against its TypedDict: what it has of the type's keys has to be of their types.
-
-    Keys that it lacks or has besides are no fault. Raises ValueError naming the first wrong key.
-    """
-    try:
-        keys = [key for key in takes.__annotations__ if key in record]
-        _adapter(takes, *keys).validate_python(record, strict=True)
-    except ValidationError as error:
-        for each in error.errors(include_url=False, include_context=False):
-            if each["type"] != "missing":
-                raise ValueError(_said(each)) from None
-
-
-def misfit(value: object, takes: type, without: Collection[int | str] = ()) -> str | None:
-    """A sentence on the first thing of a value of JSON that does not fit its type; None where all
-    does. A key that it lacks does not, unless it is below one of `without`."""
-    found = (each for each in _misfits(value, takes) if not _lacks(each, without))
-    return next(map(_said, found), None)
-
-
-def cut(value: Any, takes: type) -> str | None:
-    """Cut in place what is longer than the type of a value of JSON has it. Returns a sentence on
-    the first, None where all fits. Raises ValueError on what no cut makes fit."""
-    first = None
-    while wrong := _misfits(value, takes):
-        first = first or _said(wrong[0])
-        for each in wrong:
-            if not (most := each.get("ctx", {}).get("max_length")):
-                raise ValueError(_said(each))
-            *way, last = each["loc"]
-            holder = reduce(lambda held, step: held[step], way, value)
-            holder[last] = holder[last][:most]
-    return first
-
-
-def _misfits(value: Any, takes: type) -> list[ErrorDetails]:
-    try:
-        _adapter(takes).validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        return error.errors(include_url=False)
-    return []
-
-
-def _lacks(error: ErrorDetails, without: Collection[int | str]) -> bool:
-    return error["type"] == "missing" and any(step in without for step in error["loc"][:-1])
-
-
-def _said(error: ErrorDetails) -> str:
-    place, said = ".".join(map(str, error["loc"]))[:SHOWN], error["msg"]
-    return f"{place}: {said[:1].lower()}{said[1:]}, not {repr(error['input'])[:SHOWN]}"
-
-
-@lru_cache(64)
-def _adapter(takes: type, *keys: str) -> TypeAdapter[object]:
-    """With keys, of those of a TypedDict alone: all of a deck's record takes 0.05 CPU s to build."""
-    kinds = {key: takes.__annotations__[key] for key in keys}
-    return TypeAdapter(TypedDict(takes.__name__, kinds) if keys else takes)  # type: ignore[operator]
-
-
 def _sentence(model: type[Body], errors: list[ErrorDetails], data: object) -> str:
     """What is said of the first of these errors; of unknown keys, all those of the same object."""
     error, place = errors[0], errors[0]["loc"]
@@ -158,7 +93,7 @@ def _sentence(model: type[Body], errors: list[ErrorDetails], data: object) -> st
     if error["type"] == "value_error":
         return f"{path}: {error['ctx']['error']}"
     return (
-        f"{path}: {str(error['input'])[:SHOWN]!r} is not {wanted}"
+        f"{path}: {str(error['input'])[: records.SHOWN]!r} is not {wanted}"
         if wanted
         else f"{path}: {error['msg']}"
     )
@@ -176,7 +111,7 @@ def _path(place: tuple[int | str, ...], data: Any) -> str:
         named = isinstance(step, int) and isinstance(data, dict) and data.get("name")
         if named and words:
             words.pop()
-        words.append(str(named or step)[:SHOWN])
+        words.append(str(named or step)[: records.SHOWN])
     return "".join(f"{word}: " for word in words)
 
 

@@ -185,11 +185,6 @@ def _loopback() -> None:
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
 
 
-def _nobody() -> int:
-    """A user that owns nothing, different for every cell, as systemd's dynamic users are."""
-    return 61184 + os.getpid() % 4336
-
-
 def _sheds(uid: int, gid: int) -> None:
     """Give up every privilege for good; where there is no such user (a namespace of one user), the capabilities."""
     if os.geteuid() == 0:
@@ -272,7 +267,8 @@ def enter(spec: dict[str, Any]) -> None:
         write("/proc/self/oom_score_adj", "500")
     except OSError:
         pass
-    become = _nobody() if root and spec.get("become", True) else 0
+    # A user that owns nothing, different for every cell, as systemd's dynamic users are.
+    become = 61184 + os.getpid() % 4336 if root and spec.get("become", True) else 0
     if walls == "plain":
         _enter(spec, home, walls, become)
         _dies_with(lambda: os.getppid() == spec["parent"])

@@ -221,7 +221,8 @@ class Client:
                 self.failed_in_a_row = 0
                 return reply
             except RequestError as error:
-                failed = error
+                failed = error.with_traceback(None)
+                failed.__context__ = None  # what was received goes, before the next attempt
                 if lasting := self._lasting(failed, body, splitter):
                     raise lasting from None
                 left = (ends or now()) - now()

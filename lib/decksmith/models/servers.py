@@ -40,8 +40,7 @@ def folder() -> Path:
 
 
 def running() -> list[ServedEndpoint]:
-    """What the files of running servers say, by name of the file; a file that is no endpoint is
-    passed over."""
+    """What the files of running servers say, by name of the file; a file that is no endpoint is passed over."""
     found: list[ServedEndpoint] = []
     for path in sorted(folder().glob("*.json")):
         try:
@@ -73,8 +72,8 @@ def served_by(server: ServedEndpoint, slug: str) -> Served:
 
 
 def served(slug: str) -> Served | None:
-    """What all running servers answer with under this name, or None without one. Raises cli.BadData
-    when they differ: their replies are no one model's."""
+    """What all running servers answer with under this name, or None without one. Raises cli.BadData when they differ: their
+    replies are no one model's."""
     found = [server for server in running() if slug in server["models"]]
     if not found:
         return None
@@ -113,11 +112,12 @@ class ModelServer:
             return await call
         finally:
             self.calls.discard(call)
+            del call  # else its failure holds this frame, that the call, and both what was received
 
 
 def proxy_of(url: str) -> str | None:
-    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for a URL, or None. aiohttp
-    would ask that in a thread for each request, and take a key from ~/.netrc as well."""
+    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for a URL, or None. aiohttp would ask that in a thread for each
+    request, and take a key from ~/.netrc as well."""
     import urllib.request  # brings all of http and email
 
     parts = urlsplit(url)
@@ -247,8 +247,7 @@ class ServerPool:
             await asyncio.gather(*looks)
 
     async def look(self, server: ModelServer, misses: int = 1) -> None:
-        """Mark whether the server answers and has our model. A refused connection counts at once,
-        silence after MISSES looks."""
+        """Mark whether the server answers and has our model. A refused connection counts at once, silence after MISSES looks."""
         wrong, is_certain = await self._wrong_with(server)
         server.misses = server.misses + (MISSES if is_certain else misses) if wrong else 0
         if server.trouble and not wrong:

@@ -88,10 +88,7 @@ class Queue:
     # Coming in
 
     async def submit(
-        self,
-        body: dict[str, Any],
-        run: str | None = None,
-        door: Door = "jobs",
+        self, body: dict[str, Any], run: str | None = None, door: Door = "jobs"
     ) -> tuple[Job, bool]:
         """`(job, created)` for a request. One that was asked before and whose result nobody has
         got yet is joined; so is one of pinned weights that is complete. Raises cli.BadData. It is

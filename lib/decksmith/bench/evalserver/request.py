@@ -168,9 +168,7 @@ class Benchmark(Sampling):
 
 def _digits(step: Any) -> Any:
     """Some trainers write their step as text."""
-    if isinstance(step, str) and re.fullmatch(r"[0-9]{1,15}", step):
-        return int(step)
-    return step
+    return int(step) if isinstance(step, str) and re.fullmatch(r"[0-9]{1,15}", step) else step
 
 
 class Request(LenientBody):
@@ -204,10 +202,7 @@ class Request(LenientBody):
 
 
 async def wanted(
-    body: dict[str, Any],
-    settings: Settings,
-    run: str | None = None,
-    door: Door = "jobs",
+    body: dict[str, Any], settings: Settings, run: str | None = None, door: Door = "jobs"
 ) -> JobRequest:
     """A request as a job keeps it: every key there, every URL looked at, every number explicit.
     `run`: what the header X-Run-Id said. Raises cli.BadData with one sentence for whoever asked.

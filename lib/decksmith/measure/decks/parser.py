@@ -178,7 +178,7 @@ class Deck:
         budget = YAML_DECK
         for start, end, offset, stop in _slices(text):
             slide = _slide(text[offset:stop], len(slides) + 1, start, end, offset, budget)
-            budget -= len(slide.yaml)
+            budget -= len(slide.yaml) + 32 * bool(slide.yaml)  # a block costs more than its letters
             slides.append(slide)
         deck = cls(text, slides)
         usual, cover = deck.headmatter.get("defaults"), next(iter(deck.shown), None)

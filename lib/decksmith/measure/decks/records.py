@@ -129,8 +129,7 @@ class Engine(TypedDict):
 
 class Render(TypedDict, total=False):
     status: Annotated[
-        Literal["ok", "partial", "failed"],
-        "every slide clean; errors and pictures; no picture",
+        Literal["ok", "partial", "failed"], "every slide clean; errors and pictures; no picture"
     ]
     slides: Annotated[list[Picture], "the pictures, one for each slide"]
     expected: Annotated[int | None, "how many slides the deck has", COUNT]

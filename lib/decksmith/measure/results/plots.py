@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    Draw = Callable[[ModuleType, "Tone"], Figure]
+    Draw = Callable[["Tone"], Figure]
 
 Tone = dict[str, str]  # colors by what they are for
 Point = tuple[float, float]
@@ -43,12 +42,9 @@ INKS = {
 
 
 @contextmanager
-def style(ink: str = "light") -> Iterator[tuple[ModuleType, Tone]]:
-    """`(pyplot, tone)` in the style of the reports, until the block ends; `ink` is a name of INKS."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+def style(ink: str = "light") -> Iterator[Tone]:
+    """The colors of the style of the reports, which holds until the block ends; `ink` is a name of INKS."""
+    import matplotlib.style
 
     _fonts()
     tone = INKS[ink]
@@ -60,8 +56,8 @@ def style(ink: str = "light") -> Iterator[tuple[ModuleType, Tone]]:
         "axes.edgecolor": tone["line"],
         "figure.facecolor": tone["paper"],
     }
-    with pyplot.style.context([cli.ROOT / "assets" / "plots.mplstyle", colors]):
-        yield pyplot, tone
+    with matplotlib.style.context([cli.ROOT / "assets" / "plots.mplstyle", colors]):
+        yield tone
 
 
 def drawn(figure: Figure, form: str, **more: Any) -> bytes:
@@ -99,13 +95,12 @@ def each_form(out: Path, name: str, draw: Draw, forms: Forms = PRINT) -> list[st
     """Draw one figure in the forms of each ink; returns the file names."""
     names = []
     for ink, files in forms.items():
-        with style(ink) as (pyplot, tone):
-            figure = draw(pyplot, tone)
+        with style(ink) as tone:
+            figure = draw(tone)
             for form in files:
                 file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
                 stream.write(Path(out) / file, drawn(figure, form, dpi=240))
                 names.append(file)
-            pyplot.close(figure)
     return names
 
 
@@ -190,11 +185,12 @@ def titled(figure: Figure, tone: Tone, title: str, note: str, top: float) -> Non
     )
 
 
-def _sheet(
-    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float
-) -> tuple[Figure, Axes]:
+def _sheet(tone: Tone, said: Sequence[Said], body: float) -> tuple[Figure, Axes]:
     """`(figure, axes)`: `said` above, below it axes of `body` inches in which y counts inches downwards."""
-    parts, top = [], 0.12
+    from matplotlib.figure import Figure
+
+    parts: list[tuple[float, float, str, dict[str, Any]]] = []
+    top = 0.12
     for line in said:
         left = LEFT + 0.17 * bool(line.dot)
         lines = fitted(line.text, WIDTH - LEFT - left, line.size, line.bold)
@@ -207,7 +203,7 @@ def _sheet(
         top += 0.08 if line.size == TITLE else 0.05
     top, below = top + 0.14, 0.3
     height = top + body + below
-    figure = pyplot.figure(figsize=(WIDTH, height))
+    figure = Figure(figsize=(WIDTH, height))
     for left, at, part, look in parts:
         figure.text(left / WIDTH, 1 - at / height, part, va="top", **look)
     axes = figure.add_axes((LEFT / WIDTH, below / height, BARS / WIDTH, body / height))
@@ -215,10 +211,6 @@ def _sheet(
     axes.set_yticks([])
     axes.tick_params(labelsize=NOTE)
     return figure, axes
-
-
-def _legend(runs: list[Run]) -> list[Said]:
-    return [Said(run["label"], dot=run["color"]) for run in runs]
 
 
 def _heading(axes: Axes, tone: Tone, y: float, words: str) -> float:
@@ -251,14 +243,14 @@ Group = tuple[str, list[Bar]]  # a heading, and what stands below it
 
 
 def grouped(
-    pyplot: ModuleType, tone: Tone, said: Sequence[Said], groups: Sequence[Group], begin: float
+    tone: Tone, said: Sequence[Said], groups: Sequence[Group], begin: float
 ) -> tuple[Figure, Axes]:
     """`(figure, axes)` of groups of bars. begin: where bars begin."""
     body = 0.0
     for title, bars in groups:
         lines = fitted(title, WIDTH - 2 * LEFT, TEXT, bold=True)
         body += LINE * len(lines) + BAR * len(bars) + GAP
-    figure, axes = _sheet(pyplot, tone, said, body)
+    figure, axes = _sheet(tone, said, body)
     y = 0.0
     for title, bars in groups:
         y = _heading(axes, tone, y, title)
@@ -283,9 +275,7 @@ def _draw(axes: Axes, tone: Tone, y: float, bar: Bar, begin: float) -> None:
     axes.text(1 + 0.12 / BARS, y, bar.words, color=tone["ink"], size=TEXT, **place)
 
 
-def _plot_scores(
-    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
-) -> Figure:
+def _plot_scores(tone: Tone, *, runs: list[Run], compared: Comparison) -> Figure:
     """How many decks render and how good these are, models by name: the order of the means would read as a ranking. Under a
     judge that reads also with failures counted as 1, and each dimension."""
     named = titles(runs)
@@ -310,9 +300,9 @@ def _plot_scores(
         Said("What the models' decks are worth", TITLE, bold=True),
         Said(f"{caption(runs).partition(' (')[0]}. {note}", NOTE, "soft"),
         *(Said(line) for line in _said(compared)),
-        *_legend(runs),
+        *(Said(run["label"], dot=run["color"]) for run in runs),
     ]
-    figure, axes = grouped(pyplot, tone, said, groups, begin=ends[0])
+    figure, axes = grouped(tone, said, groups, begin=ends[0])
     scaled(axes, tone, ends)
     return figure
 
@@ -355,7 +345,9 @@ def dimensions(runs: list[Run]) -> list[str]:
 # The loss of a training
 
 
-def _plot_loss(pyplot: ModuleType, tone: Tone, *, steps: list[Point], held: list[Point]) -> Figure:
+def _plot_loss(tone: Tone, *, steps: list[Point], held: list[Point]) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
     running, smooth = steps[0][1], []
     for step, value in steps:
         running = 0.9 * running + 0.1 * value
@@ -373,10 +365,10 @@ def _plot_loss(pyplot: ModuleType, tone: Tone, *, steps: list[Point], held: list
         lines.append((held, "#b5543c", dots, "validation"))
     said = [Said("Training loss over steps", TITLE, bold=True), Said(note, NOTE, "soft")]
     said += [Said(name, dot=color) for _, color, _, name in lines]
-    figure, axes = _sheet(pyplot, tone, said, 2.3)
+    figure, axes = _sheet(tone, said, 2.3)
     place = axes.get_position()
     axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
-    axes.yaxis.set_major_locator(pyplot.MaxNLocator(6))
+    axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.tick_params(axis="y", labelcolor=tone["soft"])
     for points, color, how, _ in lines:
         axes.plot(*zip(*points, strict=True), color=color, **how)

@@ -39,11 +39,7 @@ def of_people(votes: Iterable[Vote]) -> RaterAgreement:
             if sign:
                 others = sum(signs) - sign
                 another.append((vote, (1 + sign * others / (len(pair) - 1)) / 2))
-    return {
-        "pairs": len(shared),
-        "alpha": _alpha(shared),
-        "another": intervals.credited(another),
-    }
+    return {"pairs": len(shared), "alpha": _alpha(shared), "another": intervals.credited(another)}
 
 
 def _signs(pair: Sequence[Vote]) -> list[int]:

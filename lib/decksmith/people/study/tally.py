@@ -19,15 +19,7 @@ from decksmith.people.study.agreement import JudgeAgreement, PairMeasures, Rater
 from decksmith.people.study.estimates import Preference, Strengths
 from decksmith.people.study.intervals import Estimate
 from decksmith.people.study.raters import RaterSummary, RepeatCount
-from decksmith.people.study.records import (
-    SIDES,
-    DeckKey,
-    Measures,
-    Rater,
-    Scores,
-    Vote,
-    preferred,
-)
+from decksmith.people.study.records import SIDES, DeckKey, Measures, Rater, Scores, Vote, preferred
 
 
 class VoteCounts(TypedDict):
@@ -155,11 +147,7 @@ def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
     named = [_labelled(vote, labels) for vote in votes]
     scores, unjudged = scores_of(study)
     found = tally(named, decks_of(study, scores, labels), study.raters())
-    heading: StudyHeading = {
-        "title": about["title"],
-        "closed": study.closed,
-        "unjudged": unjudged,
-    }
+    heading: StudyHeading = {"title": about["title"], "closed": study.closed, "unjudged": unjudged}
     return {"study": heading, **found}, votes
 
 

@@ -87,11 +87,7 @@ def _write_card(
 
     templates = pages.environment(cli.ROOT / "assets" / "cards")
     body = templates.get_template(f"{kind}.md.j2").render(
-        table=_table,
-        plain=plain,
-        flat=_flat,
-        version=__version__,
-        **known,
+        table=_table, plain=plain, flat=_flat, version=__version__, **known
     )
     given = {key: value for key, value in meta.items() if value is not None}
     head = yaml_dump(given, sort_keys=False)

@@ -38,10 +38,7 @@ def get(url: str, path: str, body: dict[str, object] | None = None, timeout: flo
 
 
 def wait(
-    url: str,
-    names: Sequence[str],
-    deadline: float,
-    dead: Callable[[], str | None] = lambda: None,
+    url: str, names: Sequence[str], deadline: float, dead: Callable[[], str | None] = lambda: None
 ) -> None:
     """Until the server at `url` is healthy and lists these names. `dead()` says what ended it, or None.
     Raises cli.Missing as soon as it is dead, cli.TryAgain at `deadline` (time.monotonic) with what

@@ -66,17 +66,16 @@ def draw(out: Path, lines: list[CurvePoint]) -> None:
     """Draw the lines of a curve into the folder `out` as curve.png and curve.svg."""
     from decksmith.measure.results import plots
 
-    with plots.style() as (pyplot, tone):
+    with plots.style() as tone:
         drawn = figure(tone, lines)
         for form in ("png", "svg"):
             data = plots.drawn(drawn, form, bbox_inches="tight", pad_inches=0.15)
             stream.write(Path(out) / f"curve.{form}", data)
-        pyplot.close(drawn)
 
 
 def figure(tone: dict[str, str], lines: list[CurvePoint]) -> "Figure":
     """The lines of a curve as a figure, in the tones of results.plots, inside of plots.style."""
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     from decksmith.measure.results import plots
 
@@ -84,9 +83,8 @@ def figure(tone: dict[str, str], lines: list[CurvePoint]) -> "Figure":
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     width, top = max(6.0, 3.6 * columns), 1.3
-    made, grid = pyplot.subplots(
-        rows, columns, figsize=(width, top + 2.5 * rows), squeeze=False, gridspec_kw={"hspace": 0.7}
-    )
+    made = Figure(figsize=(width, top + 2.5 * rows))
+    grid = made.subplots(rows, columns, squeeze=False, gridspec_kw={"hspace": 0.7})
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
     for axes, (name, points) in zip(grid.flat, panels.items(), strict=False):

@@ -298,11 +298,7 @@ def tuner_of(plan: TrainPlan, recipe: RecipeCallback, measures: bool) -> Tuner |
 
 
 def parts(
-    plan: TrainPlan,
-    recipe: RecipeCallback,
-    config: Callable[..., Any],
-    measures: bool,
-    **more: Any,
+    plan: TrainPlan, recipe: RecipeCallback, config: Callable[..., Any], measures: bool, **more: Any
 ) -> dict[str, Any]:
     """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -536,8 +536,11 @@ def _as_numbers(expected: str, answer: str) -> bool | None:
             shares = [value / 100 if percent else value for value, percent in (ours, its)]
             return ours[0] == its[0] or shares[0] == shares[1]
         return ours[0] == its[0] or _near(other, ours[0]) or _near(one, its[0])
-    # A time of day, or a ratio that looks like one.
-    one, other = (CLOCK.sub(_hours, text) for text in (one, other))
+    # A time of day, by 24 hours, or a ratio that looks like one.
+    one, other = (
+        CLOCK.sub(lambda time: f"{int(time[1]) % 12 + 12 * (time[3] in 'pP')}{time[2]}", text)
+        for text in (one, other)
+    )
     timed = any(re.fullmatch(r"\d{1,2}:\d\d", text) for text in (one, other))
     if timed and ":" in one and ":" in other and not NAME.match(one):
         return one.lstrip("0") == other.lstrip("0")
@@ -545,11 +548,6 @@ def _as_numbers(expected: str, answer: str) -> bool | None:
 
 
 CLOCK = re.compile(r"^(\d{1,2})(:\d\d)\s*([ap])\.?m\.?$", re.I)
-
-
-def _hours(time: re.Match[str]) -> str:
-    """A time of day by 24 hours."""
-    return f"{int(time[1]) % 12 + 12 * (time[3] in 'pP')}{time[2]}"
 
 
 def _same_digits(one: str, other: str) -> bool:
@@ -587,7 +585,9 @@ def _as_lists(expected: str, answer: str) -> bool | None:
         expected, answer = _inside(expected), _inside(answer)
     ours, theirs = _assignments(expected), _assignments(answer)
     if ours and theirs:
-        return _matched(ours, theirs, _same_assignment)
+        return _matched(
+            ours, theirs, lambda a, b: _squeezed(a[0]) == _squeezed(b[0]) and _same(a[1], b[1])
+        )
     if ours:
         return _as_named(ours, answer, _same)
     if theirs:
@@ -611,10 +611,6 @@ def _as_lists(expected: str, answer: str) -> bool | None:
             return False
         left, right = (whole[1], many) if one is left else (many, whole[1])
     return _matched(left, right)
-
-
-def _same_assignment(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    return _squeezed(one[0]) == _squeezed(other[0]) and _same(one[1], other[1])
 
 
 def _as_named(named: list[tuple[str, str]], bare: str, equal: Callable[[str, str], bool]) -> bool:
