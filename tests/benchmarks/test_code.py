@@ -438,6 +438,7 @@ def test_the_largest_grade_stays_within_what_the_grader_s_process_is_given():
     assert json.loads(json.dumps(many)) == many
 
 
+@pytest.mark.long("test_a_call_has_a_time_of_its_own_and_what_takes_longer_is_wrong")
 @pytest.mark.slow
 def test_a_call_that_waits_for_a_processor_has_its_seconds_all_the_same(monkeypatch):
     monkeypatch.setattr(code, "CALL", 2.0)

@@ -19,6 +19,8 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_equal "$stderr" 'bench-compare: tuned is worse than base on 1 of 1 benchmark: arithmetic'
 }
 
+# marks: long
+# first: a model that lost on a benchmark is said to be worse, with the interval, and it exits 65
 @test "a model of which a loss beyond the margin is ruled out exits 0, and says what loss" {
   model base 5 400
   model tuned 5 400
@@ -28,6 +30,8 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_line '**tuned is worse than base on 0 of 1 benchmark**'
 }
 
+# marks: long
+# first: a model that lost on a benchmark is said to be worse, with the interval, and it exits 65
 @test "too few questions to tell exit 69" {
   model base 10 8
   model tuned 10 8
@@ -39,7 +43,7 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
 }
 
 # marks: long
-# first: too few questions to tell exit 69
+# first: a model that lost on a benchmark is said to be worse, with the interval, and it exits 65
 @test "--margin is how much may stay open" {
   model base 10 8
   model tuned 10 8
@@ -73,7 +77,7 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
 }
 
 # marks: long
-# first: too few questions to tell exit 69
+# first: a model that lost on a benchmark is said to be worse, with the interval, and it exits 65
 @test "a group that cannot tell names its own margins, since it takes no others" {
   model tuned/guard 10 8
   model base/guard 10 8

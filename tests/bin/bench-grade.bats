@@ -39,6 +39,8 @@ graded() { # ID BENCH EXPECTED TEXT [FINISH]
   assert_line --partial '2 of them from the journal'
 }
 
+# marks: long
+# first: a reply is right, wrong or no answer, and a cut one is named
 @test "grades come while replies still do" {
   mkfifo replies
   bench-grade < replies > out.jsonl 2> /dev/null 3>&- &
@@ -133,7 +135,7 @@ judges() {
 }
 
 # marks: long
-# first: tests/bin/chat-generate.bats::unknown model, missing key, no model: one line each, exit 78
+# first: tests/bin/chat-generate.bats::a refused key stops the asking at once and says which variable it came from
 @test "a judge of the registry without its key exits 78 and names the variable" {
   judges
   unset OPENROUTER_API_KEY

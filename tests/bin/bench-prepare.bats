@@ -29,6 +29,8 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
   assert_output "$(row 1; row 2)"
 }
 
+# marks: long
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "without a network it exits 75 with one line" {
   HF_ENDPOINT=http://127.0.0.1:9 run bench-prepare published
   assert_failure 75
@@ -45,12 +47,16 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
   assert_output --partial 'the Hub has no public dataset trillionlabs/slides-sft-v0'
 }
 
+# marks: long
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "an unknown benchmark exits 78 and names those there are" {
   run bench-prepare nothing
   assert_failure 78
   assert_output --partial 'there are: '
 }
 
+# marks: long
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "rows of a benchmark are fetched once, and kept with a card that names the commit" {
   mkdir -p hub/MathArena/hmmt_feb_2025
   echo '{"problem_idx":1,"problem":"What is 1+1?","answer":"2"}' > hub/MathArena/hmmt_feb_2025/train.jsonl
@@ -67,7 +73,7 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 }
 
 # marks: long
-# first: rows of a benchmark are fetched once, and kept with a card that names the commit
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "rows that were changed are fetched again" {
   mkdir -p hub/MathArena/hmmt_feb_2025
   echo '{"problem_idx":1,"problem":"What is 1+1?","answer":"2"}' > hub/MathArena/hmmt_feb_2025/train.jsonl
@@ -106,7 +112,7 @@ teardown() { [ -z "${HUB:-}" ] || kill "$HUB" 2>/dev/null || true; }
 }
 
 # marks: long
-# first: rows of a benchmark are fetched once, and kept with a card that names the commit
+# first: rows of a Hub dataset become prompt records, without the answer, with the commit they came from
 @test "files of a repository are taken by name" {
   mkdir -p hub/livecodebench/code_generation_lite
   jq -nc '{question_id: "q", question_content: "Q", starter_code: "", difficulty: "easy", metadata: "{}", private_test_cases: "[]",

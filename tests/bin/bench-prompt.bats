@@ -22,6 +22,8 @@ Work it out step by step. On the last line put the final answer, and nothing but
     '[["user","What is 2+2?"],["assistant","4"],["user","What is 1+1?"]]'
 }
 
+# marks: long
+# first: a row gets the messages of its benchmark's template and keeps the rest
 @test "a record without a task is refused by id, an example without an answer by line" {
   run bench-prompt <<< '{"id":"x"}'
   assert_failure 65

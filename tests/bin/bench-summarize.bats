@@ -14,6 +14,8 @@ rows() { # sample k of each question is right when its number is below the quest
   assert_equal "$(jq -c .arithmetic all.json)" "$(jq -c . eval-results/arithmetic/metrics.json)"
 }
 
+# marks: long
+# first: metrics are printed, and written under NeMo-Skills' names as shares
 @test "the table says how many of the benchmark's rows it is of, by the card of the same revision" {
   rows | sed 's/"revision":"r"/"revision":"seed 1"/' > rows.jsonl
   export DECKSMITH_BENCH=$PWD/bench
@@ -27,7 +29,7 @@ arithmetic  pass@1[avg-of-2]   3 of 200  0.500    0.289  [0.000, 1.000]      0.0
 }
 
 # marks: long
-# first: the table says how many of the benchmark's rows it is of, by the card of the same revision
+# first: metrics are printed, and written under NeMo-Skills' names as shares
 @test "without a card the table says how many it is of, with one the object says both" {
   rows | sed 's/"revision":"r"/"revision":"seed 1"/' > rows.jsonl
   export DECKSMITH_BENCH=$PWD/bench

@@ -35,6 +35,8 @@ setup() {
   grep -q "^dpo:" run/recipe.yaml
 }
 
+# marks: long
+# first: what becomes of the columns, rows as they are trained, and lengths are shown
 @test "a file of another kind is refused in one sentence" {
   printf '%%PDF-1.7\n' > deck.pdf
   run chat-check --run run deck.pdf

@@ -186,6 +186,8 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [ "$(asked)" = "$before" ]
 }
 
+# marks: long
+# first: every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by
 @test "unknown model, missing key, no model: one line each, exit 78" {
   run chat-generate --model nobody < in.jsonl
   assert_failure 78
@@ -267,7 +269,7 @@ answered() { grep -c '"text":"---'; }
 }
 
 # marks: long
-# first: serve: is whatever server announces itself; its adapter is recorded, and another adapter is another model
+# first: every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by
 @test "several addresses of which none answers: exit 69 with what is wrong with each" {
   run --separate-stderr chat-generate --base-url http://127.0.0.1:9/v1 --base-url http://127.0.0.1:10/v1 --slug m < in.jsonl
   assert_failure 69
@@ -276,6 +278,8 @@ answered() { grep -c '"text":"---'; }
 
 served() { echo "{\"url\":\"$2\",\"models\":[\"base\",\"tuned\"],\"engine\":\"vllm 1\",\"base\":\"b\",\"adapters\":{\"tuned\":{\"sha256\":\"$3\"}}}" > "serve/$1.json"; }
 
+# marks: long
+# first: every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by
 @test "serve: is whatever server announces itself; its adapter is recorded, and another adapter is another model" {
   export DECKSMITH_SERVE=$PWD/serve http_proxy=http://127.0.0.1:9
   mkdir serve
@@ -296,7 +300,7 @@ served() { echo "{\"url\":\"$2\",\"models\":[\"base\",\"tuned\"],\"engine\":\"vl
 }
 
 # marks: long
-# first: serve: is whatever server announces itself; its adapter is recorded, and another adapter is another model
+# first: every row gets a reply, in order, with all its keys kept, and the endpoint's own names of the reply under by
 @test "serve: what is finished needs no server, the base does not depend on the adapter, and two adapters of one name are refused" {
   export DECKSMITH_SERVE=$PWD/serve http_proxy=http://127.0.0.1:9
   mkdir serve

@@ -41,6 +41,8 @@ chat-prefer: the chosen answer is longer than the rejected one in 0% of the rows
   [[ $stderr == *"chat-prefer: p1: left out, near the held-out e1"* ]]
 }
 
+# marks: long
+# first: a pair a prompt, its report, and sentences with the figures of the lengths
 @test "a record without a reward is one sentence" {
   run chat-prefer --lexical < <(sed 's/"reward":{/"score":{/' samples.jsonl)
   assert_failure 65

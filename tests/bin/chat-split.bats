@@ -25,6 +25,8 @@ rows() {
   assert_output $'0\n12'
 }
 
+# marks: long
+# first: the two files hold every row once, and the report counts them
 @test "no rows are an error" {
   run chat-split --out chat < /dev/null
   assert_failure 65

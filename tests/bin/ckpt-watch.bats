@@ -32,6 +32,8 @@ setup() {
   assert_equal "$stderr" "ckpt-watch: 2 of 2 checkpoints are on the curve, $PWD/run/curve/curve.png"
 }
 
+# marks: long
+# first: each checkpoint is evaluated once, the newest first, until the training's last one is; lines on stdout, a plot in the run
 @test "a checkpoint that fails for good is a gap, the exit is 75, and what it said is in its log" {
   run --separate-stderr ckpt-watch --once --every 0.05 run -- sh -c '[ $CKPT_STEP = 10 ] || { echo "no engine" >&2; exit 69; }; echo "{\"a\": 0.5}"'
   assert_failure 75

@@ -33,7 +33,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
 }
 
 # marks: long
-# first: tests/bin/deck-render.bats::what was rendered is taken from the journal; a lost picture or another text is rendered again
+# first: tests/render/test_pool.py::test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_record_and_bytes
 @test "a site alone is the default; what was built is taken from the journal until a file of it is lost" {
   deck x seriph > in.jsonl
   deck-build --run . < in.jsonl > first 2> /dev/null
@@ -48,6 +48,8 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   assert [ -s "$(of .build.site.runtime < first | tr -d '"')/main.js" ]
 }
 
+# marks: long
+# first: the formats that are asked for are built whatever the judge said, in order; a deck in a fence or none is the model's fault
 @test "a format that does not exist is a mistake in use" {
   run deck-build --format docx < /dev/null
   assert_failure 2

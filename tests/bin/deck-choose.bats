@@ -13,6 +13,8 @@ setup() {
   assert_equal "$(jq -c '[.id,.choose.k,.choose.worth,.choose.spent.cost]' <<< "$output")" '["a",0,[null,null,null,null],4]'
 }
 
+# marks: long
+# first: of samples that all failed the first stands for its prompt
 @test "without samples in the condition every record passes, and a condition that is not there is named" {
   run --separate-stderr deck-choose --condition revise < in.jsonl
   assert_success

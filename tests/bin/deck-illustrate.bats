@@ -48,6 +48,8 @@ image: images/$picture
   [ -s r/a/images/*.jpg ]
 }
 
+# marks: long
+# first: queries become drawn pictures on the same lines, other decks stay, faults pass
 @test "a run folder without the deck is named" {
   run deck-illustrate --run elsewhere < in.jsonl
   assert_failure 69

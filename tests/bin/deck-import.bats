@@ -50,6 +50,8 @@ assert record["judge"]["asked"] == []'
   assert [ -s p001/slides/03.png ]
 }
 
+# marks: long
+# first: a deck becomes a model's, its prompt is said, and a second time nothing is read
 @test "a wrong file, a taken name and a name that is none are refused in a sentence" {
   echo 'Dear colleague' > letter.txt
   run --separate-stderr deck-import --as "$NAME" letter.txt

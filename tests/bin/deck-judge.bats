@@ -107,6 +107,8 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_equal "$(each '.judge|[.error.kind,.error.retriable,.scores]' <<< "$output")" '["infra",false,null]'
 }
 
+# marks: long
+# first: the offline protocol needs no network and no key, and says the same each time
 @test "without the judge's key nothing is asked and the key is named" {
   run env -u OPENROUTER_API_KEY deck-judge --run r --protocol published < in.jsonl
   assert_failure 78

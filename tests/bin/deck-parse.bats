@@ -44,6 +44,8 @@ setup() {
   [[ $stderr == *'deck-parse: stdin:1: x: no "gen" in this record'* ]]
 }
 
+# marks: long
+# first: replies become decks, faults are named, records keep their order and keys
 @test "a file that is named and empty is said" {
   echo > none.md
   run deck-parse --run r none.md

@@ -31,6 +31,8 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   cmp none/slides/02.png good/slides/02.png
 }
 
+# marks: long
+# first: good and bad decks come out in order, with pictures, status and the line of the fault
 @test "what was rendered is taken from the journal; a lost picture or another text is rendered again" {
   deck x default '## Three' > in.jsonl
   deck-render --run . < in.jsonl > first 2> /dev/null
@@ -46,7 +48,7 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
 }
 
 # marks: long
-# first: what was rendered is taken from the journal; a lost picture or another text is rendered again
+# first: good and bad decks come out in order, with pictures, status and the line of the fault
 @test "what any run rendered is taken from there by the next, also while another process renders it" {
   unset DECKSMITH_RENDERS
   export XDG_CACHE_HOME=$PWD/cache

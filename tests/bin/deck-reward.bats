@@ -65,6 +65,8 @@ true"
   assert_success
 }
 
+# marks: long
+# first: a deck gets a reward, a model's fault nothing, and a fault of ours is masked
 @test "a record that was not rendered is named" {
   run --separate-stderr deck-reward --run r < <(each 'select(.id == "a") | del(.render)' < in.jsonl)
   assert_failure 65

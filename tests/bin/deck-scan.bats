@@ -35,6 +35,8 @@ none None None"
   assert_line "tides 5.0 3.071"
 }
 
+# marks: long
+# first: both scans are reported, and only the published one is fooled by a hollow deck
 @test "a run folder without the deck is named" {
   run deck-scan --run elsewhere < in.jsonl
   assert_failure 69
@@ -73,6 +75,8 @@ none None None"
   assert_output "['my-tides', 'tides', 'keys_only', 'none', 'my-tides-2']"
 }
 
+# marks: long
+# first: both scans are reported, and only the published one is fooled by a hollow deck
 @test "a file of one's own in the folder beside the deck is named, and nothing is written there" {
   cp "$FIXTURES/decks/honest/tides.md" .
   mkdir tides && touch tides/notes.txt
@@ -82,7 +86,7 @@ none None None"
 }
 
 # marks: long
-# first: a file of one's own in the folder beside the deck is named, and nothing is written there
+# first: both scans are reported, and only the published one is fooled by a hollow deck
 @test "a folder of one's own beside the deck is never written to" {
   cp "$FIXTURES/decks/honest/tides.md" .
   for file in notes.txt images/map.png slides/01.svg; do

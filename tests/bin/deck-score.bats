@@ -28,6 +28,8 @@ EOF2
 ["d",1,1,null,false,true,"render","model"]'
 }
 
+# marks: long
+# first: weighs by the published protocol, floors what the model failed, and scores no failure of others
 @test "the offline protocol accepts a deck with an error slide and gives the share of checks; every other key passes, without a journal" {
   run --separate-stderr deck-score --protocol offline < in.jsonl
   assert_success

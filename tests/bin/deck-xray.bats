@@ -35,6 +35,8 @@ open/deck.md:15: Element is missing end tag. (vue-compile)'
   assert_output ''
 }
 
+# marks: long
+# first: findings are printed as lint by line, in the order of the records, and --strict exits 65
 @test "--json passes the records on with their findings" {
   sed -i 3d in.jsonl
   echo '{"id":"y","gen":{"error":{"kind":"infra","class":"http","message":"503"}}}' >> in.jsonl

@@ -46,6 +46,8 @@ silent() { [ "$(curl -s "${URL%/v1}/stats" | jq .streams)" = 0 ]; }
   [ ! -e run/address.json ]
 }
 
+# marks: long
+# first: what a killed server had heard is there after it starts again, for the same visitor, and ended once
 @test "a port that is taken is named" {
   run -69 demo-serve --base-url "$URL" --model m --port "$(sed 's/.*:\([0-9]*\).*/\1/' <<< "$URL")" --run run
   assert_output --partial "Address already in use"
@@ -54,7 +56,7 @@ silent() { [ "$(curl -s "${URL%/v1}/stats" | jq .streams)" = 0 ]; }
 }
 
 # marks: long
-# first: tests/bin/chat-generate.bats::unknown model, missing key, no model: one line each, exit 78
+# first: tests/bin/chat-generate.bats::a refused key stops the asking at once and says which variable it came from
 @test "a model that nobody knows and a key that is missing are named" {
   run -78 demo-serve --model nobody --run run
   assert_output --partial "demo-serve: no model 'nobody' in "

@@ -25,12 +25,14 @@ drafts 1 kept, 1 dropped, 0 never written
 }
 
 # marks: long
-# first: in a pipe every record goes on, one that was never written untouched, and a rerun takes verdicts from the journal
+# first: folders are checked: every fault with file, line, rule and remedy, a table, and 65
 @test "a draft without a fault is kept" {
   run draft-check --no-render kept
   assert_success
 }
 
+# marks: long
+# first: folders are checked: every fault with file, line, rule and remedy, a table, and 65
 @test "in a pipe every record goes on, one that was never written untouched, and a rerun takes verdicts from the journal" {
   { record a kept; record b cold; echo '{"id":"c","seed":{},"draft":{"error":{"kind":"model","class":"timeout","message":"late"}}}'; } > in.jsonl
   run --separate-stderr draft-check --no-render --run . < in.jsonl

@@ -29,6 +29,8 @@ setup() {
   assert_success
 }
 
+# marks: long
+# first: good records become rows, faults end here and are counted, lengths are told
 @test "a record that was never checked is a bad record" {
   run draft-pack < <(echo '{"id":"x","seed":{},"draft":{"path":"kept"}}')
   assert_failure 65

@@ -13,6 +13,8 @@ env-export: 2 prompts; next: env/README.md"
     '["p001",["asks","checklist","id","messages"]]'
 }
 
+# marks: long
+# first: of verifiers it is a package with the prompts and the one client file
 @test "of nemo-gym its rows name the agent, what the model is asked, and the prompt as the server wants it" {
   rows | jq -c '.messages[-1].content += " Say it in rhyme."' | env-export --kind nemo-gym --out gym 2> said
   assert_equal "$(cat said)" "env-export: 2 prompts; next: gym/README.md"

@@ -33,6 +33,8 @@ request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"
   assert_equal "$(jq -r .error <<< "$output" | cut -d' ' -f2-)" "is failed: needle: bench-grade ended with status 1: bench-grade: the grader of needle broke"
 }
 
+# marks: long
+# first: run prints the answer on stdout, progress on stderr, and its status says whether all was measured
 @test "submit, status, wait and cancel" {
   serve
   echo 60 > house/pace

@@ -102,6 +102,8 @@ print(found['train'].num_rows, found['test'].num_rows)"
   grep -qxF -e "- $sentence" hub/models/lab/decks/README.md
 }
 
+# marks: long
+# first: a dry run changes nothing there and prints what a push would send, and the card; a push says where it is as JSON and never the token
 @test "without a token it exits 78, with rows that cannot be published 65" {
   HF_ENDPOINT=http://127.0.0.1:9 HF_TOKEN='' run hub-push data --repo lab/decks
   assert_failure 78

@@ -64,6 +64,8 @@ NOTE='it'\"'\"'s'"
     "None {'sft.seed': 7} 44 {'NOTE': \"it's\"}"
 }
 
+# marks: long
+# first: freezes code, recipe and data, submits that, and prints the job's number
 @test "a job whose base model was never fetched is not submitted, and the command that fetches it is named" {
   sed 's|/no/such/file|lab/base|' recipe.yaml > run/recipe.yaml
   for name in model-fetch; do cp "$ROOT/bin/$name" here/bin; done
@@ -138,7 +140,7 @@ account=mine'
 }
 
 # marks: long
-# first: a job whose base model was never fetched is not submitted, and the command that fetches it is named
+# first: freezes code, recipe and data, submits that, and prints the job's number
 @test "what is missing is named with its remedy" {
   run submit
   assert_failure 69
@@ -167,6 +169,8 @@ account=mine'
   assert_output "job-submit: $(pwd -P)/run/recipe.yaml: sft.max_num_steps is '???'; it must be a int from 1; sft-config writes it"
 }
 
+# marks: long
+# first: freezes code, recipe and data, submits that, and prints the job's number
 @test "every #SBATCH line has its reason in a comment above it, and none names a cluster" {
   for script in "$ROOT"/slurm/*.sbatch; do
     run awk '/^# / { reason = 1 } !/^#/ { reason = 0 } /^#SBATCH/ && !reason { print FILENAME ": " $0 }' "$script"

@@ -30,6 +30,8 @@ setup() {
   assert_line --partial 'another person'
 }
 
+# marks: long
+# first: a judge that prefers what people prefer follows every vote
 @test "a judge without a name or file is named with what to type" {
   run judge-compare --study here wise
   assert_failure 2
@@ -40,7 +42,7 @@ setup() {
 }
 
 # marks: long
-# first: a judge without a name or file is named with what to type
+# first: a judge that prefers what people prefer follows every vote
 @test "two judges of one name are refused" {
   run judge-compare --study here a=wise.jsonl a=wise.jsonl
   assert_failure 2

@@ -15,6 +15,8 @@ setup() {
   assert_output "model-fetch: lab/base is not in $HF_HOME/hub (it lacks all of it), and jobs do not ask the Hub; run: bin/model-fetch lab/base"
 }
 
+# marks: long
+# first: a model that is not there and the Hub switched off: the sentence says where it would be and what to do
 @test "the embedded model and a folder need no fetch" {
   run model-fetch smol
   assert_success

@@ -76,19 +76,21 @@ stops_at() { # SIGNAL
   grep -q "SIG$1: stopping the server" said
 }
 
+# marks: long
+# first: a server that is healthy, lists both names and answers differently under each is published, with what it serves
 @test "a signal takes the file away and ends the server and what it started" {
   stops_at TERM
 }
 
 # marks: long
-# first: a signal takes the file away and ends the server and what it started
+# first: a server that is healthy, lists both names and answers differently under each is published, with what it serves
 @test "other signals that end a job do so too" {
   stops_at USR1
   stops_at INT
 }
 
 # marks: long
-# first: a signal takes the file away and ends the server and what it started
+# first: a server that is healthy, lists both names and answers differently under each is published, with what it serves
 @test "signals that come while the questions are asked end it without their answers" {
   STUB=mute model-serve --adapter adapter --name x 2> said &
   SERVER=$!
@@ -129,6 +131,8 @@ stops_at() { # SIGNAL
   ended "$(said_in_log worker)"
 }
 
+# marks: long
+# first: a server that is healthy, lists both names and answers differently under each is published, with what it serves
 @test "a server that dies is quoted, whether it was ready or not" {
   STUB=early run --separate-stderr model-serve --adapter adapter --name x
   assert_failure 69
@@ -148,6 +152,8 @@ stops_at() { # SIGNAL
   ended "$(said_in_log worker)"
 }
 
+# marks: long
+# first: a server that is healthy, lists both names and answers differently under each is published, with what it serves
 @test "what is no adapter, and an argument that vLLM does not know, are refused before anything starts" {
   run model-serve --adapter nowhere
   assert_failure 69

@@ -41,13 +41,16 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
   assert_output --partial 'is not ready in time'
 }
 
-# marks: slow
+# marks: slow long
+# first: waits until the server is there, and prints what its file says
 @test "the deadline says what is lacking" {
   run model-wait --timeout 0
   assert_failure 75
   assert_output "model-wait: no server in $PWD/serve is ready after 0 s: none has been started (make serve)"
 }
 
+# marks: long
+# first: waits until the server is there, and prints what its file says
 @test "a process that dies ends the waiting at once" {
   run model-wait --pid 4194999 --timeout 60
   assert_failure 69

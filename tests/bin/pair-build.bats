@@ -34,7 +34,8 @@ END
   assert_equal "$stderr" 'pair-build: study: nothing to add'
 }
 
-# marks: slow
+# marks: slow long
+# first: two runs become pairs whose files say nothing, and a third adds its own without touching them
 @test "a study in which no two decks rendered is refused" {
   runs "$ROOT" one broken
   run -65 pair-build --study study one broken
@@ -44,7 +45,7 @@ END
 }
 
 # marks: long
-# first: a study in which no two decks rendered is refused
+# first: two runs become pairs whose files say nothing, and a third adds its own without touching them
 @test "decks that did not render are paired when asked for" {
   runs "$ROOT" one broken
   run --separate-stderr pair-build --study study --failed one broken

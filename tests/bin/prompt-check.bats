@@ -12,6 +12,8 @@ setup() { load ../helper; }
   assert_equal "$said" 'prompt-check: 2 prompts; 2 lack a checklist, 1 lack theme (make prompts-check shows what is read)'
 }
 
+# marks: long
+# first: plain lines become prompts, and what they ask for is read out of them
 @test "the rows of data/prompts.jsonl pass unchanged, and only wide ones lack something" {
   run --separate-stderr prompt-check < "$ROOT/data/prompts.jsonl"
   assert_success
@@ -58,6 +60,8 @@ setup() { load ../helper; }
   assert_regex "$stderr" 'stdin:1: u-[0-9a-f]+: references: c1 does not match its own sentence: High water'
 }
 
+# marks: long
+# first: plain lines become prompts, and what they ask for is read out of them
 @test "a file is read by its path, what it holds is said first, and its column can be named" {
   printf 'prompt,text\nSix slides on tide pools,Four slides on rain\n' > mine.csv
   run --separate-stderr prompt-check mine.csv

@@ -12,6 +12,8 @@ setup() {
 {"id":"c","n":3}'
 }
 
+# marks: long
+# first: keeps the records that the program says true of, in order
 @test "stops at the limit" {
   run record-sample --limit 2 < in.jsonl
   assert_success
@@ -19,6 +21,8 @@ setup() {
 {"id":"b","n":2}'
 }
 
+# marks: long
+# first: keeps the records that the program says true of, in order
 @test "a program that does not compile is a usage error" {
   run record-sample --where '.n >=' < in.jsonl
   assert_failure 2
@@ -43,7 +47,7 @@ setup() {
 }
 
 # marks: long
-# first: a program that is true of no record is told, with the input
+# first: keeps the records that the program says true of, in order
 @test "an input without a record is named, be it a file or a pipe" {
   : > empty.jsonl
   run record-sample < empty.jsonl
@@ -54,6 +58,8 @@ setup() {
   assert_output 'record-sample: stdin: no record in it'
 }
 
+# marks: long
+# first: keeps the records that the program says true of, in order
 @test "a program that is true of no record is told, with the input" {
   run record-sample --where '.n > 7' < in.jsonl
   assert_failure 65
@@ -78,6 +84,8 @@ setup() {
   assert_output --partial "'0/3' is not I/N with I from 1 to N"
 }
 
+# marks: long
+# first: keeps the records that the program says true of, in order
 @test "--shuffle draws by the hashes of the ids, so that a longer draw begins with the shorter one, whatever the order of the input" {
   for n in $(seq 40); do echo "{\"id\":\"p$n\"}"; done > many.jsonl
   record-sample --shuffle --limit 12 < many.jsonl > twelve
@@ -97,6 +105,8 @@ setup() {
   assert_equal "$(sort -r counts | head -1)" 3
 }
 
+# marks: long
+# first: keeps the records that the program says true of, in order
 @test "prompts of none that a protocol takes are refused with what helps" {
   echo '{"id":"a","sets":["mine"],"n":1}' > in.jsonl
   run record-sample --protocol offline < in.jsonl

@@ -14,6 +14,8 @@ load ../helper
   [[ $stderr == *"rl-check: $PWD/run/data/train.jsonl:1: p001: held-out: near p001 of an evaluation; leave the prompt out: what an evaluation asks is no training"* ]]
 }
 
+# marks: long
+# first: a recipe that sft-config wrote is judged in a table, lines with what to do, and one object; 65
 @test "a recipe of SFT, and a planted sample that is not there, are one sentence" {
   mkdir -p run
   echo 'sft: {max_num_steps: 1}' > run/recipe.yaml

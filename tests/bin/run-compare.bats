@@ -39,6 +39,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_success
 }
 
+# marks: long
+# first: prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say
 @test "--json carries every pair with its interval, its test and its sentence" {
   run-compare --json "$RUNS/smol" "$RUNS/smol-sft" > out.json || true
   run pick '[(.runs | length), (.pairs | map(has("sentence") and (.difference | has("lo") and has("p"))) | all), (.pairs | map(.accounting) | unique), .unsettled, (.caveats | length),
@@ -141,6 +143,8 @@ voted() {
   vote-import --study here --votes votes.csv > /dev/null
 }
 
+# marks: long
+# first: prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say
 @test "votes on some prompts and scores on all say what people would prefer on all" {
   voted
   run --separate-stderr run-compare --votes here --json scores.jsonl
@@ -149,7 +153,7 @@ voted() {
 }
 
 # marks: long
-# first: votes on some prompts and scores on all say what people would prefer on all
+# first: prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say
 @test "what people would prefer stands on the page" {
   voted
   run run-compare --votes here scores.jsonl

@@ -45,6 +45,8 @@ asked() { wc -l < "$BATS_FILE_TMPDIR/asked.jsonl"; } # in all tests so far
   cmp <(clean < whole.jsonl) <(clean < $R/scores.jsonl)
 }
 
+# marks: long
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "a part that is not done is named with what it lacks, and nothing is written" {
   second=$(ids $R/shard-2-of-3/scores.jsonl)
   rm $R/shard-2-of-3/scores.jsonl
@@ -56,7 +58,7 @@ asked() { wc -l < "$BATS_FILE_TMPDIR/asked.jsonl"; } # in all tests so far
 }
 
 # marks: long
-# first: a part that is not done is named with what it lacks, and nothing is written
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "only the part that is not done is redone" {
   rm $R/shard-2-of-3/scores.jsonl
   before=$(asked)
@@ -68,7 +70,7 @@ asked() { wc -l < "$BATS_FILE_TMPDIR/asked.jsonl"; } # in all tests so far
 few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [ "$n" -le 5 ] || printf ' and %d more' $((n - 5)); }
 
 # marks: long
-# first: a part that is not done is named with what it lacks, and nothing is written
+# first: the parts become one run in the order of the prompts, with every folder and journal, and nothing is asked again
 @test "a record that is missing from a finished part is named" {
   ids $R/shard-1-of-3/scores.jsonl | head -1 > first
   sed -i 1d $R/shard-1-of-3/scores.jsonl

@@ -8,6 +8,8 @@ load ../helper
   assert [ ! -e caps ]
 }
 
+# marks: long
+# first: a run that is not whole is named with the file it lacks
 @test "two runs of one name are refused" {
   run run-pack --out caps a/r b/r
   assert_failure 65

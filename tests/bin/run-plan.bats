@@ -15,7 +15,7 @@ setup_file() {
 }
 
 # marks: long
-# first: too few prompts are refused in one line
+# first: prints how a difference varies, and designs with what they find and cost
 @test "an effect that is no share is refused" {
   run run-plan --effect 1.5 "$RUNS/smol-sft"
   assert_failure 65
@@ -31,6 +31,8 @@ setup_file() {
   refute_output --partial 'To find a difference'
 }
 
+# marks: long
+# first: prints how a difference varies, and designs with what they find and cost
 @test "too few prompts are refused in one line" {
   run run-plan "$RUNS/few/smol-sft"
   assert_failure 65
@@ -45,6 +47,8 @@ setup_file() {
   assert_output 'run-plan: there is no run results/runs/nobody; `make baseline MODEL=nobody` makes it'
 }
 
+# marks: long
+# first: prints how a difference varies, and designs with what they find and cost
 @test "--register writes the comparison to come into its folders, and refuses once a reply is there" {
   for model in smol base; do
     mkdir -p "runs/$model/journal"

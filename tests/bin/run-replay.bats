@@ -22,6 +22,8 @@ load ../helper
   assert_output 'run-replay: x.tar: a capsule of format 99; this reads 2'
 }
 
+# marks: long
+# first: a capsule that reaches out of its folder is refused
 @test "a capsule that is not there is said to be missing" {
   run run-replay x.tar
   assert_failure 69

@@ -18,6 +18,8 @@ setup_file() {
   assert_failure
 }
 
+# marks: long
+# first: writes a page with its pictures and plots, and makes no picture twice; it names nothing of the network and nothing of this machine
 @test "a run without protocol is named with the command that finishes it" {
   cp -r "$RUNS/smol" half
   rm half/protocol.json

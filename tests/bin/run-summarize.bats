@@ -25,6 +25,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_equal "$(pick '[.asked, .by.wall_s]' <<< "$output")" '[{"sha256":null,"parameters":{}},null]'
 }
 
+# marks: long
+# first: reduces a stream to one object, and writes what was held fixed into the run folder
 @test "nothing on stdin is refused" {
   run run-summarize < /dev/null
   assert_failure 65

@@ -25,6 +25,8 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
   [ -z "$output" ]
 }
 
+# marks: long
+# first: a row that never becomes good is named with its reasons; the others are there, and the exit is 0
 @test "an unknown model is one line" {
   run seed-sample --n 1 --model nobody
   assert_failure 78
@@ -32,7 +34,7 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
 }
 
 # marks: long
-# first: an unknown model is one line
+# first: a row that never becomes good is named with its reasons; the others are there, and the exit is 0
 @test "missing key, no number of rows: one line each" {
   run env -u OPENROUTER_API_KEY seed-sample --n 1 --model gpt-5.4
   assert_failure 78

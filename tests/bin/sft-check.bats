@@ -49,6 +49,8 @@ Deck 1<|im_end|>
   refute_output --partial '[['
 }
 
+# marks: long
+# first: a sound run passes with a table and one object; the preview brackets what is trained
 @test "each failure is a line with file, line, id and remedy, and the exit is 65" {
   sed -i '5s/So 5\.//; 7s/"s7"/7/' run/data/train.jsonl
   sed -i 's/max_grad_norm/max_gradient_norm/; s/save_period: 2/save_period: 3/' run/recipe.yaml
@@ -77,7 +79,7 @@ sft-check: run/recipe.yaml:N: periods: a save every 3 steps and a validation eve
 }
 
 # marks: long
-# first: tests/bin/job-submit.bats::a job whose base model was never fetched is not submitted, and the command that fetches it is named
+# first: tests/bin/job-submit.bats::freezes code, recipe and data, submits that, and prints the job's number
 @test "tokenizer without weights: what a job would lack is said, with the command, unless it runs elsewhere" {
   snapshot=$HF_HOME/hub/models--lab--base/snapshots/c1
   mkdir -p "$snapshot" "$HF_HOME/hub/models--lab--base/refs"

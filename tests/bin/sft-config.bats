@@ -37,6 +37,8 @@ setup() {
   diff -r before run
 }
 
+# marks: long
+# first: the summary says how many steps are made, and of what; the recipe keeps its parent, names its files absolutely, and leaves no gap
 @test "too few rows, unknown recipes and broken overrides are refused in one line" {
   run sft-config --data chat --run run policy.train_global_batch_size=64
   assert_failure 65

@@ -8,12 +8,16 @@ load ../helper
   assert_output --partial 'SIGTERM, SIGUSR1, Ctrl-C and the recipe'"'"'s checkpoint_must_save_by save and exit with 75.'
 }
 
+# marks: long
+# first: says what it does, how it is piped and what ends it
 @test "without a recipe it names the command that writes one" {
   run sft-train --run nowhere
   assert_failure 69
   assert_output 'sft-train: there is no nowhere/recipe.yaml; sft-config --run nowhere writes it'
 }
 
+# marks: long
+# first: says what it does, how it is piped and what ends it
 @test "a base model that is not there ends it before anything is trained" {
   mkdir run
   printf 'policy: {model_name: ./no-such-model, train_global_batch_size: 1, train_micro_batch_size: 1}\nsft: {}\n' > run/recipe.yaml

@@ -11,6 +11,8 @@ load ../helper
   assert_success
 }
 
+# marks: long
+# first: a template is learnt of a file, reads back, and says where each colour is from
 @test "what is no such file is refused in one sentence, and nothing is printed" {
   echo nothing > x.pptx
   run --separate-stderr template-learn x.pptx

@@ -59,6 +59,8 @@ start() {
   assert_output 0
 }
 
+# marks: long
+# first: somebody votes over HTTP; after kill -9 the server is where it was, has the vote, and takes it no second time; a signal ends it with status 0
 @test "a folder that is no study is named with the command that makes one" {
   run -69 vote-serve --study nothing
   assert_output 'vote-serve: nothing is no study; `pair-build --study nothing RUN RUN` makes one'

@@ -24,6 +24,8 @@ EOF
 
 setup() { cp -r "$STUDY" here; }
 
+# marks: long
+# first: a closed study is counted once: one object, the votes, tables and pictures
 @test "an open study has no results yet" {
   run --separate-stderr vote-tally --study here
   assert_failure 65
@@ -57,7 +59,7 @@ setup() { cp -r "$STUDY" here; }
 }
 
 # marks: long
-# first: an open study has no results yet
+# first: a closed study is counted once: one object, the votes, tables and pictures
 @test "a folder without a study says how to make one" {
   mkdir empty
   run vote-tally --study empty

@@ -191,6 +191,9 @@ def test_the_demo_asks_under_its_template(company):
     assert company.system() not in writer.messages(asked)[0]["content"]
 
 
+@pytest.mark.long(
+    "tests/render/test_agents.py::test_a_deck_is_drawn_and_found_faults_in_and_a_hostile_one_ends_nothing"
+)
 @pytest.mark.browser
 def test_a_template_is_rendered_its_logo_found_and_a_deck_without_a_theme_gets_its_own(
     company, tmp_path

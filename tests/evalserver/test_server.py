@@ -548,6 +548,9 @@ def test_results_of_named_weights_are_kept_for_ever_and_what_is_missing_is_done_
     assert len(server.asked()) == 12
 
 
+@pytest.mark.long(
+    "test_two_clients_with_the_same_request_share_one_job_and_one_after_delivery_opens_the_next_attempt"
+)
 def test_weights_that_change_meanwhile_are_reported_and_a_job_of_other_weights_is_not_joined(
     serving, router
 ):
@@ -936,6 +939,7 @@ def test_wrong_paths_and_methods_and_jobs_are_json_errors(refusing):
 # The better door
 
 
+@pytest.mark.long("test_many_jobs_are_loaded_and_listed")
 def test_a_job_can_be_listed_looked_at_and_watched(serving, router):
     server, one = serving(), router()
     server.pace(0.3)

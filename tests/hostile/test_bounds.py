@@ -269,7 +269,7 @@ def test_an_endpoint_s_packed_reply_is_counted_unpacked_while_it_is_read():
             replies.append((how, 200, packed.removeprefix("raw "), bomb(packed, *ends)))
         replies.append((how, 200, "gzip, gzip", gzipped(bomb("gzip", *ends))))
     said, used = asked(replies)
-    assert used < 150
+    assert used < 120  # one reply at a time: none of the eight is held by its failure
     for one, (how, _, packed, _) in zip(said, replies, strict=True):
         assert one["kind"] == "infra", (how, packed, one)
         assert one["class"] in ("malformed", "connection")  # no second packing is taken off

@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from decksmith.core import cli, stream, validation
+from decksmith.core import cli, stream
+from decksmith.core.records import cut, misfit
 from decksmith.measure.decks import lint
 from decksmith.measure.decks.records import Page, Render
 from decksmith.measure.judging import rendered
@@ -295,7 +296,7 @@ def test_what_a_page_says_of_itself_is_bounded_and_costs_its_own_slide(tmp_path,
     some = [*PAGE.values()][part::4]
     bodies = [LIST, LIST, *map(slide, some), LIST]
     value, _, classes = shown(tmp_path, "a", bodies)
-    assert validation.misfit(value, Render, without=("engine", "by")) is None
+    assert misfit(value, Render, without=("engine", "by")) is None
     assert len(stream.dumps(value)) < 1 << 20
     assert {*classes} <= {*range(3, len(bodies))}
     lines = (tmp_path / "a/deck.md").read_text().count("\n") + 1
@@ -461,12 +462,12 @@ def test_a_damaged_render_ends_no_batch(tmp_path, script):
 
 def test_what_is_too_long_is_cut_and_what_does_not_fit_is_said():
     long = {**MEASURED, "text": "x" * 200_000, "boxes": [{**INKED, "tag": "y" * 99}] * 70}
-    assert "text: string should have at most" in validation.cut(long, Page)
+    assert "text: string should have at most" in cut(long, Page)
     assert (len(long["text"]), len(long["boxes"]), len(long["boxes"][0]["tag"])) == (
         100_000,
         60,
         80,
     )
-    assert validation.cut(long, Page) is None
+    assert cut(long, Page) is None
     with pytest.raises(ValueError, match="words"):
-        validation.cut({**MEASURED, "words": float("nan")}, Page)
+        cut({**MEASURED, "words": float("nan")}, Page)

@@ -543,6 +543,9 @@ LATE = {  # ways to change the page some time after it was mounted
 }
 
 
+@pytest.mark.long(
+    "tests/hostile/test_door.py::test_picture_and_measure_are_of_one_moment_and_one_slide"
+)
 def test_picture_and_measures_are_of_one_frame(tmp_path):
     style = "<style>\n@keyframes x { to { opacity: 1 } }\n.x { animation: x 1ms }\n</style>\n"
     slides = [

@@ -326,6 +326,9 @@ def scored(run, name, editor, rows):
     return synthetic.write(run, found, protocol)
 
 
+@pytest.mark.long(
+    "tests/results/test_report.py::test_a_page_is_the_same_twice_and_only_what_changed_is_made_again"
+)
 def test_a_report_of_edits_has_both_numbers_the_kinds_and_the_deck_before(tmp_path):
     from decksmith.measure.results import claims, report, tables
     from decksmith.measure.results.runs import load

@@ -262,6 +262,7 @@ def test_a_folder_of_briefs_quotes_the_documents_beside_them(tmp_path):
     assert status == 65 and "empty is a folder without a brief" in said and "(it has a.csv)" in said
 
 
+@pytest.mark.long("test_a_hostile_file_takes_time_by_its_length_alone")
 def test_a_workbook_that_swells_is_refused_unread(tmp_path):
     data = io.BytesIO(book(["request"], [TIDES], cover=False))
     with zipfile.ZipFile(data, "a", zipfile.ZIP_DEFLATED) as file:
@@ -284,7 +285,9 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path):
         request_files.opened(tmp_path / "none.txt")
 
 
-@pytest.mark.parametrize("name", ["m.jsonl", "m.csv", "m.txt"])
+@pytest.mark.parametrize(
+    "name", ["m.jsonl", *(pytest.param(x, marks=pytest.mark.long) for x in ("m.csv", "m.txt"))]
+)
 def test_a_file_of_any_length_is_read_as_a_stream(tmp_path, name):
     """30,000 rows of 1 kB in the memory of a few."""
     count = 30_000

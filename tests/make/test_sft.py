@@ -144,6 +144,9 @@ def planted(root):
     return [*words, f"{short} env.judge.host=node7"]
 
 
+@pytest.mark.long(
+    "tests/training/test_rl_check.py::test_a_sample_of_other_prompts_and_one_without_rewards_say_nothing"
+)
 def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root, planted):
     done = sft(root, *planted)
     assert done.returncode == 0, done.stderr
@@ -154,7 +157,9 @@ def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root, p
     assert check["ok"] and check["rollouts"] == 128
 
 
-@pytest.mark.long("test_rl_is_checked_by_its_planted_sample_before_the_job_is_described")
+@pytest.mark.long(
+    "tests/training/test_rl_check.py::test_a_sample_of_other_prompts_and_one_without_rewards_say_nothing"
+)
 def test_rl_says_what_it_lacks(root, planted):
     done = sft(root, *planted[:-1], planted[-1].partition(" env.")[0])
     assert done.returncode == 2 and "SET='env.judge.host=HOST' names it" in done.stderr

@@ -162,6 +162,9 @@ def test_tools_of_a_prompt_are_refused_and_the_built_in_one_needs_no_code():
     loops.check(record)
 
 
+@pytest.mark.long(
+    "tests/models/test_stopping.py::test_a_run_that_is_killed_amid_a_reply_asks_for_none_before_it_again"
+)
 @pytest.mark.slow
 def test_killed_in_the_middle_of_a_loop_no_call_that_ended_is_made_again(endpoint, tmp_path):
     """The tool gives another number whenever it runs: the same number in both runs is one call."""

@@ -414,6 +414,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, bot
         path.write_bytes(old)
 
 
+@pytest.mark.long("test_a_page_is_the_same_twice_and_only_what_changed_is_made_again")
 def test_a_plot_shows_what_changed(small, pages, tmp_path):
     shutil.copytree(pages / "both", tmp_path, dirs_exist_ok=True)
     runs, plot = load([small / "one", small / "two"]), tmp_path / "plots" / "scores.svg"

@@ -67,7 +67,13 @@ def on_terminal(command, width):
 
 
 @pytest.mark.parametrize("width", [80, pytest.param(100, marks=pytest.mark.long)])
-@pytest.mark.parametrize("script", ["run-compare", "run-plan", "run-compare --page"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "run-compare",
+        *(pytest.param(x, marks=pytest.mark.long) for x in ("run-plan", "run-compare --page")),
+    ],
+)
 def test_nothing_is_wider_than_the_terminal(runs, tmp_path, script, width):
     name, *flags = script.split()
     more = [*flags, *([tmp_path / "page.md"] if flags else [])]

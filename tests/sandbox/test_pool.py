@@ -287,7 +287,7 @@ BURNS = "import time\nwhile time.process_time() < {}: pass"
 
 
 @pytest.mark.long(
-    "tests/benchmarks/test_code.py::test_a_call_that_waits_for_a_processor_has_its_seconds_all_the_same"
+    "tests/benchmarks/test_code.py::test_a_call_has_a_time_of_its_own_and_what_takes_longer_is_wrong"
 )
 @pytest.mark.slow
 def test_what_a_run_waits_for_a_processor_is_not_counted_and_its_own_time_is(monkeypatch):

@@ -110,6 +110,9 @@ print(sum(one["at"] for one in shipped.kept(out, "q8", prompts, ["x"], made).val
 """
 
 
+@pytest.mark.long(
+    "tests/models/test_stopping.py::test_a_run_that_is_killed_amid_a_reply_asks_for_none_before_it_again"
+)
 def test_greedy_replies_of_a_command_killed_twice_are_asked_once(tmp_path):
     (tmp_path / "replies").mkdir()
     log, kept = tmp_path / "log", tmp_path / "replies/q8.jsonl"

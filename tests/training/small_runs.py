@@ -23,7 +23,7 @@ def load():
     """Import what the forks run, once for all of them: torch, TRL, and what draws the loss."""
     from decksmith.measure.results import plots
     from decksmith.train.training import trl_trainer  # noqa: F401
-    from matplotlib import pyplot  # noqa: F401
+    from matplotlib import figure, style  # noqa: F401
 
     plots._fonts()
 

@@ -86,6 +86,9 @@ def brief(told):
     ]
 
 
+@pytest.mark.long(
+    "tests/bin/ckpt-watch.bats::each checkpoint is evaluated once, the newest first, until the training's last one is; lines on stdout, a plot in the run"
+)
 @pytest.mark.slow
 def test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_step(run, drawn):
     for step in (10, 30):
@@ -125,7 +128,7 @@ def test_the_command_gets_a_run_folder_of_this_checkpoint_alone_without_optimize
 
 
 @pytest.mark.long(
-    "test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_step"
+    "tests/bin/ckpt-watch.bats::each checkpoint is evaluated once, the newest first, until the training's last one is; lines on stdout, a plot in the run"
 )
 @pytest.mark.slow
 def test_it_waits_for_checkpoints_and_ends_when_the_recipes_steps_are_done(run):
@@ -311,7 +314,7 @@ def start(run, script):
 
 
 @pytest.mark.long(
-    "test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_step"
+    "tests/bin/ckpt-watch.bats::each checkpoint is evaluated once, the newest first, until the training's last one is; lines on stdout, a plot in the run"
 )
 @pytest.mark.slow
 def test_beside_the_command_of_a_killed_watcher_no_second_one_begins(run):
@@ -392,10 +395,9 @@ def test_a_panel_names_the_mode_and_the_score_of_its_benchmark(drawn):
         }
         for step in (3, 5, 4)
     ]
-    with plots.style() as (pyplot, tone):
+    with plots.style() as tone:
         figure = curve.figure(tone, lines)
         said = [text.get_text() for axes in figure.axes for text in axes.texts]
-        pyplot.close(figure)
     assert said == ["pass@1 s", "nats a token"]
 
 

@@ -90,6 +90,9 @@ def checked(tmp_path, mode):
     return found["cards"]
 
 
+@pytest.mark.long(
+    "tests/bin/demo-serve.bats::what a killed server had heard is there after it starts again, for the same visitor, and ended once"
+)
 def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing(
     tmp_path,
 ):
@@ -97,14 +100,14 @@ def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one
 
 
 @pytest.mark.long(
-    "test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing"
+    "tests/bin/demo-serve.bats::what a killed server had heard is there after it starts again, for the same visitor, and ended once"
 )
 def test_a_slide_is_written_anew_and_a_reference_deck_is_drawn_once_for_all(tmp_path):
     assert checked(tmp_path, "whole") == 4
 
 
 @pytest.mark.long(
-    "test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing"
+    "tests/bin/demo-serve.bats::what a killed server had heard is there after it starts again, for the same visitor, and ended once"
 )
 def test_the_embedded_model_writes_a_deck_without_a_key_and_who_comes_second_waits_in_line(
     tmp_path,
