@@ -26,17 +26,19 @@ LINES = [
 
 
 def typed(shell, setup, lines, **more):
-    """What `echo` in front of each line prints."""
+    """What `echo` in front of each line prints. A shell that completes draws its prompt anew: the
+    next line waits for the answer too, or else what the terminal shows of it lies in the answer."""
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(ROOT)
         env = {"PATH": os.environ["PATH"], "TERM": "dumb", "IMAGES": "off", **more}
         os.execvpe(shell[0], shell, env)
-    said, seen = b"", 0
-    for line in [*setup, *(f"{line}\x01echo '['\x05']'" for line, _ in lines), "exit"]:
-        while b"ready> " not in said[seen:]:
+    said, seen, answered = b"", 0, rb"ready> "
+    set_up = [f"{line}; echo '[]'" for line in setup]
+    for line in [*set_up, *(f"{line}\x01echo '['\x05']'" for line, _ in lines), "exit"]:
+        while not re.search(answered, said[seen:]):
             said += os.read(terminal, 65536)
-        seen = len(said)
+        seen, answered = len(said), rb"(?ms)^\[[^\n]*\]\r?$.*ready> "
         os.write(terminal, f"{line}\n".encode())
     try:
         while block := os.read(terminal, 65536):
@@ -45,7 +47,8 @@ def typed(shell, setup, lines, **more):
         pass
     os.waitpid(process, 0)
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode())
-    return [line[1:-1].strip() for line in re.findall(r"(?m)^(\[.*\])\r?$", text)]
+    answers = [line[1:-1].strip() for line in re.findall(r"(?m)^(\[.*\])\r?$", text)]
+    return answers[len(setup) :]
 
 
 def test_bash(tmp_path):
