@@ -140,7 +140,7 @@ class Served:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
 
     def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
         return f"http://127.0.0.1:{self.server.server_port}/v1"
 
     def __exit__(self, *_):

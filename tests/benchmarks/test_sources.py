@@ -113,7 +113,7 @@ def test_rows_of_an_address_are_held_to_their_hash(mine, capsys):
             pass
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     url, sha = f"http://127.0.0.1:{server.server_port}", hashlib.sha256(LINES).hexdigest()
     assert len(mine("own-url", f'url = "{url}/rows.jsonl", sha256 = "{sha}"')) == 2
     assert len(mine("own-unpinned", f'url = "{url}/rows.jsonl"')) == 2

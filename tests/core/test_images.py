@@ -207,7 +207,7 @@ def digest(name, tag):
 def registry():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Registry)
     server.asked = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()

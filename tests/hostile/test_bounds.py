@@ -239,7 +239,7 @@ def answering(status, headers, body):
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.asked, server.url = [], f"http://127.0.0.1:{server.server_port}/v1"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield server
     finally:

@@ -326,7 +326,7 @@ def test_a_zip_of_records_is_read_whether_given_or_fetched(audit, tmp_path):
     given = audit(file=tmp_path / "npm/all.zip", more=tmp_path / "PyPI/all.zip")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         fetched = audit(lists=f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
     assert given == fetched and len(given[1]) == 1

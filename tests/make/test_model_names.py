@@ -53,7 +53,7 @@ def server():
                 pass
 
         running.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=running[-1].serve_forever, daemon=True).start()
+        threading.Thread(target=running[-1].serve_forever, args=(0.05,), daemon=True).start()
         return f"http://127.0.0.1:{running[-1].server_port}"
 
     start.asked = asked

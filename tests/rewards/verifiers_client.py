@@ -68,7 +68,7 @@ def told(line):
 if __name__ == "__main__":
     Model.replies = tuple(Path(path).read_text() for path in sys.argv[1:])
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     os.environ["MODEL_KEY"] = "none"
     flags = (
         "--env.agent.harness.id null --env.agent.runtime.type subprocess -n 2 -m m -o out --no-push"
