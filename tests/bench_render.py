@@ -401,7 +401,7 @@ def main():
             rows["stock, `slidev export` in one piece, a process per deck"] = stock(
                 records, folder / "source"
             )
-        rows["ours, nothing kept (browser unpacked, runtimes of three themes built)"] = ours(
+        rows["ours, nothing kept (runtimes of three themes built)"] = ours(
             records, run("cold"), *at, cache=folder / "cache"
         )
         ours(records[:1], run("first"), *at)

@@ -38,8 +38,8 @@ def python(part: str, folder: Path) -> int:
     before, wanted = size(folder), folder.with_suffix(".txt")
     export = ["export", "--frozen", "--quiet", "--no-hashes", "--no-emit-project", *PYTHON[part]]
     subprocess.run([BIN / "uv", *export, "--output-file", wanted], cwd=ROOT, check=True)
-    command = [BIN / "python3", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-cache-dir", "--dest", folder]
+    command = [folder.with_name("pip") / "bin/pip", "download", "--quiet", "--no-cache-dir"]
+    command += ["--disable-pip-version-check", "--dest", folder]
     if "train" in PYTHON[part]:
         if not Path("/dev/nvidiactl").exists() and "PIP_FIND_LINKS" not in os.environ:
             command += ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
@@ -75,6 +75,7 @@ def main() -> None:
     found: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as name:
         wheels = Path(name) / "wheels"
+        subprocess.run([BIN / "python3", "-m", "venv", Path(name) / "pip"], check=True)
         for part in PYTHON:
             print(f"sizes: {part}", file=sys.stderr)
             found[part] = python(part, wheels)

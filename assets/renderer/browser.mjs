@@ -1,5 +1,5 @@
 /**
- * The pinned browser: unpacked once from @sparticuz/chromium into our own cache, started behind a pipe, spoken to in raw CDP.
+ * The pinned browser: unpacked once in the folder of @sparticuz/chromium, started behind a pipe, spoken to in raw CDP.
  *
  * A pipe instead of a port has two reasons: no other process of the host can drive the browser, and the browser ends by itself when
  * its parent dies in whatever way (its end of the pipe closes).
@@ -15,7 +15,8 @@ const TOOLCHAIN = process.env.DECKSMITH_TOOLCHAIN // set in an image, which has 
 export const MODULES = TOOLCHAIN ? path.join(TOOLCHAIN, 'assets/renderer/node_modules') : path.join(ROOT, 'node_modules')
 export const CACHE = process.env.DECKSMITH_RENDER_CACHE || path.join(MODULES, '.cache', 'decksmith')
 
-const PACKAGE = path.join(MODULES, '@sparticuz', 'chromium')
+const BROWSER = path.join(MODULES, '@sparticuz', 'chromium', 'unpacked')
+export const PACKED = path.join(BROWSER, '..', 'bin')
 
 export function sha256(...parts) {
   const hash = createHash('sha256')
@@ -53,19 +54,16 @@ function* untar(bytes) {
   }
 }
 
-/** Folder with the browser `chromium`, the libraries it needs in `lib/`, its version in `version` and our fonts.conf. */
+/** Folder with the browser `chromium`, the libraries it needs in `lib/`, and our fonts.conf. */
 export async function unpack() {
-  const version = JSON.parse(fs.readFileSync(path.join(PACKAGE, 'package.json'), 'utf8')).version
-  // Said from the browser's folder: a checkout that is moved keeps its browser.
-  const dejavu = path.relative(path.join(CACHE, 'chromium'), path.join(MODULES, 'dejavu-fonts-ttf', 'ttf'))
-  return once(path.join(CACHE, `chromium-${version}-${sha256(dejavu).slice(0, 8)}`), async (tmp) => {
-    const unbrotli = name => zlib.brotliDecompressSync(fs.readFileSync(path.join(PACKAGE, 'bin', name)))
+  return once(BROWSER, async (tmp) => {
+    const unbrotli = name => zlib.brotliDecompressSync(fs.readFileSync(path.join(PACKED, name)))
     fs.writeFileSync(path.join(tmp, 'chromium'), unbrotli('chromium.br'), { mode: 0o755 })
     fs.mkdirSync(path.join(tmp, 'lib'))
     for (const [name, bytes] of untar(unbrotli('al2023.tar.br')))
       fs.writeFileSync(path.join(tmp, 'lib', name), bytes, { mode: 0o755 })
     // Only our fonts exist for the browser: pages name theirs by @font-face, this is what generic families and rare symbols fall back to.
-    const conf = [`<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><dir prefix="relative">${dejavu}</dir>`,
+    const conf = ['<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><dir prefix="relative">../../../dejavu-fonts-ttf/ttf</dir>',
       '<cachedir prefix="xdg">fontconfig</cachedir>',
       ...[['sans-serif', 'DejaVu Sans'], ['serif', 'DejaVu Serif'], ['monospace', 'DejaVu Sans Mono'], ['system-ui', 'DejaVu Sans']].map(
         ([generic, font]) => `<alias binding="same"><family>${generic}</family><prefer><family>${font}</family></prefer></alias>`),

@@ -1,5 +1,6 @@
 /** Unpacks the browser and bundles the runtime of every theme, for pictures and for sites, where they are not there yet: `node build.mjs`. */
-import { unpack } from './browser.mjs'
+import fs from 'node:fs'
+import { PACKED, unpack } from './browser.mjs'
 import { THEMES } from './runtime.mjs'
 import { shareRuntime } from './site.mjs'
 
@@ -10,4 +11,5 @@ const all = async () => {
     await shareRuntime(theme)
 }
 await Promise.all([unpack(), all()])
+fs.rmSync(PACKED, { recursive: true, force: true }) // 70 MB
 process.exit(0)

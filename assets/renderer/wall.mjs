@@ -38,7 +38,7 @@ fs.existsSync = (path) => {
 }
 syncBuiltinESMExports()
 
-// What only builds, serves or talks to editors is left out, half of a start: bundlers and their plugins, Babel, a server, schemas.
+// What only builds, serves or talks to editors is left out, a quarter of a start: bundlers and their plugins, Babel, a server, schemas.
 const none = 'export default () => []'
 const never = (...names) => `const never = () => { throw new Error('a worker does without it') }; export { ${names.map(name => `never as ${name}`)} }`
 const UNUSED = {

@@ -1095,10 +1095,7 @@ def test_nothing_is_left_running(tmp_path, end):
 @pytest.mark.long("test_a_missing_browser_names_the_variable_that_names_it")
 def test_another_browser_is_named_in_the_record(tmp_path, monkeypatch):
     """The browser of the lock again, in a wrapper that gives itself out for another."""
-    place = max(
-        (toolchain.RENDERER / "node_modules/.cache/decksmith").glob("chromium-*/chromium"),
-        key=os.path.getmtime,
-    )
+    place = toolchain.MODULES / "@sparticuz/chromium/unpacked/chromium"
     (tmp_path / "bin").mkdir()
     other = tmp_path / "bin" / "other"
     other.write_text(
