@@ -214,9 +214,8 @@ locks: .venv/.python
 PART = .venv/bin/python3 tests/part.py
 SPEED = $(PART) docs/maintain/speed.md $@
 .PHONY: speed
-### speed: docs/maintain/speed.md anew, one part after the other; two hours on idle cores
-speed:
-	for part in bench-pipeline bench-render bench-render-pages bench-report bench-reward bench-grading bench-scale bench-self paths; do $(MAKE) $$part; done
+### speed: docs/maintain/speed.md anew, one part after the other; an hour on idle cores
+speed: bench-pipeline bench-render bench-render-pages bench-report bench-reward bench-grading bench-scale bench-self paths
 
 ### bench-self: our own speed, as ratios measured in one run
 bench-self: setup .venv/.dev .venv/.train

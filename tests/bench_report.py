@@ -8,6 +8,7 @@ Chromium opens each report from disk (tests/web/speed.mjs).
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ def rendered(folder: Path) -> list[dict[str, Any]]:
     prompts = [row for _, row in stream.records(ROOT / "data/prompts.jsonl") if row["id"] in there]
     asked = folder.with_name("prompts.jsonl")  # not in the folder: copies answer other prompts
     stream.write_records(asked, prompts)
+    shutil.copytree(ROOT / "data/reference", folder.with_name("decks"))
     pipeline(folder, asked)
     return [record for _, record in stream.records(folder / "scores.jsonl")]
 
