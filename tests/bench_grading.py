@@ -134,7 +134,7 @@ def plain(spec: Row, row: Row) -> None:
     """What a verifier does for a reply, with nothing around it."""
     task, text = row["task"], row["gen"]["text"]
     if spec["grader"] == "tools":
-        grading.simple.tools(task, row["gen"]["calls"], text)
+        grading.calls.tools(task, row["gen"]["calls"], text)
     elif spec["grader"] == "code":
         entry, (tests,) = task["expected"]["entry"], task["expected"]["tests"]
         program = f"{grading.code.program(text, entry)}\n{tests}\ncheck({entry})\n"
@@ -168,7 +168,7 @@ def graded(place: Path, name: str, rows: list[Row]) -> Stage:
     """bench-grade over rows. Ends the program for a row that has no grade."""
     text = "".join(json.dumps({"id": f"r{i}", **row}) + "\n" for i, row in enumerate(rows))
     (place / name).write_text(text)
-    stage = Stage(place, "bench-grade --rules own", name, f"{name}.graded")
+    stage = Stage(place, "bench-grade", name, f"{name}.graded")
     stage.run()
     made = (place / stage.made).read_text().splitlines()
     failed = [line for line in made if "verdict" not in (json.loads(line).get("grade") or {})]

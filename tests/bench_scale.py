@@ -19,6 +19,10 @@ from typing import Any
 from bench_pipeline import tree, used
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "lib")]
+
+from decksmith.core import stream  # noqa: E402
+
 EVERY = 0.2  # seconds between two looks at a stage
 JOURNAL = 1 << 30  # bytes of the journal that is opened
 BENCH = """
@@ -164,13 +168,13 @@ def requests(place: Path, kept: list[str], log: Path) -> tuple[int, int]:
 def opened(place: Path, url: str, log: Path) -> tuple[int, list[tuple[float, float, float]]]:
     """`(lines, [(seconds, CPU seconds, MiB) without, with])`: from chat-generate's start to its first request and its peak memory, with no journal
     and with one of JOURNAL bytes, whose lines are those of this run under other ids."""
-    source = (place / "run/journal/gen.jsonl").read_bytes().splitlines(keepends=True)
+    source = [entry for _, entry in stream.journal(place / "run/journal/gen.jsonl")]
     path, count, size = place / "large/journal/gen.jsonl", 0, 0
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
         while size < JOURNAL:
-            line = source[count % len(source)].replace(b'{"id":"', b'{"id":"x%d-' % count, 1)
-            size += file.write(line)
+            entry = source[count % len(source)]
+            size += file.write(stream.summed({**entry, "id": f"x{count}-{entry['id']}"}) + b"\n")
             count += 1
     row = {"id": "new", "messages": [{"role": "user", "content": "of the large journal"}]}
     (place / "new.jsonl").write_text(json.dumps(row) + "\n")

@@ -101,6 +101,14 @@ def test_a_damaged_reply_is_refused_until_somebody_asks_for_repair(tmp_path, mon
     assert stream.Journal(path, "gen").get("b", "0" * 64) == {"text": "b again"}
 
 
+def test_of_many_damaged_lines_ten_are_named(tmp_path):
+    path = tmp_path / "gen.jsonl"
+    good = stream.summed({"id": "a", "inputs": "0", "gen": {"text": "a"}}) + b"\n"
+    path.write_bytes(good.replace(b'"text":"a"', b'"text":"b"') * 1500)
+    with pytest.raises(cli.BadData, match=r"line 1 \(a\), 2 .*, 10 \(a\) and 1,490 more\. "):
+        list(stream.journal(path))
+
+
 def test_lines_from_before_there_were_checksums_are_read(tmp_path):
     path = tmp_path / "gen.jsonl"
     path.write_bytes(b'{"id":"a","inputs":"%s","gen":{"text":"old"}}\n' % (b"0" * 64))

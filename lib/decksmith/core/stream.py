@@ -319,10 +319,9 @@ def sound(text: bytes) -> bool:
 
 def unsummed(text: bytes) -> Record | None:
     """The object that `summed` gave, without its checksum; None where it is not what it was."""
-    if not sound(text):
-        return None
-    found = json_object(text)
-    found.pop("crc", None)
+    found = json_object(text) if sound(text) else None
+    if found:
+        found.pop("crc", None)
     return found
 
 
@@ -343,9 +342,10 @@ def journal(path: Path) -> Iterator[tuple[bytes, Record]]:
 
 def damaged(path: Path, bad: Mapping[int, bytes]) -> None:
     """Say which lines of a journal are damaged. Raises cli.BadData where they were paid for, unless REPAIR=1 is set."""
-    ids = {number: re.match(rb'\{"id":"([\w.~-]+)"', line) for number, line in bad.items()}
+    ids = {n: re.match(rb'\{"id":"([\w.~-]+)"', line) for n, line in [*bad.items()][:10]}
     lines = ", ".join(f"{n} ({found[1].decode()})" if found else f"{n}" for n, found in ids.items())
-    lost(f"{path}: damaged on its disk: line {lines}", path.stem in FREE)
+    more = f" and {len(bad) - 10:,} more" if len(bad) > 10 else ""
+    lost(f"{path}: damaged on its disk: line {lines}{more}", path.stem in FREE)
 
 
 def lost(said: str, free: bool = False) -> None:
