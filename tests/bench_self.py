@@ -245,13 +245,13 @@ def main():
             ],
         )
         print("\n## Leak check, embeddings\n")
-        overlap.remove("--lexical")
+        overlap[1:2] = ["--run", Path(folder, "overlap")]  # its journal keeps embeddings
         torch = cost([sys.executable, "-c", TRANSFORMERS, few, held])
         table(
             "",
             [
                 (f"transformers and torch, 500 rows and {prompts} prompts", *torch),
-                ("chat-overlap, the same, and letters", *cost(overlap, stdin=few)),
+                ("chat-overlap, the same, and letters", *cost(overlap, repeats=1, stdin=few)),
             ],
         )
 
