@@ -9,9 +9,7 @@ import re
 from decksmith.core import config_files
 
 SHORT = 4  # words of an answer without a digit that a sentence ends with
-LONGEST = (
-    2000  # characters at either end of a reply in which it may state its answer without a mark
-)
+LONGEST = 2000  # characters at a reply's two ends where an answer without a mark is looked for
 APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
 
 
