@@ -270,7 +270,8 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
     if (read.some((token) => token >= words)) throw bad(`the model has ${words} tokens`, "tokens");
     const tokens = [...before, ...read];
     const input = tokens.slice(0, -1).map((token, i) => {
-      const logits = {filter: {tokens: [tokens[i + 1]], includeTop: 1}};
+      // The selected token is the likeliest; includeTop sorts the whole vocabulary for it, a third of the time.
+      const logits = {filter: {tokens: [tokens[i + 1]], includeSelected: true}};
       return i < before.length - 1 ? token : [token, {generateNext: {logits, totalLogitWeight: true}}];
     });
     const bits = [],
