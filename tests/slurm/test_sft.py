@@ -62,11 +62,10 @@ def image():
             if os.environ.get("PIP_FIND_LINKS")
             else ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
         )
+        subprocess.run([sys.executable, "-m", "venv", work / "pip"], check=True)  # ours has none
         subprocess.run(
             [
-                sys.executable,
-                "-m",
-                "pip",
+                work / "pip/bin/pip",
                 "download",
                 "--quiet",
                 "--only-binary=:all:",
