@@ -8,6 +8,7 @@ in the deck as it should be.
 
 import difflib
 import io
+import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, cast
 
@@ -97,14 +98,12 @@ def blocks(text: str, pairs: list[list[str]]) -> str:
     edits.NoEdit."""
     said = []
     for old, new in pairs:
-        if text.count(old) != 1:
-            raise edits.NoEdit(f"{old[:60]!r} is at {text.count(old)} places of the deck")
+        places = len(re.findall(f"(?={re.escape(old)})", text))  # they may overlap
+        if places != 1:
+            raise edits.NoEdit(f"{old[:60]!r} is at {places} places of the deck")
         at = text.index(old)
         begin, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at + len(old))
         lines = text[begin:end]
-        while f"\n{text}\n".count(f"\n{lines}\n") > 1:  # lines that stand twice need one more
-            end = text.index("\n", end + 1)
-            lines = text[begin:end]
         change = text[begin:at] + new + text[at + len(old) : end]
         body = f"{change}\n" if change else ""
         said.append(f"<<<<<<< SEARCH\n{lines}\n=======\n{body}>>>>>>> REPLACE")

@@ -140,6 +140,11 @@ def test_blocks_change_their_lines_alone():
     assert edits.applied(text, reply) == "# A\n\ny\n\n---\n\n# C\n"
 
 
+def test_no_block_is_made_of_what_the_deck_has_twice():
+    with pytest.raises(edits.NoEdit, match="'a.na' is at 2 places of the deck"):
+        made.blocks("a\na\na", [["a\na", "b"]])  # the two share a line
+
+
 @given(st.text(alphabet="ab\n", max_size=30), st.data())
 def test_blocks_of_any_change_give_that_change(text, data):
     start = data.draw(st.integers(0, len(text)))
