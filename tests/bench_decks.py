@@ -430,12 +430,16 @@ Load at the end: {os.getloadavg()[1]:.0f}.
 MiB: the most that a step's processes held, by the number of prompts; of run-summarize one model, of the last four all models.
 
 100,000 decks take **{total:.0f} core hours** and {kept * AT / 1e9:.0f} GB. Most of it: {", ".join(f"{name} {cpu * AT / 3600:.0f} h" for name, cpu in costly)}; the first of
-these is the next bottleneck. In memory run-compare takes {_scaled(found, "run-compare")}; run-report holds less a deck from 2,000 decks on, where it writes most to files at once.
+these is the next bottleneck. In memory run-compare takes {_scaled(found, "run-compare")}, run-report {_scaled(found, "run-report")}.
+
+By the clock, {decks:,} decks were through the stages in {_minutes(largest["wall"])}; {all_decks:,} were compared in {_minutes(last["after"]["run-compare"]["wall"])} and
+reported in {_minutes(last["after"]["run-report"]["wall"])}.
 
 ## Killed in the middle
 
 All stages of a run were killed (SIGKILL) with {restart["kept"]:,} of {largest["prompts"]:,} replies kept. Typed again, each had its first new work after
-so many seconds: {news}.
+so many seconds: {news}. That is {1000 * max(restart["seconds"].values()) / restart["kept"]:.0f} ms for each deck that was kept, which
+goes through all stages again: its record is read and checked, its pictures are looked at, and nothing is made.
 
 ## Opening the report
 
@@ -443,6 +447,10 @@ The pinned Chromium opens it from disk; the CPU time is its main thread's. {alon
 
 {table(opens)}
 """
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} minutes"
 
 
 def _scaled(found: list[dict[str, Any]], name: str) -> str:
