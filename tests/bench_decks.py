@@ -342,7 +342,8 @@ def compared(place: Path) -> dict[str, Any]:
     done["again"] = command(f"run-report --out {report} {named}", place)
     files = [path for path in report.rglob("*") if path.is_file() and "img" not in path.parts]
     page = {"page": _size(report / "index.html"), "rest": sum(map(_size, files))}
-    return {"after": done, "report": {**page, **opened(report / "index.html")}}
+    opens = {**page, **opened(report / "index.html")}
+    return {"after": done, "report": opens, "load": os.getloadavg()[1]}
 
 
 def table(rows: list[list[str]]) -> str:
@@ -412,7 +413,7 @@ def paged(first: Any, found: list[dict[str, Any]], pages: list[dict[str, Any]]) 
                 f"{(said['rest'] - said['page']) / 1e6:.0f}",
             ]
         )
-    alone = "Of the largest the page alone was made, of a smaller one's records." if pages else ""
+    alone = " Of the largest the page alone was made, of a smaller one's records." if pages else ""
     copies = [one["prompts"] for one in found if "stages" not in one]
     said = (
         f" For {' and '.join(f'{n:,}' for n in copies)} prompts the records of {largest['prompts']:,} stand under other ids."
@@ -423,7 +424,7 @@ def paged(first: Any, found: list[dict[str, Any]], pages: list[dict[str, Any]]) 
 
 Written by `make bench-decks` on {os.cpu_count()} cores: prompts by four models of a scripted endpoint, through all stages. A deck is
 drawn and read once and then taken from where that is kept; equal pictures become hard links.{said}
-Load at the end: {os.getloadavg()[1]:.0f}.
+Load at the end: {last["load"]:.0f}.
 
 {table(rows)}
 
@@ -432,8 +433,8 @@ MiB: the most that a step's processes held, by the number of prompts; of run-sum
 100,000 decks take **{total:.0f} core hours** and {kept * AT / 1e9:.0f} GB. Most of it: {", ".join(f"{name} {cpu * AT / 3600:.0f} h" for name, cpu in costly)}; the first of
 these is the next bottleneck. In memory run-compare takes {_scaled(found, "run-compare")}, run-report {_scaled(found, "run-report")}.
 
-By the clock, {decks:,} decks were through the stages in {_minutes(largest["wall"])}; {all_decks:,} were compared in {_minutes(last["after"]["run-compare"]["wall"])} and
-reported in {_minutes(last["after"]["run-report"]["wall"])}.
+Minutes by the clock: {largest["wall"] / 60:.1f} for {decks:,} decks through the stages; for {all_decks:,}, {last["after"]["run-compare"]["wall"] / 60:.1f} to compare
+and {last["after"]["run-report"]["wall"] / 60:.1f} to report.
 
 ## Killed in the middle
 
@@ -443,14 +444,10 @@ goes through all stages again: its record is read and checked, its pictures are 
 
 ## Opening the report
 
-The pinned Chromium opens it from disk; the CPU time is its main thread's. {alone}
+The pinned Chromium opens it from disk; the CPU time is its main thread's.{alone}
 
 {table(opens)}
 """
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f} minutes"
 
 
 def _scaled(found: list[dict[str, Any]], name: str) -> str:

@@ -46,7 +46,7 @@ WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?%?")
 
 
-@functools.lru_cache(512)
+@functools.lru_cache(8)
 def _written(text: str) -> str:
     """A text with each thing written in one way: no layout, no dollars, no doubled backslashes, one name for each relation."""
     text = re.sub(r"\s{2,}", " ", text.strip())
