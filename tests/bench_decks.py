@@ -49,6 +49,7 @@ JOURNALS = {
     "deck-illustrate": "images",
     "deck-render": "render",
     "deck-judge": "judge",
+    "deck-scan": "features",
 }
 PROMPT = ("id", "sets", "messages", "asks", "checklist", "sources", "turn")
 EVERY = 0.25  # seconds between two looks

@@ -27,6 +27,18 @@ keys_only 5.0 1.0
 none None None"
 }
 
+@test "a deck is scanned once, and again when its text or the deck of the turn before is another" {
+  local turn='s/}$/,"messages":[],"turn":{"of":"tides","n":2,"keeps":{"slides":[1]}}}/'
+  sed -e '/keys_only/!d' -e "$turn" in.jsonl | cat in.jsonl - | sed '2d' > both.jsonl
+  run deck-scan --run r < both.jsonl
+  run --separate-stderr deck-scan --run r < both.jsonl
+  [[ $stderr == *"3 done, 3 of them from the journal" ]]
+  printf '\n# One more\n' >> r/tides/deck.md
+  run --separate-stderr deck-scan --run r < both.jsonl
+  [[ $stderr == *"3 done, 1 of them from the journal" ]]
+  assert_equal "$(deck-scan --run r < both.jsonl 2> /dev/null | grep -c '"kept":0.0')" 1
+}
+
 # marks: long
 # first: both scans are reported, and only the published one is fooled by a hollow deck
 @test "a deck that failed to render is scanned all the same" {

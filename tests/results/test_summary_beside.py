@@ -1,5 +1,8 @@
-"""Measures beside the score: of documents and turns."""
+"""Measures beside the score, of documents and turns; and records without their X-rays."""
 
+import copy
+
+from decksmith.core import stream
 from decksmith.measure.results import summary
 
 
@@ -48,3 +51,17 @@ def test_a_turn_that_keeps_slides_counts_what_it_kept_and_a_failed_one_nothing()
     assert floor["kept"] == {"t1.2": 0.8, "t2.2": 0}
     assert floor["overall"] == {"t1": 3.0, "t1.2": 3.0, "t2.2": 1.0}
     assert summary.columns(records, "renderable")["kept"] == {"t1.2": 0.8}
+
+
+def test_runs_hold_what_a_prompt_says_once_and_their_fingerprint_is_that_of_whole_records():
+    said = [{"role": "user", "content": "Sechs Folien \u00fcber Ebbe und Flut"}]
+    rows = [
+        {"id": f"p~{k}", "messages": said, "render": {"status": "ok", "xray": [{"slide": 1}]}}
+        for k in range(2)
+    ]
+    lights = [summary.Light(), summary.Light()]
+    kept = [[light.take(copy.deepcopy(row)) for row in rows] for light in lights]
+    alike = [{**row, "render": {"status": "ok"}} for row in rows]
+    assert kept == [alike, alike]
+    assert len({id(row["messages"]) for run in kept for row in run}) == 1
+    assert {light.fingerprint() for light in lights} == {stream.fingerprint(rows)}

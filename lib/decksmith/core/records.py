@@ -4,7 +4,6 @@ What a stage adds is typed in records.py of the room that owns the stage, and wh
 imports that type. Each field has its sentence; `make numbers` writes them into docs/records.
 """
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from functools import lru_cache, partial, reduce
@@ -257,10 +256,7 @@ def _misfits(value: object, takes: type, *keys: str) -> list["ErrorDetails"]:
 
     validator = _validator(takes, *keys)
     try:
-        if keys:
-            validator.validate_python(value, strict=True)
-        else:
-            validator.validate_json(json.dumps(value), strict=True)
+        validator.validate_python(value)
     except ValidationError as error:
         return error.errors(include_url=False)
     return []
@@ -288,15 +284,18 @@ def _schema(kind: Any) -> Any:
     if is_typeddict(kind):
         hints, needed = kind.__annotations__.items(), kind.__required_keys__
         fields = {key: {"schema": _schema(hint), "required": key in needed} for key, hint in hints}
-        return {"type": "typed-dict", "cls": kind, "fields": fields}
+        strict = {"strict": True}
+        return {"type": "typed-dict", "cls": kind, "fields": fields, "config": strict}
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:
         return {"type": "literal", "expected": list(args)}
     if origin in (Annotated, NotRequired):
         return reduce(_within, args[1:], _schema(args[0]))
     inner = [_schema(each) for each in args if each is not NoneType]
-    if origin in (list, tuple):
-        return {"type": origin.__name__, "items_schema": inner[0] if origin is list else inner}
+    if origin is list:
+        return {"type": "list", "items_schema": inner[0]}
+    if origin is tuple:  # in JSON it is a list
+        return {"type": "tuple", "items_schema": inner, "strict": False}
     if origin is dict:
         return {"type": "dict", "keys_schema": inner[0], "values_schema": inner[1]}
     if origin in (Union, UnionType):
@@ -317,9 +316,9 @@ def _within(schema: Any, note: Any) -> Any:
 
 
 def _held(rule: Callable[[Any], object], value: Any) -> Any:
-    from pydantic_core import PydanticCustomError
-
     if not rule(value):
+        from pydantic_core import PydanticCustomError
+
         said = f"Predicate {getattr(rule, '__qualname__', rule)!r} failed"
         raise PydanticCustomError("predicate_failed", said)
     return value

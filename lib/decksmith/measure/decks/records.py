@@ -75,7 +75,8 @@ class Box(TypedDict):
     ink: Annotated[
         NotRequired[str],
         "the share of ink of these letters drawn plainly: upper half of the line, lower; hexadecimal",
-        Predicate(re.compile("(?:[0-9a-f]{2}){1,800}").fullmatch),
+        Len(2, 1600),
+        Predicate(lambda ink: len(ink) % 2 == 0 and not ink.strip("0123456789abcdef")),
     ]
 
 

@@ -2,6 +2,7 @@
 that a model reads (deck-judge --claims). None of it is part of a score (docs/prompts.md)."""
 
 import bisect
+import hashlib
 import itertools
 import re
 from collections import Counter
@@ -15,13 +16,14 @@ from decksmith.core.records import Record
 from decksmith.measure.decks import features, sources, templates
 from decksmith.measure.decks.parser import Deck, Slide, visible
 from decksmith.measure.decks.words import STOPWORDS, fold, likeliest_language
-from decksmith.measure.judging import vision
+from decksmith.measure.judging import identity, vision
 from decksmith.measure.judging.records import DeckRecord, Grounding
 from decksmith.models import turns
 from decksmith.models.replies import added
 
 RULES = "grounding-1"  # raise it when a value changes: it is part of a run's identity
 LISTED = 60  # figures and names without a source that a record lists
+SCANNING = ("decks/features.py", "decks/templates.py", "judging/grounding.py")
 CELLS = 60  # figures of one row, column or sentence that are combined
 
 
@@ -273,6 +275,18 @@ def kept(keeps: Record, before: str, after: str) -> float | None:
     wanted = Counter(" ".join(old[n - 1].content.split()) for n in named if n <= len(old))
     there = Counter(" ".join(slide.content.split()) for slide in Deck.parse(after).shown)
     return round((wanted & there).total() / wanted.total(), 4) if wanted else None
+
+
+def inputs(run: Path, record: Record) -> list[object]:
+    """Everything that the `features` value of a record depends on, for the journal."""
+    deck, keeps = record.get("deck") or {}, (record.get("turn") or {}).get("keeps")
+    names = [deck["path"]] if deck.get("path") else []
+    names += [f"{turns.before(record)[-1]}/deck.md"] if keeps else []
+    files = [(run / name).read_bytes() for name in names if (run / name).is_file()]
+    said = [record.get("messages"), record.get("sources"), keeps, deck.get("template")]
+    imported = (record.get("render") or {}).get("imported")
+    code = identity.checks_code((*identity.CHECKING, *SCANNING))
+    return [code, said, imported, *(hashlib.sha256(data).hexdigest() for data in files)]
 
 
 def scan(run: Path, record: Record) -> Record:

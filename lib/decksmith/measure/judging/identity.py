@@ -24,8 +24,6 @@ CHECKING = (
     "decks/sources.py",
     "decks/words.py",
 )
-
-
 EDITING = ("judging/edited.py", "decks/edits.py", "decks/parser.py", "decks/words.py")
 
 

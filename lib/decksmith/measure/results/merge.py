@@ -55,7 +55,8 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
                     f"{where}: its {odd[0]} differ from those of the prompt on stdin; do part {number} again"
                 )
             holder[ident] = number
-            samples.setdefault(of, {})[_sample(record)] = record
+            k = ((record.get("gen") or {}).get("sample") or {}).get("k")
+            samples.setdefault(of, {})[k] = record
     kinds = sorted({k for each in samples.values() for k in each})
     for ident, number in home.items():
         if number not in undone or ident in samples:
@@ -112,11 +113,6 @@ def _shards(run: Path) -> tuple[dict[int, Path], int]:
                 f"{first} was made for {' '.join(its)}, {path} for {' '.join(names)}; do one again"
             )
     return shards, parts
-
-
-def _sample(record: Record) -> int | None:
-    k: int | None = ((record.get("gen") or {}).get("sample") or {}).get("k")
-    return k
 
 
 def _adopt(source: Path, target: Path) -> None:
