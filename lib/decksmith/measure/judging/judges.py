@@ -1,6 +1,7 @@
 """The judge of a protocol: the offline checks, or a model that reads."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Unpack, cast
 
@@ -33,9 +34,9 @@ class Offline:
         asked = [vision.request_of(record), record.get("asks"), record.get("checklist")]
         sha256 = record.get("deck", {}).get("sha256")
         seen = ("slides", "expected", "errors", "xray")
-        render = {key: record["render"].get(key) for key in seen}
+        drawn = stream.dumps([record["render"].get(key) for key in seen])
         digests = vision.digests(self.run, record)
-        return [self.judging, *asked, sha256, render, digests]
+        return [self.judging, *asked, sha256, hashlib.sha256(drawn).hexdigest(), digests]
 
     async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         """Raises cli.Missing where the embedded model, which reads a deck's text, cannot run."""
