@@ -59,9 +59,12 @@ def test_runs_hold_what_a_prompt_says_once_and_their_fingerprint_is_that_of_whol
         {"id": f"p~{k}", "messages": said, "render": {"status": "ok", "xray": [{"slide": 1}]}}
         for k in range(2)
     ]
-    lights = [summary.Light(), summary.Light()]
+    asked = {}
+    lights = [summary.Light(asked), summary.Light(asked)]
     kept = [[light.take(copy.deepcopy(row)) for row in rows] for light in lights]
     alike = [{**row, "render": {"status": "ok"}} for row in rows]
     assert kept == [alike, alike]
     assert len({id(row["messages"]) for run in kept for row in run}) == 1
+    apart = summary.Light().take(copy.deepcopy(rows[0]))["messages"]
+    assert apart == said and apart is not kept[0][0]["messages"]
     assert {light.fingerprint() for light in lights} == {stream.fingerprint(rows)}

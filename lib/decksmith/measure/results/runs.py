@@ -42,8 +42,9 @@ def load(paths: Sequence[str | Path], other_prompts: bool = False) -> list[Run]:
     do not belong in one table.
     """
     runs: list[Run] = []
+    asked: dict[str, object] = {}
     for path in map(Path, paths):
-        runs += _read_scores(path) if path.is_file() else [in_folder(path)]
+        runs += _read_scores(path) if path.is_file() else [in_folder(path, asked)]
     places = Counter((str(run["path"].resolve()), run["name"]) for run in runs)
     for (where, _), n in places.items():
         if n > 1:
@@ -132,8 +133,8 @@ def keep_common(runs: list[Run]) -> None:
                 )
 
 
-def in_folder(folder: Path) -> Run:
-    """The finished run in a folder. Raises cli.Missing, cli.BadData."""
+def in_folder(folder: Path, asked: dict[str, object] | None = None) -> Run:
+    """The finished run in a folder; `asked` as in Light. Raises cli.Missing, cli.BadData."""
     make = layout.make_command(folder)
     if not (folder / "scores.jsonl").is_file() and not (folder / "summary.json").is_file():
         raise layout.missing(folder)
@@ -144,7 +145,7 @@ def in_folder(folder: Path) -> Run:
     protocol = _object(folder / "protocol.json", make)
     rows: list[DeckRecord] = []
     altered: list[str] = []
-    seen = Light()
+    seen = Light(asked)
     for _, found in stream.records(folder / "scores.jsonl", Rendered):
         record = cast(DeckRecord, found)
         if not isinstance(record.get("score"), dict):

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy
 from pydantic_core import from_json, to_json
@@ -62,10 +62,10 @@ PROMPT = PromptRow.__annotations__.keys() - {"id"}
 class Light:
     """Records as they are read, each then without its X-ray, and what several have held once: of 108 kB in memory 26 are left."""
 
-    asked: ClassVar[dict[str, object]] = {}  # what prompts hold, which all runs do
-
-    def __init__(self) -> None:
+    def __init__(self, asked: dict[str, object] | None = None) -> None:
+        """asked: what prompts hold, by its fingerprint, for all runs that are read together."""
         self.sum, self.between = hashlib.sha256(), b"["
+        self.asked = {} if asked is None else asked
 
     def take(self, record: DeckRecord) -> DeckRecord:
         self.sum.update(self.between + stream.canonical(record))
