@@ -72,3 +72,17 @@ def test_what_no_type_names_is_no_fault_whatever_it_holds():
     records.check_record({"note": "\ud800", "cost": float("nan")}, DeckRecord)
     with pytest.raises(ValueError, match="id: input should be a valid string, not 7"):
         records.check_record({"id": 7, "note": "\ud800"}, DeckRecord)
+
+
+def test_letters_that_were_measured_are_never_cut_but_refused():
+    box = {
+        "kind": "text",
+        "tag": "p",
+        "box": [0, 0, 9, 9],
+        "line": [0.0, 0, 9, 9],
+        "ink": "0f" * 801,
+    }
+    page = {"slide": 1, "line": 1, "boxes": [box]}
+    with pytest.raises(ValueError, match="boxes.0.ink"):
+        records.cut(page, Page)
+    assert box["ink"] == "0f" * 801

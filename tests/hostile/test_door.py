@@ -388,6 +388,8 @@ DAMAGED = {  # what a kept record says, and what of it is named
     "decisive-error-of-nothing": ({"error": {}}, "error.kind"),
     "ink-not-hexadecimal": (box(ink="zz"), "xray.0.boxes.0.ink"),
     "ink-odd": (box(ink="0"), "xray.0.boxes.0.ink"),
+    "ink-empty": (box(ink=""), "xray.0.boxes.0.ink"),
+    "ink-long": (box(ink="0f" * 801), "xray.0.boxes.0.ink"),
     "ink-number": (box(ink=7), "xray.0.boxes.0.ink"),
     "ink-without-a-line": (page(boxes=[{**BOX, "ink": "00"}]), "xray.0.boxes"),
     "line-short": (box(line=[1.0]), "xray.0.boxes.0.line"),

@@ -135,3 +135,27 @@ def test_endless_figures_and_names_of_a_hostile_deck_are_read_in_passing():
         "9" * 50_000 + "a1 1" + "0" * 400 + " " + "12 " * 9_000 + "Ab " * 9_000 + "|" * 9_000
     )
     assert value["figures"] <= 9_100 and len(value["unsupported"]) <= grounding.LISTED
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"asks": {"language": "de"}},
+        {"messages": []},
+        {"sources": []},
+        {"render": {"imported": "pdf"}},
+        {"deck": {"path": "d2/deck.md"}},
+        {"deck": {"path": "d1/deck.md", "template": {"name": "ours", "sha256": "0"}}},
+        {"turn": {"of": "d2", "n": 2, "keeps": {"slides": [1]}}},
+    ],
+)
+def test_what_is_kept_of_a_scan_is_made_again_when_anything_that_it_read_is_another(
+    tmp_path, other
+):
+    for ident in ("d1", "d2"):
+        (tmp_path / ident).mkdir()
+        (tmp_path / ident / "deck.md").write_text(f"# {ident}\n")
+    own = record(deck={"path": "d1/deck.md"})
+    known = grounding.inputs(tmp_path, own)
+    assert grounding.inputs(tmp_path, {**own, "score": {}}) == known
+    assert grounding.inputs(tmp_path, {**own, **other}) != known

@@ -75,8 +75,7 @@ class Box(TypedDict):
     ink: Annotated[
         NotRequired[str],
         "the share of ink of these letters drawn plainly: upper half of the line, lower; hexadecimal",
-        Len(2, 1600),
-        Predicate(lambda ink: len(ink) % 2 == 0 and not ink.strip("0123456789abcdef")),
+        Predicate(lambda ink: len(ink) in range(2, 1602, 2) and not ink.strip("0123456789abcdef")),
     ]
 
 

@@ -23,7 +23,7 @@ from decksmith.models.replies import added
 
 RULES = "grounding-1"  # raise it when a value changes: it is part of a run's identity
 LISTED = 60  # figures and names without a source that a record lists
-SCANNING = ("decks/features.py", "decks/templates.py", "judging/grounding.py")
+SCANS = ("decks/features.py", "decks/frontmatter.py", "decks/templates.py", "judging/grounding.py")
 CELLS = 60  # figures of one row, column or sentence that are combined
 
 
@@ -283,10 +283,10 @@ def inputs(run: Path, record: Record) -> list[object]:
     names = [deck["path"]] if deck.get("path") else []
     names += [f"{turns.before(record)[-1]}/deck.md"] if keeps else []
     files = [(run / name).read_bytes() for name in names if (run / name).is_file()]
-    said = [record.get("messages"), record.get("sources"), keeps, deck.get("template")]
-    imported = (record.get("render") or {}).get("imported")
-    code = identity.checks_code((*identity.CHECKING, *SCANNING))
-    return [code, said, imported, *(hashlib.sha256(data).hexdigest() for data in files)]
+    said = [record.get(key) for key in ("messages", "asks", "sources")]
+    said += [keeps, deck.get("template"), (record.get("render") or {}).get("imported")]
+    code = identity.checks_code((*identity.CHECKING, *SCANS))
+    return [code, said, *(hashlib.sha256(data).hexdigest() for data in files)]
 
 
 def scan(run: Path, record: Record) -> Record:
